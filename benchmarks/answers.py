@@ -11,7 +11,7 @@ from benchmarks.timing import Comparison, compare, timed
 from training.evaluate import pool
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
-from unprm.votes import decide as votes
+from unprm.election import decide as votes
 
 POOLS = Path(__file__).parents[1] / "docs" / "lab" / "pools"
 

@@ -120,6 +120,31 @@ def steps(
 
 
 @app.command()
+def searches(
+    study: Annotated[Path, typer.Argument(help="Directory that `training study` wrote.", file_okay=False, exists=True)],
+    labels: Annotated[Path, typer.Option(help="JSON lines: `problem`, `steps`, `first_error` (from 0).", exists=True)],
+) -> None:
+    """Tell what each search costs and finds, where people labelled the first errors."""
+    from .searches import markdown
+
+    Console().print(markdown(study, labels), markup=False, soft_wrap=True)
+
+
+@app.command()
+def coverage(
+    runs: Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)],
+    output: Annotated[Path, typer.Option(help="Directory for the table and the figure.", callback=directory)],
+) -> None:
+    """Judge which elected answers are accepted at a risk, on halves of pools that had no part in the calibration."""
+    from training.evaluate import judging
+
+    from .coverage import write
+
+    pools = {run.name: [each for each in judging.load(run) if any(k is not None for k in each.classes)] for run in runs}
+    console.print(write(pools, output), markup=False, soft_wrap=True)
+
+
+@app.command()
 def report(
     directory: Annotated[Path, typer.Argument(help="Directory with the results to report.", exists=True)],
 ) -> None:

@@ -81,7 +81,7 @@ def _other_result(step: str, old: str, rng: random.Random) -> str:
 
 
 def _other_operand(problem: str, step: str, result: re.Match[str], rng: random.Random) -> str | None:
-    others = [number for number in _NUMBER.findall(problem) if number not in step]
+    others = [number[0] for number in _NUMBER.finditer(problem) if number[0] not in step]
     operands = [number for number in _NUMBER.finditer(step) if number.start() < result.start(1)]
     if not others or not operands:
         return None
@@ -101,18 +101,19 @@ def written(
     """The mix of these files of JSON lines, as JSON lines that `training train` reads. `gold`: rows of GSM8K; the
     others have `problem`, `steps` and `labels`. Raises `RecordInvalid`."""
     steps = {_key(row.question): row.steps for row in read(gold, GoldSolution)}
-    labelled = (list(read(path, Labelled)) for path in (errors, model_written, competition, solutions, branches))
-    wrong, *others = labelled
-    return (json.dumps(asdict(each), ensure_ascii=False) for each in mix(wrong, steps, *others, characters))
+    rows = mix(*(list(read(path, Labelled)) for path in (errors, model_written, competition, solutions, branches)),
+               gold=steps, characters=characters)  # fmt: skip
+    return (json.dumps(asdict(each), ensure_ascii=False) for each in rows)
 
 
 def mix(
     errors: Sequence[Labelled],
-    gold: Mapping[str, Sequence[str]],
     model_written: Sequence[Labelled],
     competition: Sequence[Labelled],
     solutions: Sequence[Labelled],
     branches: Sequence[Labelled],
+    *,
+    gold: Mapping[str, Sequence[str]],
     characters: tuple[int, int, int],
     seed: int = 1,
 ) -> Iterator[Labelled]:

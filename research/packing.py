@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,13 +13,13 @@ from training import resumable
 from training.schema import adapter
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
+from unprm.election.decide import decide
 from unprm.errors import RecordInvalid
-from unprm.votes.decide import decide
 
-from .sampling import PATIENCE, TOP, Candidate
+from .sampling import PATIENCE, Candidate
 
 FILE = "candidates.jsonl.gz"
-_KEPT = ("text", "answer", "correct", "finish_reason", "tokens", "mean_logprob", "confidence")
+_KEPT = ("text", "answer", "correct", "finish_reason", "tokens", "mean_logprob")
 _CARD = """---
 license: apache-2.0
 tags: [best-of-n, unprm]
@@ -43,8 +44,7 @@ right.{majority}{unfinished}
 `{file}`: a line for each question, with `id`, `problem`, its gold `answer` and its `candidates`. A candidate has its
 `text`; the `answer` that it states, null if none; `correct`, whether that is the gold answer as mathematics; the number
 of its `tokens`; `mean_logprob`, the mean log-probability of its tokens in nats, before temperature; and `confidence`,
-the mean over its tokens of the negative mean log-probability of the {top} likeliest (DeepConf). `unprm evaluate
-best-of-n` reads it.
+its exponential, the probability per token, which the vote `cisc` takes. `unprm evaluate best-of-n` reads it.
 """
 
 
@@ -86,7 +86,6 @@ def pack(place: Path, output: Path) -> tuple[int, dict[str, Any]]:
         unfinished=f" Sampling goes on: {wanted} candidates are wanted." * (len(candidates) < wanted),
         among=f", among those with {' or '.join(config['only'])}" if config["only"] else "",
         file=FILE,
-        top=TOP,
     )
     resumable.replace(output / "README.md", card)
     return len(content), counts
@@ -114,7 +113,11 @@ def _elects_right(candidates: Sequence[Candidate], equivalence: Equivalence) -> 
 
 
 def _line(name: str, candidates: Sequence[Candidate]) -> bytes:
-    rows = [{key: _rounded(value) for key, value in asdict(each).items() if key in _KEPT} for each in candidates]
+    rows = [
+        {key: _rounded(value) for key, value in asdict(each).items() if key in _KEPT}
+        | {"confidence": None if each.mean_logprob is None else _rounded(math.exp(each.mean_logprob))}
+        for each in candidates
+    ]
     about = {"id": name, "problem": candidates[0].problem, "answer": candidates[0].gold_answer}
     return (json.dumps(about | {"candidates": rows}, ensure_ascii=False) + "\n").encode()
 

@@ -19,12 +19,9 @@ from unprm.answers.extraction import extract
 from unprm.openai_api import OpenAIClient
 from unprm.samplers.openai_sampler import ChatSampler
 from unprm.types import SamplingSettings
-from unprm.votes.confidence import confidence
 
 from .settings import PoolSettings
 
-TOP = 5
-"""Likeliest tokens at each place from which the confidence is computed."""
 PATIENCE = 60.0
 """Seconds for a comparison of two answers, which waits for a processor that others use."""
 PURE = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
@@ -34,8 +31,7 @@ PURE = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One solution. `id`: that of the question, "/", and the number of the `sample`, from 1. `tokens`: their number.
-    `mean_logprob`: of the tokens, before temperature, in nats. `confidence`: DeepConf's, the mean over the tokens of
-    the negative mean log-probability of the likeliest `TOP`. Both are None if it has no token."""
+    `mean_logprob`: of the tokens, before temperature, in nats; None if it has no token."""
 
     id: str
     sample: int
@@ -47,7 +43,6 @@ class Candidate:
     answer: str | None
     correct: bool
     mean_logprob: float | None
-    confidence: float | None
 
     @property
     def question(self) -> str:
@@ -75,7 +70,7 @@ async def sample(
 
     Raises `RecordInvalid` for questions that can't be read or are too few, `OutputMismatch` for another configuration.
     """
-    drawing = SamplingSettings(settings.temperature, max_tokens=settings.max_tokens, top_logprobs=TOP)
+    drawing = SamplingSettings(settings.temperature, max_tokens=settings.max_tokens)
     sampler = ChatSampler(client, model, drawing, system=settings.system, more=PURE)
     drawn, _ = sources.load(str(source), limit=settings.limit, seed=settings.seed, only=settings.only or ())
     config = {"stage": "pool", "questions": source.name, "model": model, **asdict(settings)}
@@ -101,7 +96,6 @@ async def sample(
                     answer,
                     answer is not None and equivalence.equal(answer, question.gold_answer),
                     fmean(wrote.logprobs) if wrote.logprobs else None,
-                    confidence(wrote.top_logprobs, "mean", 1) if wrote.top_logprobs else None,
                 )
                 written.append(candidate)
                 board.advance(right=int(candidate.correct), tokens=candidate.tokens)

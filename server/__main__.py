@@ -6,35 +6,37 @@ python -m server reference
 """
 
 import atexit
+import gc
 import os
 import sys
 from typing import NoReturn
-
-from .imports import uncollected
 
 
 def main() -> int:
     """Returns the exit status: 2 for invalid settings, else as `run`. Each command imports only what it needs, so that
     `--help` and errors in options appear at once."""
     if sys.argv[1:] == ["models"]:
-        from .models.catalogue import show
+        from .catalogue import show
 
         show()
         return 0
     if sys.argv[1:] == ["reference"]:
-        from .http.reference import page
+        from .reference import page
 
         print(page(), end="")
         return 0
-    with uncollected():
-        from .settings import Settings, SettingsInvalid
+    gc.disable()  # imports make many objects that live long: collecting garbage meanwhile takes time and finds none
+    from .settings import Settings, SettingsInvalid
+
     try:
         settings = Settings.load(sys.argv[1:])
     except SettingsInvalid as error:
         print(error, file=sys.stderr)
         return 2
-    with uncollected():
-        from .run import run
+    from .run import run
+
+    gc.freeze()
+    gc.enable()
     return run(settings)
 
 

@@ -1,5 +1,6 @@
 """The application: routes, middleware, error handlers and lifespan, put together."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -13,16 +14,15 @@ from starlette.responses import Response
 
 from unprm.errors import UnprmError
 
-from . import about, page, voting
-from .http.errors import respond
-from .http.keys import Keys
-from .http.middleware import Authorization, Envelope
-from .http.openapi import ABOUT, DocumentedApp
-from .models import admin
-from .models.admin import Open
+from . import page
+from .context import respond
+from .http.callers import Keys
+from .middleware import Authorization, Envelope
 from .models.model import Source
 from .observe.metrics import Metrics
-from .page import report
+from .routes import about, admin, reranking, votes
+from .routes.admin import Open
+from .routes.openapi import ABOUT, DocumentedApp
 from .service import Service
 from .settings import Settings
 
@@ -33,6 +33,7 @@ def create_app(
     open_model: Open | None = None,
     lost: Callable[[], None] = lambda: None,
     metrics: Metrics | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
     """The server as an ASGI application.
 
@@ -40,11 +41,11 @@ def create_app(
     runs in the background once the app has started; until then, requests that need a model get 503. The app closes all
     engines at its shutdown. `open_model` loads the models requested at `/admin/models`. `lost` is called when a model
     hangs or fails for good: the process should then end, so that another one can replace it. `metrics`: what the app
-    counts in, if others do too.
+    counts in, if others do too. `clock`: in seconds, by which the parts of a request are timed.
 
     Raises `KeysInvalid` and `JournalUnusable`.
     """
-    service = Service(settings, models, lost, metrics or Metrics())
+    service = Service(settings, models, lost, metrics or Metrics(), clock)
     keys = Keys(settings.api_key, settings.api_keys_file)
     app = DocumentedApp(
         title="unprm",
@@ -56,7 +57,7 @@ def create_app(
         redirect_slashes=False,
         lifespan=_lifespan,
         middleware=[
-            Middleware(Envelope, metrics=service.metrics, journal=service.journal),
+            Middleware(Envelope, admission=service.admission, metrics=service.metrics, journal=service.journal),
             Middleware(
                 Authorization,
                 keys=keys,
@@ -69,12 +70,13 @@ def create_app(
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )
     app.state.service = service
-    app.include_router(voting.work)
+    app.include_router(votes.work)
+    app.include_router(reranking.router)
     app.include_router(about.about)
     if settings.upstream_url is not None:
         # imported only here: the HTTP client takes long to import
-        from .gateway import routes as gateway
-        from .gateway.upstream import Upstream
+        from .routes.gateway import routes as gateway
+        from .routes.gateway.upstream import Upstream
 
         key = settings.upstream_key
         upstream = Upstream(
@@ -86,7 +88,6 @@ def create_app(
         app.state.upstream = upstream
         app.include_router(gateway.router(upstream))
     app.include_router(page.router)
-    app.include_router(report.router(settings.report))
     if settings.admin_key is not None and open_model is not None:
         app.include_router(admin.router(open_model))
     return app

@@ -10,14 +10,14 @@ from unprm.models.options import LoadModelRequest
 from unprm.types import Engine
 
 from .app import create_app
-from .http.keys import KeysInvalid
-from .http.serving import AddressUnusable, CertificateInvalid, DrainingServer
+from .http.callers import KeysInvalid
 from .models.load import load
 from .observe import tracing
 from .observe.journal import JournalUnusable
 from .observe.logs import configure
 from .observe.metrics import Metrics
 from .observe.tracing import TracingUnavailable
+from .serving import AddressUnusable, CertificateInvalid, DrainingServer
 from .settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def run(settings: Settings) -> int:
             raise
 
     def lose() -> None:
-        server.give_up(1, "the model is lost: it hangs or fails for good, and the lines above say how")
+        server.give_up(1, "the model is lost: it hangs or always fails; see the lines above")
 
     models = {name: partial(open_first, request) for name, request in settings.models().items()}
     try:
@@ -75,5 +75,5 @@ def run(settings: Settings) -> int:
 def _open_more_files() -> None:
     """Raises the soft limit of open files, often 1,024, towards the hard one: each connection is a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))

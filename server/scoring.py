@@ -1,29 +1,23 @@
 """Scores solutions by models: their texts are encoded by turns, then run in batches with those of other requests."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from unprm.concurrent import all_of
-from unprm.engines.queue import Permit
+from unprm.election.ballot import averaged
+from unprm.election.parsing import why_unscorable
 from unprm.engines.turns import Scored
 from unprm.errors import DeadlineExceeded, NoVerdict, SolutionTooLong, Unscorable
 from unprm.types import Encoded, Engine, Solution, Usage
-from unprm.votes.ballot import averaged
 
-from .http.context import Context
-from .models.model import Model
-from .observe.tracing import span, tell
-from .sharing import Turns
-
-_PIECE = 65_536
-"""Characters that are encoded in a turn; a longer solution gets a turn of its own."""
+from .context import Context
+from .models.model import Model, Room
+from .observe.tracing import set_attributes, span
 
 Outcomes = dict[int, Encoded | SolutionTooLong]
 """By the index of a solution: the model input, or why there is none."""
-Value = TypeVar("Value")
 
 
 class Computed(NamedTuple):
@@ -38,8 +32,8 @@ class Computed(NamedTuple):
 async def score(
     models: Sequence[Model], problem: str, solutions: Mapping[int, Solution], strict: bool, context: Context
 ) -> Computed:
-    """Step scores of the solutions, given by their indices in the request; for several models the mean. Adds up the
-    tokens in the request's context.
+    """Step scores of the solutions, given by their indices in the request; for several models the mean. Adds tokens and
+    times to the request's usage.
 
     `strict`: raises `SolutionTooLong` if a solution is too long for a model, and runs nothing, and `NoVerdict` if a
     judge gives none on a step. Raises `Overloaded`, `ModelUnavailable` and `DeadlineExceeded`.
@@ -47,10 +41,10 @@ async def score(
     described = [model.engine.description for model in models]
     recorded = described[0].recorded if len(models) == 1 else None
     threshold = None if recorded is None else recorded.threshold
-    with ExitStack() as room:
-        lengths = [_length(problem, solution) for solution in solutions.values()]
-        permits = [room.enter_context(model.reserve(lengths, context.share)) for model in models]
-        outcomes = await all_of(_encode_measured(model, problem, solutions, context) for model in models)
+    with context.claims.room(models, [length(problem, solution) for solution in solutions.values()]) as rooms:
+        outcomes = await all_of(
+            _encode(model, problem, solutions, room, context) for model, room in zip(models, rooms, strict=True)
+        )
         too_long = {
             index: outcome
             for encoded in outcomes
@@ -64,12 +58,13 @@ async def score(
             return Computed({}, too_long, threshold)
         batches = [[item for index in readable if isinstance(item := each[index], Encoded)] for each in outcomes]
         tokens = sum(len(item.ids) for batch in batches for item in batch)
-        context.charge(tokens)
+        context.claims.charge(tokens)
         results = await all_of(
-            _run(model, batch, permit, context) for model, batch, permit in zip(models, batches, permits, strict=True)
+            _run(model, batch, room, context) for model, batch, room in zip(models, batches, rooms, strict=True)
         )
-    context.usage = sum((result.usage for result in results), Usage())
-    context.charge(context.usage.tokens - tokens)  # a judge's server counts its own
+    usage = sum((result.usage for result in results), Usage())
+    context.usage += usage
+    context.claims.charge(usage.tokens - tokens)  # a judge's server counts its own
     unread = {
         readable[place]: NoVerdict(readable[place], count, len(result.scores[place]))
         for result in results
@@ -86,50 +81,52 @@ async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], 
     """The model input of each solution, by its index in the request; the error for one beyond the model's window.
 
     A solution with more characters than the window's tokens can stand for is not encoded at all. The others are, in
-    turns with other requests; a cancelled request gets no further turn. Raises `Overloaded` if too much of this caller
-    is being encoded, and `ModelUnavailable`.
+    turns with other requests; a cancelled request gets no further turn. Raises `ModelUnavailable`.
     """
     engine, limit = model.engine, model.engine.description.max_tokens
     outcomes: Outcomes = {}
     left: dict[int, Solution] = {}
     for index, solution in solutions.items():
-        fewest = -(-_length(problem, solution) // engine.format.longest_token)
-        if fewest > limit:
-            outcomes[index] = SolutionTooLong(index, fewest, limit, exact=False)
+        minimum = -(-length(problem, solution) // engine.format.longest_token)
+        if minimum > limit:
+            outcomes[index] = SolutionTooLong(index, minimum, limit, exact=False)
         else:
             left[index] = solution
-    characters = sum(_length(problem, solution) for solution in left.values())
-    # what takes a single turn is always accepted: a caller's long texts must not keep out its short ones
-    with model.encoding(context.share, characters if characters > _PIECE else 0) as turns:
-        fewest = await _fewest(engine, problem, turns) if len(left) > 1 else 0
-        if fewest > limit:
-            outcomes |= {index: SolutionTooLong(index, fewest, limit, exact=False) for index in left}
-        else:
-            for size, piece in _pieces(problem, left):
-                outcomes |= await turns.run(size, partial(_encoded, engine, problem, piece, context.scope))
+    run = partial(model.encoders.run, context.claims)
+    minimum = 0
+    if len(left) > 1 and len(problem) > limit:  # alone it may be too long, and be encoded in vain for every solution
+        minimum = len((await run(len(problem), partial(engine.format.encode, problem, ("1",)))).ids)
+    if minimum > limit:
+        outcomes |= {index: SolutionTooLong(index, minimum, limit, exact=False) for index in left}
+    else:
+        for size, piece in _pieces(problem, left, model.PIECE):
+            outcomes |= await run(size, partial(_encoded, engine, problem, piece, context.scope))
     return {index: outcomes[index] for index in solutions}
 
 
-def _length(problem: str, solution: Solution) -> int:
+async def encode_one(model: Model, problem: str, solution: Solution, max_steps: int, context: Context) -> Encoded:
+    """The model input of a single solution. Raises `Unscorable`, `Overloaded` and `ModelUnavailable`."""
+    if (error := why_unscorable(0, solution, max_steps)) is not None:
+        raise error
+    with model.encoding([length(problem, solution)], context.claims.share):
+        outcome = (await encode(model, problem, {0: solution}, context))[0]
+    if isinstance(outcome, SolutionTooLong):
+        raise outcome
+    return outcome
+
+
+def length(problem: str, solution: Solution) -> int:
     """Characters of problem plus solution."""
     return len(problem) + sum(map(len, solution.steps))
 
 
-async def _fewest(engine: Engine, problem: str, turns: Turns) -> int:
-    """Lower bound on the tokens of any solution with this problem. Measured only if the problem alone may be too long,
-    since it would then be encoded in vain for every solution; else 0."""
-    if len(problem) <= engine.description.max_tokens:
-        return 0
-    return len((await turns.run(len(problem), partial(engine.format.encode, problem, ("1",)))).ids)
-
-
-def _pieces(problem: str, solutions: Mapping[int, Solution]) -> Iterator[tuple[int, dict[int, Solution]]]:
-    """The solutions in parts, one for each turn, and the characters of each part."""
+def _pieces(problem: str, solutions: Mapping[int, Solution], minimum: int) -> Iterator[tuple[int, dict[int, Solution]]]:
+    """The solutions in parts of at least `minimum` characters, one for each turn, and the characters of each part."""
     size, piece = 0, dict[int, Solution]()
     for index, solution in solutions.items():
         piece[index] = solution
-        size += _length(problem, solution)
-        if size >= _PIECE:
+        size += length(problem, solution)
+        if size >= minimum:
             yield size, piece
             size, piece = 0, {}
     if piece:
@@ -147,21 +144,28 @@ def _encoded(engine: Engine, problem: str, solutions: Mapping[int, Solution], sc
     }
 
 
-async def _encode_measured(model: Model, problem: str, solutions: Mapping[int, Solution], context: Context) -> Outcomes:
-    """As `encode`; the model learns how many tokens the characters became."""
+async def _encode(
+    model: Model, problem: str, solutions: Mapping[int, Solution], room: Room, context: Context
+) -> Outcomes:
+    """As `encode`; the model learns how many tokens the characters became, and how long that took is added to the
+    usage."""
+    begun = model.clock()
     with span("encode"):
         outcomes = await encode(model, problem, solutions, context)
+    room.texts.set(0)
+    context.usage += Usage(tokenization_seconds=model.clock() - begun)
     tokens = {index: len(item.ids) for index, item in outcomes.items() if isinstance(item, Encoded)}
-    model.encoded(sum(_length(problem, solutions[index]) for index in tokens), sum(tokens.values()))
+    model.encoded(sum(length(problem, solutions[index]) for index in tokens), sum(tokens.values()))
     return outcomes
 
 
-async def _run(model: Model, batch: Sequence[Encoded], permit: Permit, context: Context) -> Scored:
+async def _run(model: Model, batch: Sequence[Encoded], room: Room, context: Context) -> Scored:
+    claims = context.claims
     with span("score") as current:
         try:
-            result = await model.scorer.score(batch, deadline=context.deadline, caller=context.share, permit=permit)
+            result = await model.scorer.score(batch, deadline=claims.deadline, caller=claims.share, permit=room.permit)
         except DeadlineExceeded:  # the scorer knows only the time that was left
-            raise DeadlineExceeded(context.seconds) from None
+            raise DeadlineExceeded(claims.seconds) from None
         model.used(result.usage)
-        tell(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})
+        set_attributes(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})
         return result

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, TypeVar
 
@@ -12,24 +12,20 @@ from fastapi import Depends, Request
 
 from unprm.answers import canonical as answer_text
 from unprm.answers.equivalence import Comparison, Equivalence
-from unprm.budget import Budget
 from unprm.errors import ShuttingDown, UnprmError
 
-from .http.context import Context
-from .http.lifetime import Lifetime
+from .admission import Admission, FairPool
+from .context import Context
 from .models.model import Source, Watch
 from .models.registry import Models
 from .observe.journal import Journal
 from .observe.metrics import Metrics
 from .settings import Settings
-from .sharing import FairPool, InUse
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-BODIES = 32
-"""In-flight bodies may total this many maximum-size bodies."""
 _SMALL = 32_768
 """Up to this many bytes are read at once: handing them to a thread would take longer."""
 _SLICE = 0.02
@@ -39,10 +35,15 @@ _THREADS = 2
 
 
 class Service:
-    """Models, answer equivalence and metrics of one app, and the count of its running requests."""
+    """What the routes of one app share: admission, models, answer equivalence and metrics."""
 
     def __init__(
-        self, settings: Settings, sources: Source | Mapping[str, Source], lost: Callable[[], None], metrics: Metrics
+        self,
+        settings: Settings,
+        sources: Source | Mapping[str, Source],
+        lost: Callable[[], None],
+        metrics: Metrics,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self.metrics = metrics
@@ -51,14 +52,9 @@ class Service:
             self.journal = Journal(settings.journal, int(settings.journal_mb * 2**20))
         self._readers = FairPool("readers", _THREADS)
         self._encoders = FairPool("encoders", _THREADS)
-        self.models = Models(sources, settings, Watch(metrics.ran, metrics.used, lost), self._encoders)
+        self.models = Models(sources, settings, Watch(metrics.ran, metrics.used, lost, clock), self._encoders)
         self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
-        self._running = InUse()
-        self._lifetimes: set[Lifetime] = set()
-        self.bodies = Budget(BODIES * settings.max_body_bytes, "bytes")
-        """Bytes of the bodies and the answers of all requests, held until the answers are written; and of what an
-        upstream answers, held while it is read."""
-        self._draining = False
+        self.admission = Admission(settings.max_body_bytes)
         self._observe()
 
     async def start(self) -> None:
@@ -66,20 +62,19 @@ class Service:
         self.models.start()
 
     async def drain(self) -> None:
-        """Refuses new work and waits for running requests, for `most_drain_seconds` at most; those that are left then,
+        """Refuses new work and waits for running requests, for `max_drain_seconds` at most; those that are left then,
         or when it is cancelled, end with `ShuttingDown`."""
-        self._draining = True
+        self.admission.draining = True
         try:
-            await asyncio.wait_for(self._running.ended(), self.settings.most_drain_seconds)
+            await asyncio.wait_for(self.admission.running.ended(), self.settings.max_drain_seconds)
         except TimeoutError:
             await self.models.stop(0)
         finally:
-            for lifetime in self._lifetimes:
-                lifetime.end(ShuttingDown())
+            self.admission.end(ShuttingDown())
 
     async def stop(self) -> None:
         """Ends the parts; nothing is left running."""
-        self._draining = True
+        self.admission.draining = True
         await self.models.stop(0)
         self._readers.close()
         self._encoders.close()
@@ -88,7 +83,7 @@ class Service:
 
     def check_ready(self) -> None:
         """Raises `ShuttingDown` or `ModelUnavailable`, with the reason, if no work can be done. Load does not count."""
-        if self._draining:
+        if self.admission.draining:
             raise ShuttingDown
         self.models.check_ready()
 
@@ -101,26 +96,13 @@ class Service:
             return False
         return True
 
-    @contextmanager
-    def admitted(self, lifetime: Lifetime) -> Iterator[None]:
-        """Counts a request while it runs; raises `ShuttingDown` if no more are accepted. `lifetime` is ended with the
-        server, if the request has not ended by then."""
-        if self._draining:
-            raise ShuttingDown
-        self._lifetimes.add(lifetime)
-        try:
-            with self._running.one():
-                yield
-        finally:
-            self._lifetimes.remove(lifetime)
-
     async def read(self, context: Context, function: Callable[[], T], size: int | None = None) -> T:
         """Runs a function on `size` bytes, by default on all texts of a request: at once if that is little, else by
         turns in threads."""
         cost = context.size if size is None else size
         if cost <= _SMALL:
             return function()
-        return await self._readers.request(context.share).run(cost, function)
+        return await self._readers.run(context.claims, cost, function)
 
     async def classes(self, answers: Sequence[str | None], context: Context) -> tuple[list[int | None], list[int]]:
         """The class of equal answers that each answer belongs to, None for None; and the indices of the answers that
@@ -136,17 +118,17 @@ class Service:
         begun = self._equivalence.begin(answers, context.scope)
         if all(map(answer_text.is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
             self._equivalence.advance(begun, math.inf)
-        turns = self._readers.request(context.share)
         while begun.wanted:  # in slices, so that nobody waits for all of another's answers
-            await turns.run(len(begun.wanted[-1]), partial(self._equivalence.advance, begun, _SLICE))
+            slice = partial(self._equivalence.advance, begun, _SLICE)
+            await self._readers.run(context.claims, len(begun.wanted[-1]), slice)
         return self._equivalence.finish(begun)
 
     def _observe(self) -> None:
         gauge, counter = self.metrics.gauge, self.metrics.counter
         models, equivalence = self.models, self._equivalence
         if (journal := self.journal) is not None:
-            counter("unprm_journal_dropped", "Requests that the journal lacks.", lambda: journal.dropped)
-        gauge("unprm_running_requests", "Requests being worked on.", lambda: self._running.count)
+            counter("unprm_journal_dropped", "Requests left out of the journal.", lambda: journal.dropped)
+        gauge("unprm_running_requests", "Requests being worked on.", lambda: self.admission.running.count)
         gauge("unprm_loading_models", "Served models that are being loaded.", lambda: models.loading)
         gauge("unprm_ready", "Whether the server takes work, as /readyz says.", lambda: self.ready)
         by_model = self.metrics.gauge_by_model
@@ -155,12 +137,12 @@ class Service:
         counter("unprm_equivalence_answers", "Answers compared.", lambda: equivalence.stats.compared)
         counter(
             "unprm_equivalence_timeouts",
-            "Answers compared as text for lack of time.",
+            "Answers compared as text because time ran out.",
             lambda: equivalence.stats.late,
         )
         counter(
             "unprm_equivalence_failures",
-            "Answers compared as text because comparing them met an error.",
+            "Answers compared as text because of an error.",
             lambda: equivalence.stats.failures,
         )
 

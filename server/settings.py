@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
-    DirectoryPath,
     Field,
     FilePath,
     SecretStr,
@@ -36,7 +35,7 @@ from pydantic_settings import (
 )
 
 from unprm.models.options import JUDGE, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
-from unprm.types import Strategy
+from unprm.votes.registry import Strategy
 from unprm.wire import MAX_SOLUTIONS
 
 PREFIX = "UNPRM_"
@@ -106,21 +105,23 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     )
     api_keys_file: Path | None = Field(
         default=None,
-        description="File of lines NAME KEY [TOKENS A MINUTE], one a caller; read again when it changes.",
+        description="File with a line NAME KEY [TOKENS PER MINUTE] for each caller; read again when it changes.",
     )
     admin_key: SecretStr | None = Field(
         default=None, min_length=1, description="Bearer token for /admin/models; without one, the route does not exist."
     )
     share_caches: bool = Field(
         default=False,
-        description="Reuse what was computed for one caller for all others, who can tell; by default each has its own.",
+        description="Share caches among callers, who can notice it by the time taken; by default each has its own.",
     )
     open_metrics: bool = Field(default=False, description="Allow reading /metrics without a key.")
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions per request.")
     max_steps: int = Field(default=1024, ge=1, description="Steps per solution.")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Largest request body.")
     max_queued_tokens: int = Field(
-        default=1_048_576, ge=1, description="Most tokens that may wait, one caller's at most half; more get 429."
+        default=1_048_576,
+        ge=1,
+        description="Tokens that may wait, at most half of them one caller's; others get 429.",
     )
     max_request_seconds: Seconds = Field(
         default=60.0, description="Time limit of a request; X-Request-Timeout may ask for less."
@@ -140,7 +141,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     )
     upstream_url: Address | None = Field(
         default=None,
-        description="Server with OpenAI's chat API that /v1/chat/completions samples from; without one, no such route.",
+        description="Server with OpenAI's chat API that /v1/chat/completions samples from; without it, no such route.",
     )
     upstream_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the upstream.")
     gateway_strategy: Strategy | None = Field(
@@ -150,25 +151,25 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         default=None,
         ge=1,
         le=MAX_SOLUTIONS,
-        description="Most candidates per chat completion, and the number for a request that names none; without the "
-        "option, 8 for such a request and up to --max-solutions for others.",
+        description="Maximum number of candidates per chat completion, and the default; without it, the maximum is "
+        "--max-solutions and the default is 8.",
     )
     gateway_stable: float = Field(
         default=0.95,
         gt=0,
         le=1,
-        description="A chat completion stops sampling as soon as the vote stays as it is with this probability, if the "
-        "request names none.",
+        description="Default of `stable`: a chat completion stops sampling once the vote won't change with at least "
+        "this probability.",
     )
     gateway_seconds: Seconds = Field(default=600.0, description="Time limit of a chat completion.")
     journal: Path | None = Field(
-        default=None, description="SQLite file to write requests and responses to, callers' texts included."
+        default=None, description="SQLite file to log requests and responses to, callers' texts included."
     )
     journal_mb: float = Field(
-        default=1024.0, ge=1, allow_inf_nan=False, description="MiB of the journal; beyond, the oldest entries go."
-    )
-    report: DirectoryPath | None = Field(
-        default=None, description="Directory of a `research lab` or `evaluate` run, shown at /page/report.html."
+        default=1024.0,
+        ge=1,
+        allow_inf_nan=False,
+        description="MiB of the journal; the oldest entries are deleted first.",
     )
     ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) to serve HTTPS with.")
     ssl_keyfile: Path | None = Field(default=None, description="Private key (PEM), if not in the certificate's file.")
@@ -218,11 +219,16 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
 
     @property
     def names_model(self) -> bool:
-        """Whether the model was chosen, and is not what a server serves that was told of none."""
+        """Whether the operator chose the model, which is else the default."""
         return "model" in self.model_fields_set
 
     @property
-    def most_drain_seconds(self) -> float:
+    def max_candidates(self) -> int:
+        """Maximum number of candidates of a chat completion."""
+        return self.gateway_budget or self.max_solutions
+
+    @property
+    def max_drain_seconds(self) -> float:
         """Maximum time for running requests to finish."""
         if self.drain_seconds is not None:
             return self.drain_seconds

@@ -1,47 +1,28 @@
-"""The routes that read, score and vote, and their work: parse, compare answers, score, decide, respond."""
+"""Takes votes: parse a request's solutions, compare their answers, score them if a vote needs it."""
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
-from fastapi import APIRouter
-
-from unprm.answers.extraction import extract
-from unprm.errors import BlankSolution, InvalidRequest, NoAnswer, TooManySteps, Unscorable
-from unprm.types import Encoded, Solution, Strategy
-from unprm.votes import decide as votes
-from unprm.votes.ballot import Ballot, Scores, score_response
-from unprm.votes.confidence import confidence_of
-from unprm.votes.rules import RULES, Values
-from unprm.wire import (
-    VOTE_REQUESTS,
-    Candidates,
-    CompareRequest,
-    CompareResponse,
-    DefaultVoteRequest,
-    PreviewRequest,
-    PreviewResponse,
-    ScoreRequest,
-    ScoreResponse,
-    VoteResponse,
-    VoteTerms,
-)
+from unprm.election.ballot import Ballot, Scores, score_response
+from unprm.election.decide import needed_signal
+from unprm.election.parsing import ParsedCandidates, parse
+from unprm.errors import InvalidRequest, NoAnswer
+from unprm.mini.demonstration import about
+from unprm.mini.domain import knows
+from unprm.types import DEFAULT_STRATEGY
+from unprm.votes.registry import Strategy
+from unprm.wire import Candidates, Demonstration, ScoreRequest, ScoreResponse
 
 from . import scoring
-from .demonstration import default_strategy, demonstration
-from .http.context import Context, TheContext
-from .http.openapi import describe, describe_vote
-from .http.work import WorkRoute
+from .context import Context
 from .models.model import Model
 from .observe.tracing import span
-from .service import Service, TheService
+from .service import Service
+from .settings import Settings
 
-work = APIRouter(route_class=WorkRoute)
 _NO_PROBLEM = (
-    "no answer has half of all candidates for itself, so rewards decide: send the problem, or step_scores with "
-    "every solution"
+    "no answer has at least half of all candidates, so rewards decide: send the problem, or step_scores with every "
+    "solution"
 )
 
 
@@ -50,92 +31,20 @@ class NoConfidence(InvalidRequest):
 
     def __init__(self) -> None:
         super().__init__(
-            "confidences decide this vote, and no solution with an answer brings one: send `confidence`, or "
-            "`token_logprobs` (cisc) or `top_logprobs` (deepconf, self_certainty)",
+            "confidences decide this vote, and no solution with an answer has one: send `confidence` or "
+            "`token_logprobs`",
             "/solutions",
         )
 
 
-@work.post("/score_steps", **describe("score_steps"))
-async def score_steps(service: TheService, request: ScoreRequest, context: TheContext) -> ScoreResponse:
-    """Scores the steps of every solution, in the order of the request."""
+async def score_steps(service: Service, request: ScoreRequest, context: Context) -> ScoreResponse:
+    """The step scores of every solution. Raises `Unscorable` if none can be scored, and the errors of scoring."""
     with service.models.chosen(request.model) as models:
         if not request.scored:  # refuses before any text is read
-            for model in models:
-                model.check_room(request.lengths, context.share)
+            context.claims.check_room(models, list(request.lengths))
         parsed = await _parse(service, request, context)
         scores = await _scores(models, request, parsed, context)
         return score_response(request, parsed.solutions, scores, name(models), context.usage)
-
-
-@work.post("/vote", **describe("vote"))
-async def vote_by_default(service: TheService, request: DefaultVoteRequest, context: TheContext) -> VoteResponse:
-    """Takes the server's default vote, and says in `strategy` which that was: `wrf`; but `majority` where a
-    demonstration that nobody asked for by name would have to score solutions of a problem outside its domain."""
-    return await vote(service, request, None, context)
-
-
-async def vote(service: Service, request: Candidates, strategy: Strategy | None, context: Context) -> VoteResponse:
-    """The outcome of one strategy, None for the server's default; scores are computed only if it needs them."""
-    with service.models.chosen(request.model) as models:
-        if strategy is None:
-            named = request.model is not None or request.scored  # the caller's own scores need no model
-            strategy = default_strategy(service.settings, models, request.problem, named=named)
-        taken = await ballot(service, models, request, [strategy], context)
-        response = taken.vote(strategy, request.terms, name(models), context.usage)
-    service.metrics.voted(response)
-    return response
-
-
-def _add_vote(strategy: Strategy) -> None:
-    form = VOTE_REQUESTS[strategy]
-
-    async def this_vote(service: TheService, request: form, context: TheContext) -> VoteResponse:  # type: ignore[valid-type]
-        return await vote(service, request, strategy, context)
-
-    work.add_api_route(f"/vote/{strategy}", this_vote, methods=["POST"], **describe_vote(strategy))
-
-
-for each in votes.STRATEGIES:
-    _add_vote(each)
-
-
-@work.post("/vote/compare", **describe("vote_compare"))
-async def compare(service: TheService, request: CompareRequest, context: TheContext) -> CompareResponse:
-    """Takes every vote over one scoring pass; each has the same result as at its own address. Votes by confidence are
-    left out unless a solution brings what they need."""
-    with service.models.chosen(request.model) as models:
-        taken = await ballot(service, models, request, votes.STRATEGIES, context)
-        response = taken.compare(request.terms, name(models), context.usage)
-    for outcome in response.strategies.values():
-        service.metrics.voted(outcome)
-    return response
-
-
-@work.post("/preview", **describe("preview"))
-async def preview(service: TheService, request: PreviewRequest, context: TheContext) -> PreviewResponse:
-    """Shows the exact text, token ids and scored positions of one solution, without running the model."""
-    with service.models.chosen(request.model) as (model,):
-        solution = await service.read(context, request.candidate)
-        error = _unscorable(0, solution, service.settings.max_steps)
-        encoded = error or (await scoring.encode(model, request.problem, {0: solution}, context))[0]
-        if isinstance(encoded, Unscorable):
-            encoded.pointer = "/solution"
-            raise encoded
-        return await asyncio.to_thread(_shown, model, solution, encoded)
-
-
-def _shown(model: Model, solution: Solution, encoded: Encoded) -> PreviewResponse:
-    format = model.engine.format
-    return PreviewResponse(
-        model=model.name,
-        family=format.family,
-        text=format.text(encoded),
-        token_ids=list(encoded.ids),
-        tokens=format.tokens(encoded),
-        positions=list(encoded.positions),
-        steps=list(solution.steps),
-    )
 
 
 def name(models: Sequence[Model]) -> str:
@@ -160,11 +69,7 @@ async def ballot(
         classes, compared_as_text = await service.classes([each.answer for each in parsed.solutions], context)
     if all(number is None for number in classes):
         raise NoAnswer(len(classes))
-    needed = {votes.needed_signal(strategy, classes, request.terms) for strategy in strategies}
-    find = partial(_confidences, parsed.solutions, classes, strategies, request.terms)
-    confidences = await service.read(context, find)
-    if needed == {"confidence"} and not confidences:
-        raise NoConfidence
+    needed = {needed_signal(strategy, classes, request.terms) for strategy in strategies}
     scored = "reward" in needed
     if scored and parsed.missing and request.problem is None:
         raise InvalidRequest(_NO_PROBLEM, "/problem")
@@ -172,75 +77,25 @@ async def ballot(
     if scored or parsed.given:
         answered = [index for index, number in enumerate(classes) if number is not None]
         scores = await _scores(models, request, parsed, context, answered if scored else None)
-    return Ballot(request, parsed.solutions, classes, scores, compared_as_text, confidences)
+    found = Ballot(request, parsed.solutions, classes, scores, compared_as_text)
+    if needed == {"confidence"} and found.confidences is None:
+        raise NoConfidence
+    return found
 
 
-def _confidences(
-    solutions: Sequence[Solution], classes: Sequence[int | None], strategies: Sequence[Strategy], terms: VoteTerms
-) -> dict[Strategy, Values]:
-    """The confidences of the solutions for each vote that takes them and finds any that it can elect by."""
-    found = {
-        strategy: [confidence_of(solution, strategy, terms) for solution in solutions]
-        for strategy in strategies
-        if RULES[strategy].signal == "confidence"
-    }
-    return {strategy: values for strategy, values in found.items() if votes.of_answered(classes, values)}
-
-
-class _Parsed(NamedTuple):
-    """A request's solutions with their answers; `unscorable`: by index, why a solution can't have a reward."""
-
-    solutions: list[Solution]
-    unscorable: dict[int, Unscorable]
-
-    @property
-    def missing(self) -> dict[int, Solution]:
-        """The solutions that a model has to score, by index."""
-        return {
-            index: solution
-            for index, solution in enumerate(self.solutions)
-            if solution.step_scores is None and index not in self.unscorable
-        }
-
-    @property
-    def given(self) -> bool:
-        """Whether the request came with the scores of all scorable solutions."""
-        return not self.missing and any(solution.step_scores for solution in self.solutions)
-
-
-async def _parse(service: Service, request: Candidates, context: Context) -> _Parsed:
+async def _parse(service: Service, request: Candidates, context: Context) -> ParsedCandidates:
     """Splits the texts and extracts their answers. Raises `Unscorable` if the request says to refuse."""
     context.solutions = len(request.solutions)
-    parsed = await service.read(context, partial(_answered, request, service.settings.max_steps))
+    parsed = await service.read(context, partial(parse, request, service.settings.max_steps))
     if parsed.unscorable and request.on_invalid == "refuse":
         raise parsed.unscorable[min(parsed.unscorable)]
     return parsed
 
 
-def _answered(request: Candidates, max_steps: int) -> _Parsed:
-    solutions, unscorable = [], {}
-    for index, (solution, text) in enumerate(zip(request.candidates(), request.texts(), strict=True)):
-        scores, answer = solution.step_scores, solution.answer
-        if (error := _unscorable(index, solution, max_steps)) is not None:
-            unscorable[index], scores = error, None
-        if answer is None:
-            answer = extract(text, request.extraction)
-        stated = answer is not None and answer.strip() != ""
-        solutions.append(replace(solution, answer=answer if stated else None, step_scores=scores))
-    return _Parsed(solutions, unscorable)
-
-
-def _unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | None:
-    """Why no model can score the solution, judged by its steps alone."""
-    if not solution.steps:
-        return BlankSolution(index)
-    return TooManySteps(index, max_steps) if len(solution.steps) > max_steps else None
-
-
 async def _scores(
     models: Sequence[Model],
     request: Candidates,
-    parsed: _Parsed,
+    parsed: ParsedCandidates,
     context: Context,
     electable: Sequence[int] | None = None,
 ) -> Scores:
@@ -261,3 +116,28 @@ async def _scores(
     if not any(steps[index] for index in needed):
         raise unscorable[needed[0]]
     return Scores(steps, unscorable, threshold, known)
+
+
+def default_strategy(settings: Settings, models: Sequence[Model], problem: str | None, *, named: bool) -> Strategy:
+    """The vote for a request that names none: by rewards and frequency, but by frequency alone where the rewards would
+    be those of a demonstration outside its domain that neither the operator nor the request (`named`) asked for.
+
+    Raises `ModelUnavailable`.
+    """
+    if named or settings.names_model or not _demonstrations(models) or _knows(problem):
+        return DEFAULT_STRATEGY
+    return "majority"
+
+
+def demonstration(models: Sequence[Model], problem: str | None) -> Demonstration | None:
+    """What to know of scores by these models; None if none of them is a demonstration."""
+    found = _demonstrations(models)
+    return about(found[0].name, problem) if found else None
+
+
+def _demonstrations(models: Sequence[Model]) -> list[Model]:
+    return [model for model in models if model.engine.description.demo]
+
+
+def _knows(problem: str | None) -> bool:
+    return problem is not None and knows(problem)

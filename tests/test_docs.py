@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from server.http import reference
+from server import reference
 from tests.support import ROOT
 from training.settings import PRESETS, TRAIN_PRESETS, TrainSettings
 from unprm.mini.domain import knows
-from unprm.votes.decide import REWARD_STRATEGIES, STRATEGIES
+from unprm.votes.registry import REWARD_STRATEGIES, VOTES
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 NAMED = re.compile(r"`((?:unprm|server|training|research|clients|tests|benchmarks|docker)/[\w/.-]+\.\w+)(?:::(\w+))?`")
@@ -76,8 +76,8 @@ NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 
 
 def test_the_readme_alone_counts_the_votes() -> None:
-    by_confidence = len(STRATEGIES) - len(REWARD_STRATEGIES)
-    total, rewarded, confident = (NUMBERS[count] for count in (len(STRATEGIES), len(REWARD_STRATEGIES), by_confidence))
+    by_confidence = len(VOTES) - len(REWARD_STRATEGIES)
+    total, rewarded, confident = (NUMBERS[count] for count in (len(VOTES), len(REWARD_STRATEGIES), by_confidence))
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
     assert f"**{total.capitalize()} votes**: {rewarded} by answers and rewards" in readme
     assert f" and {confident} by the reasoner's own confidence" in readme
@@ -86,9 +86,17 @@ def test_the_readme_alone_counts_the_votes() -> None:
     assert [page.name for page in others if page.name != "LOG.md" and count.search(page.read_text("utf-8"))] == []
 
 
+def test_the_table_of_votes_is_that_of_the_registry() -> None:
+    """All but what each gains."""
+    section = (ROOT / "docs/concepts.md").read_text("utf-8").partition("## Which vote when")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    said = [f"| `{v.name}` | {v.summary} | {v.runs_prm} | {v.take_when} | " for v in VOTES.values()]
+    assert [row[: len(own)] for row, own in zip(rows, said, strict=True)] == said
+
+
 def test_every_vote_is_among_the_operations() -> None:
     page = (ROOT / "docs/requests.md").read_text("utf-8")
-    assert [name for name in STRATEGIES if f"/vote/{name}`" not in page] == []
+    assert [name for name in VOTES if f"/vote/{name}`" not in page] == []
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,11 @@ def test_help_comes_without_what_the_work_needs(program, needed, unneeded):
     assert not unneeded & found
 
 
+def test_the_library_waits_with_what_it_needs():
+    assert not imported("-c", "import unprm") & (MODELS | SERVERS | {"pydantic"})
+    assert not imported("-c", "import unprm; unprm.vote(None, ['\\\\boxed{1}'], 'majority')") & (MODELS | SERVERS)
+
+
 def test_the_server_answers_before_it_imports_what_models_need():
     found = imported("-c", "import server.run")
     assert "fastapi" in found

@@ -22,7 +22,7 @@ from unprm.types import Completion, Sampler, SamplingSettings
 
 PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
 SOLUTION = "Step 1: 4 * 15 = 60.\nStep 2: 23 + 60 = 83. The answer is \\boxed{83}."
-GREEDY = SamplingSettings(temperature=0.0, max_tokens=100, top_logprobs=2)
+GREEDY = SamplingSettings(temperature=0.0, max_tokens=100)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,6 @@ def test_it_writes_the_tokens_that_the_model_writes_here(url: str) -> None:
     (found,), (expected,) = drawn(there, prompt, 1), drawn(here, prompt, 1)
     assert (found.text, found.ids, found.finished) == (SOLUTION, expected.ids, True)
     assert found.logprobs == pytest.approx(expected.logprobs, abs=0.01)
-    for one, other in zip(found.top_logprobs, expected.top_logprobs, strict=True):
-        assert one == pytest.approx(other, rel=0.05, abs=0.05)
     (rest,) = drawn(over_http(url, GREEDY), prompt + found.ids[:12], 1)
     assert rest.ids == found.ids[12:]
 

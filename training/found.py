@@ -8,8 +8,6 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, model_validator
 
-from unprm.types import Strategy
-
 from .data import stats
 from .evaluate.metrics import Share
 from .evaluate.processbench import Result
@@ -69,7 +67,7 @@ class BestOfN:
     name: str
     seeds: int
     questions: int
-    accuracy: dict[Strategy, BySize]
+    accuracy: dict[str, BySize]
     any_right: BySize
     judged: tuple[JudgedCandidates, ...]
     wrf: WrfSettings

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from pydantic import Field, StrictBool, TypeAdapter
+from pydantic import AliasChoices, AliasPath, Field, StrictBool, TypeAdapter
 
 from unprm import steps
-from unprm.types import Aggregate, Completion, Strategy
-from unprm.votes.rules import RULES
+from unprm.types import Aggregate, Completion
+from unprm.votes.registry import VOTES, Strategy
 
 from .layouts.label import Label
 from .settings import AdaptiveSettings
@@ -25,8 +25,15 @@ NonEmpty = Annotated[str, Field(min_length=1)]
 Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
 Scores = tuple[float, ...] | None
 """Step scores in [0, 1]; None for a solution that does not fit the model's window."""
-Confidences = Annotated[dict[Strategy, tuple[float | None, ...]], Field(exclude_if=lambda confidences: not confidences)]
-"""By vote, the confidence of each candidate; None for a candidate without one."""
+Confidences = Annotated[
+    tuple[float | None, ...] | None,
+    Field(
+        exclude_if=lambda confidences: confidences is None,
+        # once they were by vote
+        validation_alias=AliasChoices(AliasPath("confidences", "cisc"), "confidences"),
+    ),
+]
+"""The confidence of each candidate, None for one without; None as a whole, and not written, if none has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +319,7 @@ class JudgedCandidates:
     answer), whether each is right, and rewards (None: not scored, for example too long for the PRM).
 
     `scores`: the step scores from which the rewards are computed, None or empty for a candidate that was not scored;
-    None as a whole if rewards were given as numbers. `confidences`: by vote, for the votes by confidence that can be
-    taken.
+    None as a whole if rewards were given as numbers. `confidences`: for the votes by confidence, if there are any.
     """
 
     id: str
@@ -321,11 +327,14 @@ class JudgedCandidates:
     correct: tuple[StrictBool, ...]
     rewards: tuple[float | None, ...]
     scores: tuple[Scores, ...] | None = None
-    confidences: Confidences = field(default_factory=dict)
+    confidences: Confidences = None
 
     def values(self, strategy: Strategy) -> tuple[float | None, ...]:
-        """The rewards or confidences that the vote takes. Raises `KeyError` if there are no such confidences."""
-        return self.confidences[strategy] if RULES[strategy].signal == "confidence" else self.rewards
+        """The rewards or confidences that the vote takes; for a vote by confidence there must be some."""
+        if VOTES[strategy].signal != "confidence":
+            return self.rewards
+        assert self.confidences is not None
+        return self.confidences
 
     def rewarded(self, aggregate: Aggregate) -> "JudgedCandidates":
         """The same candidates with rewards aggregated from the step scores, which must not be None."""
@@ -364,7 +373,7 @@ class Election:
     problem: str
     candidates: int
     right: int
-    elected: dict[Strategy, bool]
+    elected: dict[str, bool]
 
 
 @dataclass(frozen=True, slots=True)

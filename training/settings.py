@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 from typer import BadParameter, Option
 
 from unprm.formats.unprm import BETA, NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG, HeadName
-from unprm.types import Extraction, Normalization, SamplingSettings, Split
+from unprm.types import Extraction, SamplingSettings, Split
 from unprm.uncertainty import MEASURES
-from unprm.wire import VoteTerms
+from unprm.votes.registry import VoteTerms
+from unprm.votes.wrf import Normalization
 
 from .stage import directory
 
@@ -29,12 +30,6 @@ def _known_measure(name: str | None) -> str | None:
     if name not in (None, *MEASURES):
         raise BadParameter(f"{name!r} is none of {', '.join(MEASURES)}")
     return name
-
-
-def _none_or_several(count: int | None) -> int | None:
-    if count == 1:
-        raise BadParameter("one alternative says nothing: 0, or 2 to 20")
-    return count
 
 
 Seed = Annotated[int, Option(help="Seed of all random choices.")]
@@ -165,26 +160,11 @@ class SampleSettings:
     extraction: Annotated[Extraction, EXTRACTION] = "auto"
     seed: Seed = 0
     worked_examples: bool = False
-    top_logprobs: Annotated[
-        int,
-        Option(
-            min=0,
-            max=20,
-            help="Of how many likeliest tokens at each place the log-probabilities are kept, for votes by confidence: "
-            "none, or two or more.",
-            callback=_none_or_several,
-        ),
-    ] = 0
 
     @property
     def drawing(self) -> SamplingSettings:
         """The sampler's settings."""
-        return SamplingSettings(
-            self.temperature,
-            max_tokens=self.max_tokens,
-            worked_examples=self.worked_examples,
-            top_logprobs=self.top_logprobs,
-        )
+        return SamplingSettings(self.temperature, max_tokens=self.max_tokens, worked_examples=self.worked_examples)
 
 
 SelectionName = Literal["uncertainty", "uncertainty-diversity", "similarity", "random"]

@@ -1,40 +1,24 @@
 """The values passed between the parts of unprm, and the protocols of those parts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal, NamedTuple, Protocol
+
+from pydantic import Field
 
 from unprm.calibration import Calibration, RecordedCalibration
 
+Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=True)]
+Positive = Annotated[float, Field(gt=0.0, le=1e6, allow_inf_nan=False, strict=True)]
+
 Aggregate = Literal["min", "last", "product", "mean"]
 """How a solution's step scores become its reward."""
-
-Strategy = Literal[
-    "majority",
-    "prm",
-    "hmr",
-    "wrf",
-    "weighted",
-    "logodds",
-    "best_of_majority",
-    "soft",
-    "cisc",
-    "deepconf",
-    "self_certainty",
-]
-"""How a vote chooses an answer."""
 
 Extraction = Literal["auto", "boxed", "last_number", "choice"]
 """Where a solution's answer is searched for."""
 
 Split = Literal["auto", "paragraph", "step", "line"]
 """Where a solution's text is cut into steps."""
-
-Normalization = Literal["minmax", "share"]
-"""How WRF makes rewards and frequencies comparable: each min-max over the classes, or mean reward and share of N."""
-
-ConfidenceMeasure = Literal["lowest", "bottom", "tail", "mean"]
-"""Which of a candidate's tokens its confidence is taken from."""
 
 DEFAULT_STRATEGY: Final = "wrf"
 """The vote of the gateway and of the clients if none is named; docs/lab/README.md has the evidence for it."""
@@ -50,8 +34,7 @@ DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
 class Solution:
     """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step.
 
-    `confidence`, ≥ 0, is that of the model that wrote it; or it can be computed from natural-log probabilities (≤ 0) of
-    its tokens: `token_logprobs` of those sampled, `top_logprobs` of the k ≥ 2 likeliest at each place.
+    `confidence`, ≥ 0: that of the model that wrote it.
     """
 
     steps: tuple[str, ...]
@@ -59,8 +42,6 @@ class Solution:
     id: str | None = None
     step_scores: tuple[float, ...] | None = None
     confidence: float | None = None
-    token_logprobs: Sequence[float] | None = None
-    top_logprobs: Sequence[Sequence[float]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +73,27 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`tokens`: needed to score everything from scratch; `computed_tokens`: actually run by the model."""
+    """`tokens`: needed to score everything from scratch; `computed_tokens`: actually run by the model.
+
+    `tokenization_seconds`: from texts to token ids, the wait for a thread included; `queue_seconds`: until the first
+    batch; `scoring_seconds`: from there to the last score. These are ignored when usages are compared.
+    """
 
     tokens: int = 0
     computed_tokens: int = 0
     cached_tokens: int = 0
+    tokenization_seconds: float = field(default=0.0, compare=False)
+    queue_seconds: float = field(default=0.0, compare=False)
+    scoring_seconds: float = field(default=0.0, compare=False)
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.tokens + other.tokens,
             self.computed_tokens + other.computed_tokens,
             self.cached_tokens + other.cached_tokens,
+            self.tokenization_seconds + other.tokenization_seconds,
+            self.queue_seconds + other.queue_seconds,
+            self.scoring_seconds + other.scoring_seconds,
         )
 
 
@@ -135,7 +126,7 @@ class VoteResult:
     if there is only one. `margin`: the winner's score minus the runner-up's, None without a runner-up.
     """
 
-    strategy: Strategy
+    strategy: str
     decided_by: DecidedBy
     classes: tuple[AnswerClass, ...]
     solution_index: int
@@ -157,28 +148,24 @@ class Completion:
 
     `logprobs`: natural-log probabilities (≤ 0) under the model itself, before temperature, one per token, the
     end-of-text token included. `ids`: the tokens, empty where an API does not return them. `finished`: ended by the
-    model, not by the token limit. `top_logprobs`: for each token, the log-probabilities of the likeliest ones at that
-    place, descending; empty if the settings ask for none.
+    model, not by the token limit.
     """
 
     text: str
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finished: bool
-    top_logprobs: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
     """How completions are sampled. `max_tokens`: maximum length of one completion. `worked_examples`: chat prompts
-    begin with two worked examples. `top_logprobs`: number of likeliest tokens at each place whose log-probabilities are
-    returned."""
+    begin with two worked examples."""
 
     temperature: float = 0.8
     top_p: float = 1.0
     max_tokens: int = 2048
     worked_examples: bool = False
-    top_logprobs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,18 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 from rich.console import Console
 
-from unprm.types import Extraction, Normalization, Split, Strategy
-from unprm.wire import EXTRACTION, NORMALIZATION, SPLIT, CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
+from unprm.types import Extraction, Split
+from unprm.votes.registry import Strategy
+from unprm.wire import EXTRACTION, SPLIT, CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
 from unprm_client import _base, terminal
 from unprm_client.client import Client
 from unprm_client.errors import ClientError
 from unprm_client.mcp.command import mcp
+from unprm_client.settings import SUMMARIES, with_settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -32,9 +35,13 @@ Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds for a request, in
 Concurrency = Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")]
 Steps = Annotated[Split | None, typer.Option("--split", help=SPLIT, show_default="auto")]
 Answers = Annotated[Extraction | None, typer.Option("--extraction", help=EXTRACTION, show_default="auto")]
-Scale = Annotated[Normalization | None, typer.Option("--normalization", help=NORMALIZATION, show_default="minmax")]
-Alpha = Annotated[float | None, typer.Option(help="Weight of the reward in wrf.", show_default="0.5")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the server's answers, one JSON object per line.")]
+
+
+def _option(field: FieldInfo, description: str) -> tuple[None, Any]:
+    """A setting of a vote as an option, which is only sent if it is given."""
+    hint: Any = field.annotation
+    return None, Annotated[hint | None, typer.Option(help=description, show_default=str(field.default))]
 
 
 @app.command()
@@ -55,11 +62,10 @@ def score(
 
 
 @app.command()
+@with_settings(_option)
 def vote(
     file: File = "-",
-    strategy: Annotated[Strategy | None, typer.Option(help="The vote.", show_default="the server's")] = None,
-    alpha: Alpha = None,
-    normalization: Scale = None,
+    strategy: Annotated[Strategy | None, typer.Option(help=SUMMARIES, show_default="the server's")] = None,
     split: Steps = None,
     extraction: Answers = None,
     url: Url = _base.URL,
@@ -67,19 +73,19 @@ def vote(
     timeout: Timeout = _base.SECONDS,
     concurrency: Concurrency = 8,
     as_json: AsJson = False,
+    **settings: Any,
 ) -> None:
     """Votes for the best answer."""
-    requests = _read(file, alpha=alpha, normalization=normalization, split=split, extraction=extraction)
+    requests = _read(file, split=split, extraction=extraction, **settings)
     with Client(url, api_key=key, timeout=timeout) as client:
         outcomes = client.vote_all(strategy, requests, concurrency=concurrency, progress=_bar(requests))
         _show(requests, outcomes, as_json)
 
 
 @app.command()
+@with_settings(_option)
 def compare(
     file: File = "-",
-    alpha: Alpha = None,
-    normalization: Scale = None,
     split: Steps = None,
     extraction: Answers = None,
     url: Url = _base.URL,
@@ -87,9 +93,10 @@ def compare(
     timeout: Timeout = _base.SECONDS,
     concurrency: Concurrency = 8,
     as_json: AsJson = False,
+    **settings: Any,
 ) -> None:
     """Takes all votes at once."""
-    requests = _read(file, alpha=alpha, normalization=normalization, split=split, extraction=extraction)
+    requests = _read(file, split=split, extraction=extraction, **settings)
     with Client(url, api_key=key, timeout=timeout) as client:
         _show(requests, client.compare_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, get_args
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -11,7 +11,8 @@ from pydantic import BaseModel, ValidationError
 from unprm.affinity import HEADER, question_hash
 from unprm.errors import InvalidRequest
 from unprm.fields import summary, validation_errors
-from unprm.types import Aggregate, ConfidenceMeasure, Extraction, Normalization, Split, Strategy
+from unprm.types import Aggregate, Extraction, Split
+from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
     VOTE_REQUESTS,
     Candidates,
@@ -51,21 +52,6 @@ class ScoreOptions(TypedDict, total=False):
     log_odds: bool
     model: str | list[str]
     timeout: float
-
-
-class VoteOptions(ScoreOptions, total=False):
-    """The settings of the votes, each for the vote that has it and for `compare`; see `unprm.wire.terms`."""
-
-    alpha: float
-    normalization: Normalization
-    accuracy: float
-    scale: float
-    min_share: float
-    temperature: float
-    top_share: float
-    measure: ConfidenceMeasure
-    window: int
-    power: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +94,18 @@ def score_call(
 
 
 def vote_call(
-    strategy: Strategy | None, problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
+    strategy: Strategy | None, problem: str | None, solutions: Sequence[AnySolution], **options: Any
 ) -> Call[VoteResponse]:
-    """Asks for a vote, None for the server's default."""
+    """Asks for a vote, None for the server's default. `options`: `ScoreOptions` and the settings of the vote."""
     if strategy is None:
         return _work("/vote", DefaultVoteRequest, VoteResponse, problem, options, solutions=solutions)
-    if strategy not in get_args(Strategy):
-        raise _invalid(f"{strategy!r} is no strategy; there are {', '.join(get_args(Strategy))}")
+    if strategy not in VOTES:
+        raise _invalid(f"{strategy!r} is no strategy; there are {', '.join(VOTES)}")
     return _work(f"/vote/{strategy}", VOTE_REQUESTS[strategy], VoteResponse, problem, options, solutions=solutions)
 
 
-def compare_call(
-    problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
-) -> Call[CompareResponse]:
-    """Asks for all votes."""
+def compare_call(problem: str | None, solutions: Sequence[AnySolution], **options: Any) -> Call[CompareResponse]:
+    """Asks for all votes. `options`: `ScoreOptions` and the settings of all votes."""
     return _work("/vote/compare", CompareRequest, CompareResponse, problem, options, solutions=solutions)
 
 

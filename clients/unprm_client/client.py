@@ -8,11 +8,11 @@ from typing import Any, Self, Unpack
 
 import httpx
 
-from unprm.types import Strategy
+from unprm.votes.registry import Strategy
 from unprm.wire import CompareResponse, ModelResponse, PreviewResponse, ScoreResponse, VoteResponse
 from unprm_client import _base, _calls
 from unprm_client._base import BaseClient, ahead, client_errors
-from unprm_client._calls import AnySolution, Call, Result, ScoreOptions, VoteOptions
+from unprm_client._calls import AnySolution, Call, Result, ScoreOptions
 from unprm_client.errors import ClientError
 from unprm_client.progress import Progress
 
@@ -58,16 +58,14 @@ class Client(BaseClient):
         strategy: Strategy | None = None,
         problem: str | None = None,
         solutions: Sequence[AnySolution] = (),
-        **options: Unpack[VoteOptions],
+        **options: Any,
     ) -> VoteResponse:
         """The answer that a vote elects among those of the solutions. None: by the server's default vote; the response
-        says which that was."""
+        says which that was. `options`: `ScoreOptions`, and the settings of the vote (`unprm.votes`)."""
         return self._send(_calls.vote_call(strategy, problem, solutions, **options))
 
-    def compare(
-        self, problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[VoteOptions]
-    ) -> CompareResponse:
-        """The outcomes of all votes, over one scoring pass."""
+    def compare(self, problem: str | None, solutions: Sequence[AnySolution], **options: Any) -> CompareResponse:
+        """The outcomes of all votes, over one scoring pass. `options` as of `vote`."""
         return self._send(_calls.compare_call(problem, solutions, **options))
 
     def preview(self, problem: str, solution: AnySolution, model: str | None = None) -> PreviewResponse:

@@ -10,9 +10,10 @@ from training.evaluate import best_of_n
 from training.evaluate.bootstrap import Numbers
 from training.evaluate.right_votes import STUDIED, RightShare, right_share
 from training.schema import JudgedCandidates
+from unprm.election import decide as votes
+from unprm.votes.vote import TIE
 from unprm.types import AnswerClass
-from unprm.votes import decide as votes
-from unprm.wire import VoteTerms
+from unprm.votes.registry import VoteTerms
 
 Seeds = Sequence[Sequence[JudgedCandidates]]
 """The judged candidates of every question, once per training seed of the PRM."""
@@ -102,7 +103,7 @@ def _log_odds(prior: float, judged: JudgedCandidates, picks: Sequence[int]) -> f
     if not sums:
         return 0.0
     top = max(sums.values())
-    tied = [right[name] for name, total in sums.items() if top - total <= votes.TIE]
+    tied = [right[name] for name, total in sums.items() if top - total <= TIE]
     return sum(tied) / len(tied)
 
 

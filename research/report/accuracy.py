@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from training.evaluate.metrics import Share, percent
 from training.evaluate.right_votes import STUDIED, uses_rewards
 from training.found import BestOfN, BySize, over_seeds
-from unprm.types import Strategy
+from unprm.votes.registry import Strategy
 
 from .blocks import Plot, Table, counted, lead, listed, seeds
 from .drawing import GREY, legend, percent_axis, plot, styles

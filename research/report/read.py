@@ -16,7 +16,7 @@ from training.evaluate.right_votes import STUDIED
 from training.found import Annotation, BestOfN, Finding, Found, ProcessBench, over_seeds
 from training.settings import WrfSettings
 from unprm.errors import RecordInvalid
-from unprm.types import Normalization, Strategy
+from unprm.votes.wrf import Normalization
 
 LAYOUT = {
     "findings": "findings.json",
@@ -50,7 +50,7 @@ class _BestOfN(BaseModel):
     alpha: float
     normalization: Normalization = "minmax"  # older results do not have this field
     questions: int = Field(ge=1)
-    accuracy: dict[Strategy, dict[int, Share]]
+    accuracy: dict[str, dict[int, Share]]
     any_right: Annotated[dict[int, Share], Field(min_length=1)]
 
     @model_validator(mode="after")

@@ -13,12 +13,11 @@ from starlette.types import Receive
 from unprm import steps as step_text
 from unprm.errors import InvalidRequest, TooManySolutions
 
-from ..settings import Settings
 from .errors import BodyTooLarge, BodyTooSlow, MalformedJson, UnsupportedMediaType
 
 PART_BYTES, PART_SECONDS = 65_536, 5.0
 """At least this many bytes of a body, or the rest of it, must arrive within each period of this many seconds."""
-_MOST_FIELDS = 64
+_MAX_FIELDS = 64
 """Most fields in an object: far more than any object needs, few enough that reporting unknown ones stays fast."""
 
 
@@ -70,9 +69,11 @@ def check_media_type(headers: Headers) -> None:
         raise UnsupportedMediaType
 
 
-def validated(validate: Callable[..., tuple[Any, Sequence[Any]]], body: bytes, settings: Settings) -> Any:
+def validated(
+    validate: Callable[..., tuple[Any, Sequence[Any]]], body: bytes, max_solutions: int, max_steps: int
+) -> Any:
     """The body's value by the `validate` of a route's field. Raises as `parse`, and `RequestValidationError`."""
-    sent = parse(body, settings.max_solutions, settings.max_steps)
+    sent = parse(body, max_solutions, max_steps)
     if sent is None:  # as FastAPI reports it
         missing = {"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}
         raise RequestValidationError([missing])
@@ -105,18 +106,18 @@ def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
     return value
 
 
-def _bound(solution: object, pointer: str, most: int) -> None:
+def _bound(solution: object, pointer: str, max_steps: int) -> None:
     """Joins the steps beyond the maximum into one, and drops the step scores. The solution still has too many steps,
     but the answer in its last one is kept; validating a million steps one by one would take long."""
     if isinstance(solution, dict):
         _check_fields(solution, pointer)
     steps = solution.get("steps") if isinstance(solution, dict) else solution
-    if isinstance(steps, list) and len(steps) > most and all(isinstance(step, str) for step in steps[most:]):
-        steps[most:] = [step_text.join(steps[most:])]
+    if isinstance(steps, list) and len(steps) > max_steps and all(isinstance(step, str) for step in steps[max_steps:]):
+        steps[max_steps:] = [step_text.join(steps[max_steps:])]
         if isinstance(solution, dict):
             solution["step_scores"] = None
 
 
 def _check_fields(value: dict[str, Any], pointer: str) -> None:
-    if len(value) > _MOST_FIELDS:
-        raise InvalidRequest(f"an object has {len(value)} fields, at most {_MOST_FIELDS} are read", pointer)
+    if len(value) > _MAX_FIELDS:
+        raise InvalidRequest(f"an object has {len(value)} fields, the limit is {_MAX_FIELDS}", pointer)

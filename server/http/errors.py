@@ -5,27 +5,16 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.types import Scope
 
 from unprm.errors import InvalidRequest, Overloaded, UnprmError
 from unprm.fields import field_errors, summary
-from unprm.types import Strategy
+from unprm.votes import registry
 from unprm.wire import FieldError, ProblemDetails
 
-from .context import Context, context_of
-
-GATEWAY = "/v1/"
-"""Prefix of the paths of OpenAI's API."""
-VOTES = "/vote/"
-"""Prefix of the paths of votes."""
-CALLER_DEADLINE = "caller_deadline"
-"""Code in logs and metrics of a `deadline_exceeded` for which the caller gave too little time, or sent its body too
-slowly: the server has not failed."""
 MEDIA_TYPE = "application/problem+json"
 
 logger = logging.getLogger(__name__)
@@ -44,11 +33,11 @@ TABLE = {
     "malformed_json": Row(400, "The body is not JSON"),
     "unauthorized": Row(401, "The API key is missing or wrong"),
     "foreign_site": Row(403, "The request comes from another site"),
-    "not_found": Row(404, "There is nothing at this address"),
-    "method_not_allowed": Row(405, "The address does not take this method"),
+    "not_found": Row(404, "Nothing is served at this address"),
+    "method_not_allowed": Row(405, "The address does not accept this method"),
     "body_too_large": Row(413, "The body is too large"),
     "unsupported_media_type": Row(415, "The body is not declared as JSON"),
-    "invalid_request": Row(422, "The request does not fit the contract"),
+    "invalid_request": Row(422, "The request is invalid"),
     "too_many_solutions": Row(422, "Too many solutions"),
     "blank": Row(422, "A solution is blank"),
     "too_many_steps": Row(422, "Too many steps in a solution"),
@@ -62,7 +51,7 @@ TABLE = {
     "upstream_failed": Row(502, "The model behind the gateway did not answer", retry_after=1),
     "model_unavailable": Row(503, "The model is not available", retry_after=5),
     "shutting_down": Row(503, "The server is shutting down", retry_after=5),
-    "deadline_exceeded": Row(504, "The request's time ran out"),
+    "deadline_exceeded": Row(504, "The request timed out"),
 }
 
 
@@ -88,8 +77,8 @@ class ForeignSite(UnprmError):
 
     def __init__(self) -> None:
         super().__init__(
-            "without a key the server is called by its address or a local name, from pages of such: give it a key "
-            "(--api-key) to call it by another"
+            "without a key, the server answers only under its address or a local name, and pages from there: set a "
+            "key (--api-key) to use another name"
         )
 
 
@@ -99,7 +88,7 @@ class UnknownVote(UnprmError):
     code = "not_found"
 
     def __init__(self) -> None:
-        super().__init__(f"there is no such vote; expected one of {', '.join(get_args(Strategy))}, or compare")
+        super().__init__(f"there is no such vote; expected one of {', '.join(registry.VOTES)}, or compare")
 
 
 class BodyTooLarge(UnprmError):
@@ -117,7 +106,7 @@ class BodyTooSlow(UnprmError):
     code = "deadline_exceeded"
 
     def __init__(self, count: int, seconds: float) -> None:
-        super().__init__(f"the body comes too slowly: {count} bytes of it, or its rest, are waited for {seconds:g} s")
+        super().__init__(f"the body arrives too slowly: {count} bytes, or the rest, must arrive within {seconds:g} s")
 
 
 class UnsupportedMediaType(UnprmError):
@@ -127,22 +116,6 @@ class UnsupportedMediaType(UnprmError):
 
     def __init__(self) -> None:
         super().__init__("send the body as `Content-Type: application/json`")
-
-
-def respond(error: Exception, scope: Scope) -> Response:
-    """The response to an error of a request; its code is noted in the request's context."""
-    if isinstance(error, HTTPException) and error.status_code == 404 and scope["path"].startswith(VOTES):
-        error = UnknownVote()
-    context = context_of(scope)
-    note(error, context)
-    return problem(error, context.request_id, scope["path"].startswith(GATEWAY))
-
-
-def note(error: Exception, context: Context) -> None:
-    """Notes an error's code in a request's context, or `CALLER_DEADLINE`."""
-    code = code_of(error)
-    own = isinstance(error, BodyTooSlow) or context.hurried
-    context.code = CALLER_DEADLINE if code == "deadline_exceeded" and own else code
 
 
 def problem(error: Exception, request_id: str, gateway: bool = False) -> Response:

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from unprm.budget import Budget
 from unprm.errors import Overloaded
 
-from ..sharing import share_of
+from .callers import share_of
 
 HEAD_SECONDS, HEAD_BYTES = 10.0, 65_536
 """Time for a request's line and headers to arrive, from the connection's start or the previous response, and their
@@ -20,15 +20,15 @@ size. The size also limits what else is not body: trailers and the framing of ch
 WRITE_SECONDS = 30.0
 """Time for a caller to read on, once as much of an answer waits as the connection takes; then it is cut off."""
 
-MOST_CONNECTIONS = 8192
+MAX_CONNECTIONS = 8192
 """Most connections of a process, however many files it may open."""
 
 
 @cache
 def connections() -> Budget:
     """The connections that the process has room for: half of the files that it may open."""
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return Budget(min(most // 2, MOST_CONNECTIONS), "connections")
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Budget(min(files // 2, MAX_CONNECTIONS), "connections")
 
 
 class BoundedProtocol(HttpToolsProtocol):

@@ -10,7 +10,6 @@ from unprm.formats import recorded
 from unprm.models.options import JUDGE, LoadModelRequest
 from unprm.types import Engine
 
-from ..imports import uncollected
 from ..settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -55,8 +54,7 @@ def _import_engines() -> None:
         hidden = [name for name in _UNUSED if name not in sys.modules]
         sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None: as if it were not installed
         try:
-            with uncollected():
-                import unprm.models.load  # noqa: F401
+            import unprm.models.load  # noqa: F401
         finally:
             for name in hidden:
                 del sys.modules[name]

@@ -3,12 +3,13 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
-from unprm.budget import Budget
+from unprm.budget import Budget, Held
 from unprm.engines.queue import BatchFigures, Permit, StepScorer
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
@@ -16,8 +17,8 @@ from unprm.models.names import public_name
 from unprm.types import Engine, Usage
 from unprm.wire import ModelState
 
+from ..admission import FairPool, InUse
 from ..settings import Settings
-from ..sharing import FairPool, InUse, Turns
 
 logger = logging.getLogger(__name__)
 
@@ -37,22 +38,37 @@ Source = Engine | Callable[[], Engine]
 
 class Watch(NamedTuple):
     """Callbacks: `observe` after every batch and `used` after every request, with the model's name; `lost` when a model
-    hangs or fails for good."""
+    hangs or fails for good. `clock`: in seconds, by which a request's parts are timed."""
 
     observe: Callable[[str, BatchFigures], None]
     used: Callable[[str, Usage], None]
     lost: Callable[[], None]
+    clock: Callable[[], float] = time.monotonic
+
+
+class Room(NamedTuple):
+    """What a request holds of a model: `texts` while they are encoded, the queue's `permit` until they are queued."""
+
+    permit: Permit
+    texts: Held
 
 
 class Model:
-    """An engine and its queue, which exist once it is loaded. Owns the engine: `stop` closes it."""
+    """An engine and its queue, which exist once it is loaded. Owns the engine: `stop` closes it.
+
+    `encoders`: the threads that encode texts; `clock`: as in `Watch`.
+    """
+
+    PIECE = 65_536
+    """Characters that are encoded in a turn; a longer solution gets a turn of its own."""
 
     def __init__(self, source: Source, settings: Settings, watch: Watch, encoders: FairPool, name: str) -> None:
         self._source = source
         self._watch = watch
-        self._encoders = encoders
-        self._most_encoded = _BODIES * settings.max_body_bytes
-        self._encoded = Budget(self._most_encoded, "characters")
+        self.clock = watch.clock
+        self.encoders = encoders
+        self._max_encoded = _BODIES * settings.max_body_bytes
+        self._encoded = Budget(self._max_encoded, "characters")
         self._given_name = name
         self.use = InUse()
         """Keeps the model from being retired inside a block `with model.use.one()`."""
@@ -107,25 +123,32 @@ class Model:
         """Raises `ModelUnavailable` with the reason if it can't score."""
         self.scorer.check_ready()
 
-    def check_room(self, lengths: Iterable[int], caller: str) -> None:
+    def check_room(self, lengths: Sequence[int], caller: str) -> None:
         """Raises `Overloaded` if a caller's solutions of these lengths (characters, with the problem) would be refused
         now, by an estimate of their tokens. Checking before texts are read saves most of the work of a refusal."""
         self.scorer.check_room(self._tokens(lengths), caller)
 
-    def reserve(self, lengths: Iterable[int], caller: str) -> AbstractContextManager[Permit]:
-        """Reserves room in the queue for a caller's solutions of these lengths until they are encoded and queued.
-        Raises as `check_room`."""
-        return self.scorer.reserve(self._tokens(lengths), caller)
+    @contextmanager
+    def reserve(self, lengths: Sequence[int], caller: str) -> Iterator[Room]:
+        """Takes room for a caller's solutions of these lengths, in the queue and among the texts that are encoded,
+        until the end of the block. Raises as `check_room` and `encoding`."""
+        with self.scorer.reserve(self._tokens(lengths), caller) as permit, self.encoding(lengths, caller) as texts:
+            yield Room(permit, texts)
 
     @contextmanager
-    def encoding(self, caller: str, characters: int) -> Iterator[Turns]:
-        """Reserves room for encoding this many characters, and yields the turns to do it in; raises `Overloaded` if too
+    def encoding(self, lengths: Sequence[int], caller: str) -> Iterator[Held]:
+        """Takes room for encoding solutions of these lengths until the end of the block; raises `Overloaded` if too
         much is being encoded for this caller."""
-        with self._encoded.holding(caller) as hold:
-            if characters:
-                # at most a quarter, so that even the longest request is accepted
-                hold(min(characters, self._most_encoded // 4))
-            yield self._encoders.request(caller)
+        longest = self.engine.description.max_tokens * self.engine.format.longest_token
+        characters = sum(each for each in lengths if each <= longest)  # longer ones are not encoded
+        texts = Held(self._encoded, caller)
+        try:
+            # what takes a single turn is always accepted: a caller's long texts must not keep out its short ones
+            if characters > self.PIECE:
+                texts.take(min(characters, self._max_encoded // 4))  # so that even the longest request is accepted
+            yield texts
+        finally:
+            texts.set(0)
 
     def used(self, usage: Usage) -> None:
         """Counts what it did for a request."""
@@ -146,15 +169,15 @@ class Model:
         """Stops the model once loading, which can't be interrupted, has ended and no request uses it."""
         await self.loaded()
         await self.use.ended()
-        await self.stop(self._settings.most_drain_seconds)
+        await self.stop(self._settings.max_drain_seconds)
         self._engine = self._scorer = None
         gc.unfreeze()
         await asyncio.to_thread(_settle)
 
-    def _tokens(self, lengths: Iterable[int]) -> int:
+    def _tokens(self, lengths: Sequence[int]) -> int:
         # what is longer than the model's window is never run
-        most = self.engine.description.max_tokens
-        return sum(min(most, max(1, round(self._density * length))) for length in lengths)
+        limit = self.engine.description.max_tokens
+        return sum(min(limit, max(1, round(self._density * length))) for length in lengths)
 
     def start(self) -> None:
         """Starts loading; an already loaded engine is ready at once."""
@@ -194,6 +217,7 @@ class Model:
             patience=self._settings.max_batch_seconds,
             observe=partial(self._watch.observe, self.name),
             lost=self._watch.lost,
+            clock=self._watch.clock,
         )
         about = engine.description
         logger.info("serving %s (%s, %s on %s)", about.name, about.family, about.dtype, about.device)

@@ -9,8 +9,8 @@ from typing import Any
 from unprm.errors import InvalidRequest
 from unprm.wire import ModelState
 
+from ..admission import FairPool
 from ..settings import Settings
-from ..sharing import FairPool
 from .model import Model, Source, Watch
 
 

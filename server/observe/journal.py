@@ -62,11 +62,11 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """A file of at most about `most_bytes`. `dropped`: number of entries left out. Raises `JournalUnusable`."""
+    """A file of at most about `max_bytes`. `dropped`: number of entries left out. Raises `JournalUnusable`."""
 
-    def __init__(self, file: Path, most_bytes: int) -> None:
+    def __init__(self, file: Path, max_bytes: int) -> None:
         self.dropped = 0
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._changed = threading.Condition()
         self._waiting: deque[Entry] = deque()
         self._waiting_bytes = 0
@@ -121,7 +121,7 @@ class Journal:
 
     def _write(self, entries: list[Entry]) -> None:
         coming = sum(map(_size, entries))
-        while (used := self._used()) and used + coming > self._most_bytes:
+        while (used := self._used()) and used + coming > self._max_bytes:
             self._database.execute(_DROP_TENTH)
         with self._database:
             self._database.execute("BEGIN")

@@ -37,7 +37,7 @@ def configure(endpoint: str) -> None:
 def span(name: str, headers: Mapping[str, str] | None = None) -> Iterator[Any]:
     """A span inside the current one or, with a request's `headers`, inside its caller's trace.
 
-    Yields the argument for `tell`.
+    Yields the argument for `set_attributes`.
     """
     if not _configured:
         yield None
@@ -49,7 +49,7 @@ def span(name: str, headers: Mapping[str, str] | None = None) -> Iterator[Any]:
         yield current
 
 
-def tell(current: Any, attributes: Attributes) -> None:
+def set_attributes(current: Any, attributes: Attributes) -> None:
     """Adds attributes to a span."""
     if current is not None and current.is_recording():
         current.set_attributes(dict(attributes))

@@ -7,9 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from unprm.votes.decide import REWARD_STRATEGIES
-
-from ..http.openapi import STRATEGY_TEXTS
+from unprm.votes.registry import REWARD_STRATEGIES, VOTES
 
 BELOW: Final = "/page/"
 """Prefix of the paths of the page's files; like the page itself, they are the same for everybody and need no key."""
@@ -55,9 +53,18 @@ async def docs(request: Request) -> Response:
 
 @router.api_route(BELOW + "strategies.json", methods=["GET", "HEAD"])
 async def strategies() -> Response:
-    """The strategies that need answers and rewards alone, which the page shows: title, and what the score is."""
-    shown = {name: STRATEGY_TEXTS[name] for name in REWARD_STRATEGIES}
-    texts = {name: {"title": text.title, "score": text.score} for name, text in shown.items()}
+    """The votes that need answers and rewards alone, which the page shows: what it says of them."""
+    texts = {
+        name: {
+            "title": vote.title,
+            "score": vote.score_name,
+            "decided_by": vote.decided_by,
+            "why_frequency": vote.why_frequency,
+            "why_reward": vote.why_reward,
+        }
+        for name, vote in VOTES.items()
+        if name in REWARD_STRATEGIES
+    }
     return JSONResponse(texts, headers=HEADERS)
 
 

@@ -1,1 +1,1 @@
-"""The server on a Ray cluster: replicas with an engine each, behind an entrance that routes by question."""
+"""The server on a Ray cluster: replicas with an engine each, behind Ray Serve's proxies."""

@@ -6,7 +6,7 @@ unprm scale --model Qwen/Qwen2.5-Math-PRM-7B --replicas 2 --replica-gpus 1
 import os
 import sys
 
-from ..http.keys import Keys, KeysInvalid
+from ..http.callers import Keys, KeysInvalid
 from ..settings import SettingsInvalid
 from .settings import RAY, ScaleSettings
 

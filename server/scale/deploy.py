@@ -66,15 +66,15 @@ def application(settings: ScaleSettings, engine: Engine | None = None) -> serve.
         max_ongoing_requests=settings.max_ongoing_requests,
         max_queued_requests=settings.max_ongoing_requests,  # in each of Ray's proxies
         ray_actor_options={"num_cpus": settings.replica_cpus, "num_gpus": settings.replica_gpus},
-        graceful_shutdown_timeout_s=settings.most_drain_seconds + 5,
+        graceful_shutdown_timeout_s=settings.max_drain_seconds + 5,
         **_count(settings),
     ).bind(settings, engine)
 
 
 def _count(settings: ScaleSettings) -> dict[str, Any]:
-    if settings.most_replicas == settings.replicas:
+    if settings.upper_replicas == settings.replicas:
         return {"num_replicas": settings.replicas}
-    bounds = {"min_replicas": settings.replicas, "max_replicas": settings.most_replicas}
+    bounds = {"min_replicas": settings.replicas, "max_replicas": settings.upper_replicas}
     scaling = AutoscalingConfig(target_ongoing_requests=settings.target_ongoing_requests, **bounds)
     return {"num_replicas": "auto", "autoscaling_config": scaling}
 

@@ -42,7 +42,7 @@ class ScaleSettings(Settings):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.most_replicas < self.replicas:
+        if self.upper_replicas < self.replicas:
             raise ValueError(f"--max-replicas is {self.max_replicas}, less than --replicas, {self.replicas}")
         if len(self.host) > 1:
             raise ValueError("Ray's proxies listen at one --host")
@@ -64,6 +64,6 @@ class ScaleSettings(Settings):
             return cls(**arguments)
 
     @property
-    def most_replicas(self) -> int:
+    def upper_replicas(self) -> int:
         """Maximum number of replicas."""
         return self.replicas if self.max_replicas is None else self.max_replicas

@@ -15,16 +15,17 @@ from unprm.engines.fake import FakeEngine
 ADVICE = [
     "Reload",
     "Enter",
-    "Is a proxy",
+    "Does a proxy",
+    "Is there a proxy",
     "Score",
     "Correct",
-    "Take",
+    "Remove",
     "Shorten",
     "Write",
     "Wait",
     "Try again",
-    "tell who runs it",
-    "See whether",
+    "ask the operator",
+    "Check that",
     "Paste",
     "Choose",
     "Ask for it",
@@ -146,7 +147,7 @@ def test_input_that_is_missing_is_asked_for_without_a_request(sheet: Sheet) -> N
     sheet.score("", "The answer is 1.")
     says_what_to_do(sheet, "no_problem")
     sheet.page.locator("#options summary").click()
-    sheet.page.get_by_label("A step is an error below").fill("2")
+    sheet.page.get_by_label("Steps below this are errors").fill("2")
     sheet.score("How many?", "The answer is 1.")
     says_what_to_do(sheet, "bad_threshold")
     sheet.page.locator("#file").set_input_files([{"name": "x", "mimeType": "text/plain", "buffer": b" \n"}])

@@ -14,7 +14,7 @@ from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm.mini.domain import parse
 from unprm.steps import first_error
-from unprm.votes.decide import REWARD_STRATEGIES
+from unprm.votes.registry import REWARD_STRATEGIES
 
 PROBLEM = "How many?"
 EXAMPLES = ["A slip", "A close vote", "LaTeX"]
@@ -79,7 +79,7 @@ def test_what_a_demonstration_s_scores_are_worth_stays_with_them(sheet: Sheet, i
     expect(chosen).to_be_checked()
     sheet.unfold("#options")
     with sheet.page.expect_response("**/vote/compare"):
-        sheet.page.get_by_label("Reward of a solution").select_option("mean")
+        sheet.page.get_by_label("Solution reward").select_option("mean")
     expect(sentence).to_have_text("A demonstration scored these.")
     sheet.choose("prm")
     with sheet.page.expect_response("**/vote/compare"):
@@ -148,8 +148,8 @@ def test_another_threshold_needs_no_request(sheet: Sheet) -> None:
     sheet.page.locator("#options summary").click()
     card = sheet.page.locator(".solution").nth(3)
     expect(card.locator(".facts")).to_contain_text("no error found")
-    sheet.page.get_by_label("A step is an error below").fill("0.85")
-    sheet.page.get_by_label("A step is an error below").blur()
+    sheet.page.get_by_label("Steps below this are errors").fill("0.85")
+    sheet.page.get_by_label("Steps below this are errors").blur()
     expect(card.locator(".facts")).to_contain_text("first error: step 2 of 2")
     expect(sheet.page.locator(".solution").nth(2).locator(".vote")).to_contain_text("elected")
     assert len(sheet.requests) == before
@@ -166,7 +166,7 @@ def test_another_reward_runs_no_model(sheet: Sheet, running: Running, answered: 
     sheet.page.locator("#options summary").click()
     for aggregate in ("mean", "product", "last", "min"):
         with sheet.page.expect_response("**/score_steps") as response:
-            sheet.page.get_by_label("Reward of a solution").select_option(aggregate)
+            sheet.page.get_by_label("Solution reward").select_option(aggregate)
         assert response.value.json()["usage"]["computed_tokens"] == 0
         body = {"problem": PROBLEM, "solutions": candidates, "aggregate": aggregate}
         expected = running.post("/score_steps", body).json()["solutions"]
@@ -200,7 +200,7 @@ def test_a_recorded_threshold_is_offered_but_no_other_is_overwritten(browser: Br
     recorded = RecordedCalibration("org/prm", Calibration(), threshold=0.2655)
     with serving({"a": FakeEngine(recorded=recorded), "b": FakeEngine()}) as server:
         sheet = Sheet(browser.new_page(), server.url).open()
-        threshold = sheet.page.get_by_label("A step is an error below")
+        threshold = sheet.page.get_by_label("Steps below this are errors")
         expect(threshold).to_have_value("0.2655")
         for choice, value in (("b", "0.5"), ("a", "0.2655"), ("mean of all 2", "0.5")):
             sheet.page.get_by_label("Model", exact=True).select_option(label=choice)
@@ -246,7 +246,7 @@ def test_one_of_several_uploaded_questions_is_chosen(sheet: Sheet) -> None:
         [{"name": "samples.jsonl", "mimeType": "application/json", "buffer": content}]
     )
     expect(sheet.page.get_by_label("Problem", exact=True)).to_have_value("Question 1?")
-    sheet.page.get_by_label("Question of the file").select_option("2")
+    sheet.page.get_by_label("Question in the file").select_option("2")
     expect(sheet.page.get_by_label("Problem", exact=True)).to_have_value("Question 3?")
     sheet.press("Score and vote")
     expect(sheet.page.locator(".solution")).to_have_count(3)
@@ -263,9 +263,9 @@ def test_what_can_t_be_scored_keeps_its_place_and_says_why(browser: Browser) -> 
         assert {sheet.elected("majority"), sheet.elected("prm")} == {"1", "2"}
         cards = sheet.page.locator(".solution")
         expect(cards.nth(0)).to_contain_text("no error found")
-        expect(cards.nth(1)).to_contain_text("not scored: it did not fit the model")
+        expect(cards.nth(1)).to_contain_text("not scored: it is too long for the model")
         expect(cards.nth(1)).to_contain_text("Solution 2 with its problem takes")
-        expect(cards.nth(2)).to_contain_text("not scored: it has no step")
+        expect(cards.nth(2)).to_contain_text("not scored: it has no steps")
         expect(cards.nth(3)).to_contain_text("not scored: it has too many steps")
         expect(cards.nth(3).locator(".step.unscored")).to_have_count(3)
         facts = cards.nth(3).locator(".facts")
@@ -295,10 +295,10 @@ def test_how_texts_are_read_is_part_of_the_request(sheet: Sheet) -> None:
     assert first.value.post_data_json.keys() == {"solutions", "aggregate", "threshold"}
     sheet.page.locator("#options summary").click()
     with sheet.page.expect_request("**/score_steps") as second:
-        sheet.page.get_by_label("Texts are split").select_option("line")
+        sheet.page.get_by_label("Split solutions").select_option("line")
     assert second.value.post_data_json == first.value.post_data_json | {"split": "line"}
     with sheet.page.expect_request("**/score_steps") as third:
-        sheet.page.get_by_label("The answer is").select_option("choice")
+        sheet.page.get_by_label("Find answers").select_option("choice")
     assert third.value.post_data_json == second.value.post_data_json | {"extraction": "choice"}
 
 
@@ -319,7 +319,7 @@ def test_wrf_is_taken_by_shares(sheet: Sheet, browser: Browser, running: Running
     expect(sheet.page.locator("#status")).to_contain_text("copied")
     assert '"normalization": "share"' in sheet.page.evaluate("navigator.clipboard.readText()")
     sheet.press("Copy link")
-    expect(sheet.page.locator("#status")).to_contain_text("link is copied")
+    expect(sheet.page.locator("#status")).to_contain_text("Link copied")
     address = sheet.page.evaluate("navigator.clipboard.readText()")
     other = Sheet(browser.new_page(), sheet.url).open(address.removeprefix(sheet.url + "/"))
     expect(other.page.locator("#normalization")).to_have_value("share")
@@ -329,7 +329,7 @@ def test_wrf_is_taken_by_shares(sheet: Sheet, browser: Browser, running: Running
 def test_hmr_at_two_halves_asks_the_reward(sheet: Sheet) -> None:
     sheet.score("", scored(1, [0.5]), scored(2, [0.6]))
     sheet.choose("hmr")
-    expect(sheet.page.locator("#explanation")).to_contain_text("Two answers have half of the 2 candidates each")
+    expect(sheet.page.locator("#explanation")).to_contain_text("No answer alone has half of the candidates")
     assert sheet.elected("hmr") == "2"
 
 

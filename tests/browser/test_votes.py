@@ -7,12 +7,12 @@ from typing import Any, get_args
 import pytest
 from playwright.sync_api import Route, expect
 
-from server.http.openapi import STRATEGY_TEXTS
 from tests.browser.harness import Sheet, scored
 from tests.server.harness import Running
-from unprm.types import AnswerClass, Normalization
-from unprm.votes import decide as votes
-from unprm.wire import VoteTerms
+from unprm.election import decide as votes
+from unprm.types import AnswerClass
+from unprm.votes.registry import REWARD_STRATEGIES, VOTES, VoteTerms
+from unprm.votes.wrf import Normalization
 
 PROBLEM = "How many?"
 TWO_TO_ONE = [scored(1, [0.5]), scored(1, [0.5]), scored(2, [0.9])]
@@ -52,7 +52,7 @@ def measures(strategy: str, candidate: dict[str, Any], total: int) -> dict[str, 
             "combined": "score",
         },
         "best_of_majority": {"highest reward": "max_reward"},
-    }.get(strategy, {STRATEGY_TEXTS[strategy].score: "score"})
+    }.get(strategy, {VOTES[strategy].score_name: "score"})
     shown = {title: number(candidate[field]) for title, field in fields.items()}
     return {"candidates": f"{candidate['count']} of {total}"} | shown
 
@@ -66,14 +66,14 @@ def lead(outcome: dict[str, Any]) -> str:
         return "no other answer" + (" can win" if len(outcome["candidates"]) > 1 else "")
     if outcome["decided_by"] == "majority":
         return f"ahead by {margin:.0f} candidate{'' if margin == 1 else 's'}"
-    return f"ahead by {margin:.3f} ({STRATEGY_TEXTS[outcome['strategy']].score})"
+    return f"ahead by {margin:.3f} ({VOTES[outcome['strategy']].score_name})"
 
 
 def folds(strategies: dict[str, Any]) -> list[str]:
     """What the votes that elect the same answer as another are folded to."""
     sides: dict[int, list[str]] = {}
     for strategy, outcome in strategies.items():
-        sides.setdefault(outcome["candidates"][0]["members"][0], []).append(STRATEGY_TEXTS[strategy].title)
+        sides.setdefault(outcome["candidates"][0]["members"][0], []).append(VOTES[strategy].title)
     several = sorted((side for side in sides.values() if len(side) > 1), key=len, reverse=True)
     total = len(strategies)
     return [f"elected by {'all' if len(side) == total else f'{len(side)} of'} {total} votes" for side in several]
@@ -89,7 +89,7 @@ def test_the_page_shows_what_the_server_answers(sheet: Sheet, running: Running, 
     for alpha in (0.5, 0.0, 0.83):
         sheet.slide_and_vote(alpha)
         answer = running.post("/vote/compare", {"problem": PROBLEM, "solutions": candidates, "alpha": alpha}).json()
-        assert list(answer["strategies"]) == list(votes.REWARD_STRATEGIES)
+        assert list(answer["strategies"]) == list(REWARD_STRATEGIES)
         for strategy, outcome in answer["strategies"].items():
             assert sheet.elected(strategy) == outcome["answer"] or "\\" in outcome["answer"]
             assert lead(outcome) in sheet.tile(strategy)

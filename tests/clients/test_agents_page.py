@@ -21,7 +21,7 @@ from tests.server.upstream import upstream
 from tests.test_readme import _approximately, untimed
 from unprm import mini
 from unprm.types import Engine
-from unprm.votes.decide import REWARD_STRATEGIES
+from unprm.votes.registry import REWARD_STRATEGIES
 
 SCRIPT = Path(sys.prefix) / "bin" / "unprm"
 PAGE = (ROOT / "docs" / "agents.md").read_text("utf-8")

@@ -12,7 +12,7 @@ import pytest
 from server.http.errors import TABLE
 from tests.server.harness import PROBLEM, Running, ask, boxed, serving
 from unprm.engines.fake import FakeEngine
-from unprm.votes.decide import REWARD_STRATEGIES
+from unprm.votes.registry import REWARD_STRATEGIES
 from unprm_client import AsyncClient, Client, SolutionIn, errors
 
 SOLUTIONS: list[Any] = [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from server.http import examples
+from server.routes import examples
 from tests.clients.test_agents_page import PROGRAMS
 from tests.commands import programs, test_serving, test_training
 from tests.commands.blocks import ELLIPSIS, ROOT, RUN, Block, fenced, spoken

@@ -57,6 +57,12 @@ def test_a_base_and_an_adapter_are_served_and_the_client_asks(world: World, bloc
         assert world.run("python program.py").split()[0] == "83"
 
 
+@runs("README.md", "import unprm\n")
+def test_the_library_scores_and_votes(world: World, blocks: list[Block]) -> None:
+    world.path("program.py").write_text(blocks[0].text, "utf-8")
+    assert world.run("python program.py").splitlines()[-1].startswith("68 ")
+
+
 @runs("README.md", "http://your-vllm:8000")
 def test_a_server_stands_before_an_agent(world: World, reasoner: str, blocks: list[Block]) -> None:
     world.link("YOUR_PRM", mini.ADAPTER)

@@ -20,8 +20,8 @@ import yaml
 from dockerfile_parse import DockerfileParser
 from pydantic import SecretStr
 
-from server.http.serving import LAST_SECONDS
 from server.scale.settings import RAY, ScaleSettings
+from server.serving import LAST_SECONDS
 from server.settings import PREFIX, Settings
 from tests.support import ROOT
 
@@ -326,7 +326,7 @@ def test_the_unit_starts_the_server_and_waits_for_it(tmp_path: Path) -> None:
 
 def _longest_end(**options: Any) -> float:
     """Seconds that a server may take from SIGTERM to its end."""
-    return Settings(**options).most_drain_seconds + LAST_SECONDS
+    return Settings(**options).max_drain_seconds + LAST_SECONDS
 
 
 def ray_service() -> dict[str, Any]:
@@ -390,7 +390,7 @@ def test_every_replica_on_kubernetes_has_its_gpu() -> None:
     settings = _ray_settings()
     assert settings.replica_gpus == 1
     assert settings.replicas == group["replicas"] == group["minReplicas"]
-    assert settings.most_replicas <= group["maxReplicas"]
+    assert settings.upper_replicas <= group["maxReplicas"]
     assert settings.replica_cpus <= float(worker["resources"]["requests"]["cpu"])
 
 

@@ -38,7 +38,7 @@ def test_every_number_that_repeats_the_result_slips_with_it():
 
 
 def test_an_error_brings_a_right_solution_and_a_slip_once_a_question():
-    rows = list(mix([WRONG, WRONG], {QUESTION: GOLD.steps}, [], [], [], [], (0, 0, 0)))
+    rows = list(mix([WRONG, WRONG], [], [], [], [], gold={QUESTION: GOLD.steps}, characters=(0, 0, 0)))
     assert Counter(tuple(row.labels) for row in rows if row.steps[0] == "3 + 12 = 15.") == {(False,): 2}
     right = [row for row in rows if row.steps == GOLD.steps]
     assert [row.labels for row in right] == [[True, True]]
@@ -51,8 +51,8 @@ def test_an_error_brings_a_right_solution_and_a_slip_once_a_question():
 def test_parts_end_with_the_row_that_reaches_their_characters():
     rows = [Labelled(f"p{k}", ["x" * 10], [True]) for k in range(9)]
     branches = [Labelled("p0", ["y"], [False])] * 6
-    assert len(list(mix([], {}, rows, [], [], [], (30, 0, 0)))) == 4
-    made = list(mix([], {}, [], [], rows[:1], branches, (0, 0, 0)))
+    assert len(list(mix([], rows, [], [], [], gold={}, characters=(30, 0, 0)))) == 4
+    made = list(mix([], [], [], rows[:1], branches, gold={}, characters=(0, 0, 0)))
     assert [row.labels for row in made] == [[True], *[[False]] * 4]
 
 

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import io
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -37,12 +38,11 @@ def answer(body):
     """A right solution, or for every third seed a wrong one that is cut off."""
     assert body["n"] == 1
     number, right = int(body["messages"][1]["content"].split()[2]), body["seed"] % 3 > 0
-    likely = [{"token": "a", "logprob": each} for each in (-0.5, -1.5, -2.5, -3.5, -4.5)]
     return {"choices": [{
         "index": 0,
         "message": {"role": "assistant", "content": f"So \\boxed{{{2 * number if right else 7}}}."},
         "finish_reason": "stop" if right else "length",
-        "logprobs": {"content": [{"token": "a", "logprob": -0.5, "top_logprobs": likely}] * 4},
+        "logprobs": {"content": [{"token": "a", "logprob": -0.5}] * 4},
     }]}  # fmt: skip
 
 
@@ -78,10 +78,10 @@ def test_every_candidate_is_drawn_judged_and_kept(sampled):
             {"role": "system", "content": SETTINGS.system}, {"role": "user", "content": row["problem"]},
         ]  # fmt: skip
         assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (0.8, 1.0, 0, 0.0)
-        assert (body["max_completion_tokens"], body["logprobs"], body["top_logprobs"]) == (99, True, 5)
+        assert (body["max_completion_tokens"], body["logprobs"]) == (99, True)
         assert row["correct"] is (body["seed"] % 3 > 0) is (row["finish_reason"] == "stop")
         assert row["answer"] == (row["gold"] if row["correct"] else "7")
-        assert (row["tokens"], row["mean_logprob"], row["confidence"]) == (4, -0.5, 2.5)
+        assert (row["tokens"], row["mean_logprob"]) == (4, -0.5)
     wanted = {row["problem"] for row in ROWS if row["level"] in (1, 2)}
     assert {row["problem"] for row in rows} < wanted
 
@@ -112,7 +112,7 @@ def test_a_pack_is_what_best_of_n_reads(sampled, tmp_path):
     assert sorted((each.problem, each.gold_answer) for each in kept) == sorted(
         {(row["problem"], row["gold"]) for row in rows}
     )
-    assert all(each.confidences["deepconf"] == (2.5, 2.5, 2.5) for each in kept)
+    assert all(each.confidences == pytest.approx([math.exp(-0.5)] * 3, abs=1e-4) for each in kept)
     card = (tmp_path / "packed" / "README.md").read_text()
     assert f"9 candidate solutions of 3 questions of `questions.jsonl`, sampled from `a-model`; {right / 9:.1%}" in card
     elected = sum(sum(row["correct"] for row in rows if row["problem"] == each.problem) > 1 for each in kept)

@@ -17,9 +17,9 @@ from training.evaluate.processbench import PUBLISHED, SUBSETS, Figures
 from training.schema import JudgedCandidates, QuestionValue
 from unprm.errors import RecordInvalid
 from unprm.mini.storyteller import generate
-from unprm.votes.decide import STRATEGIES
+from unprm.votes.registry import VOTES
 
-LOW = {vote: Share(0.6, 0.58, 0.62) for vote in STRATEGIES}
+LOW = {vote: Share(0.6, 0.58, 0.62) for vote in VOTES}
 
 
 class _Page(HTMLParser):

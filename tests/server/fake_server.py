@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 from server.app import create_app
-from server.http.serving import DrainingServer
 from server.observe import tracing
 from server.observe.logs import configure
+from server.serving import DrainingServer
 from server.settings import Settings
 from unprm.engines.fake import FakeEngine
 

@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,10 +13,10 @@ from typing import Any
 import httpx
 
 from server.app import create_app
-from server.http.serving import DrainingServer
-from server.models.admin import Open
 from server.models.model import Source
+from server.routes.admin import Open
 from server.service import Service
+from server.serving import DrainingServer
 from server.settings import Settings
 from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine, FakeFormat
@@ -59,11 +60,14 @@ def _pairs(labels: str) -> set[str]:
 
 @contextmanager
 def serving(
-    models: Source | Mapping[str, Source] | None = None, open_model: Open | None = None, **options: Any
+    models: Source | Mapping[str, Source] | None = None,
+    open_model: Open | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    **options: Any,
 ) -> Iterator[Running]:
-    """Serves models, by default a fake one, until the end of the block."""
+    """Serves models, by default a fake one, until the end of the block. `clock`: as in `create_app`."""
     settings = Settings(port=0, **{"drain_seconds": 5.0, **options})
-    app = create_app(settings, FakeEngine() if models is None else models, open_model)
+    app = create_app(settings, FakeEngine() if models is None else models, open_model, clock=clock)
     server = DrainingServer(app, settings)
     thread = threading.Thread(target=server.run)
     thread.start()

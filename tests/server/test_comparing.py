@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from server import service
-from server.http.context import Context
+from server.admission import Claims
+from server.context import Context
 from server.observe.metrics import Metrics
 from server.settings import Settings
 from unprm.answers.equivalence import Begun, Equivalence
@@ -34,8 +35,8 @@ def test_callers_answers_are_compared_in_turn(monkeypatch: pytest.MonkeyPatch) -
         made._equivalence = recorded
         try:
             (many, _), (few, _) = await asyncio.gather(
-                made.classes(much, Context("1", 0.0, share="a")),
-                made.classes(["1/2", "0.5", None], Context("2", 0.0, share="b")),
+                made.classes(much, Context("1", 0.0, Claims(made.admission, "a"))),
+                made.classes(["1/2", "0.5", None], Context("2", 0.0, Claims(made.admission, "b"))),
             )
         finally:
             await made.stop()

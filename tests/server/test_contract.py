@@ -9,8 +9,7 @@ import pytest
 from tests.server.harness import PROBLEM, Running, ask, boxed, read
 from unprm import wire
 from unprm.engines.fake import FakeEngine, hashed
-from unprm.votes.confidence import self_certainty
-from unprm.votes.decide import REWARD_STRATEGIES, STRATEGIES
+from unprm.votes.registry import REWARD_STRATEGIES, VOTES
 
 SCORED = {"unscored": None}
 NO_USAGE = {"tokens": 0, "computed_tokens": 0, "cached_tokens": 0}
@@ -230,15 +229,14 @@ def test_a_candidate_without_an_answer_scores_for_no_other(
     assert [item["reward"] is None for item in scored] == [False, True, True, True]
 
 
-@pytest.mark.parametrize("strategy", ["cisc", "deepconf", "self_certainty"])
-def test_a_candidate_without_an_answer_is_confident_for_no_other(server: Running, strategy: str) -> None:
+def test_a_candidate_without_an_answer_is_confident_for_no_other(server: Running) -> None:
     solutions = [boxed(1), boxed(2), {"text": "nothing", "confidence": 0.9}]
-    refused = server.post(f"/vote/{strategy}", ask(*solutions))
+    refused = server.post("/vote/cisc", ask(*solutions))
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
     assert "no solution with an answer brings one" in refused.json()["detail"]
     compared = server.post("/vote/compare", ask(*solutions))
     assert list(compared.json()["strategies"]) == list(REWARD_STRATEGIES)
-    unanimous = server.post(f"/vote/{strategy}", ask(boxed(1), solutions[2])).json()
+    unanimous = server.post("/vote/cisc", ask(boxed(1), solutions[2])).json()
     assert unanimous["decided_by"] == "unanimous"
 
 
@@ -276,7 +274,7 @@ def test_a_majority_runs_no_model(server: Running, engine: FakeEngine, strategy:
     assert [candidate["members"] for candidate in body["candidates"]] == [[0, 1], [2]]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", VOTES)
 def test_unanimity_runs_no_model(server: Running, engine: FakeEngine, strategy: str) -> None:
     before = len(engine.batches)
     body = server.post(f"/vote/{strategy}", ask(boxed("0.5"), boxed("\\frac12"), ["nothing"])).json()
@@ -332,34 +330,30 @@ def test_votes_by_confidence_need_no_problem_and_no_model(server: Running, engin
     before = len(engine.batches)
     solutions = [
         {"steps": boxed(1), "confidence": 0.9},
-        {"steps": boxed(2), "token_logprobs": [-0.5, -0.7], "top_logprobs": [[-0.1, -3.0], [-0.7, -0.7]]},
+        {"steps": boxed(2), "token_logprobs": [-0.5, -0.7]},
         {"steps": boxed(2), "confidence": 0.2},
         {"steps": boxed(3)},
     ]
-    found = {}
-    for strategy in ("cisc", "deepconf", "self_certainty"):
-        body = server.post(f"/vote/{strategy}", {"solutions": solutions}).json()
-        assert (body["strategy"], body["decided_by"]) == (strategy, "confidence")
-        assert [item["reward"] for item in body["solutions"]] == [None] * 4
-        found[strategy] = [item.get("confidence") for item in body["solutions"]]
-    assert found["cisc"] == [0.9, pytest.approx(math.exp(-0.6)), 0.2, None]
-    assert found["deepconf"][1] == pytest.approx((1.55 + 0.7) / 2)
-    assert found["self_certainty"][1] == pytest.approx(self_certainty([[-0.1, -3.0], [-0.7, -0.7]]))
+    body = server.post("/vote/cisc", {"solutions": solutions}).json()
+    assert (body["strategy"], body["decided_by"]) == ("cisc", "confidence")
+    assert [item["reward"] for item in body["solutions"]] == [None] * 4
+    geometric_mean = pytest.approx(math.exp(-0.6))
+    assert [item.get("confidence") for item in body["solutions"]] == [0.9, geometric_mean, 0.2, None]
     assert len(engine.batches) == before
     compared = server.post("/vote/compare", ask(*solutions)).json()
-    assert list(compared["strategies"]) == list(STRATEGIES)
+    assert list(compared["strategies"]) == list(VOTES)
     assert all("confidence" not in item for item in compared["solutions"])
 
 
 def test_settings_of_a_vote_reach_it(server: Running) -> None:
-    solutions = [given("1", 0.9), given("2", 0.6), given("2", 0.5), given("2", 0.1)]
+    solutions = [given("2" if score < 0.9 else "1", score, confidence=score) for score in (0.9, 0.6, 0.5, 0.1)]
     winners = {
         ("best_of_majority", "min_share", 0.0): "1",
         ("best_of_majority", "min_share", 0.5): "2",
-        ("soft", "temperature", 0.05): "1",
-        ("soft", "temperature", 5.0): "2",
-        ("logodds", "accuracy", 0.1): "1",
-        ("logodds", "accuracy", 0.9): "2",
+        ("wrf", "alpha", 1.0): "1",
+        ("wrf", "alpha", 0.0): "2",
+        ("cisc", "temperature", 0.05): "1",
+        ("cisc", "temperature", 5.0): "2",
     }
     for (strategy, name, value), winner in winners.items():
         alone = server.post(f"/vote/{strategy}", ask(*solutions, **{name: value})).json()
@@ -367,12 +361,11 @@ def test_settings_of_a_vote_reach_it(server: Running) -> None:
         assert alone["answer"] == compared["strategies"][strategy]["answer"] == winner, (strategy, name, value)
 
 
-@pytest.mark.parametrize("strategy", ["cisc", "deepconf", "self_certainty"])
-def test_a_vote_by_confidence_says_what_it_needs(server: Running, strategy: str) -> None:
-    refused = server.post(f"/vote/{strategy}", ask(boxed(1), boxed(2)))
+def test_a_vote_by_confidence_says_what_it_needs(server: Running) -> None:
+    refused = server.post("/vote/cisc", ask(boxed(1), boxed(2)))
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
     assert "token_logprobs" in refused.json()["detail"]
-    assert server.post(f"/vote/{strategy}", ask(boxed(1), boxed(1))).json()["decided_by"] == "unanimous"
+    assert server.post("/vote/cisc", ask(boxed(1), boxed(1))).json()["decided_by"] == "unanimous"
 
 
 @pytest.mark.parametrize(
@@ -382,9 +375,6 @@ def test_a_vote_by_confidence_says_what_it_needs(server: Running, strategy: str)
         ("confidence", "high"),
         ("token_logprobs", []),
         ("token_logprobs", [0.1]),
-        ("top_logprobs", [[-0.1]]),
-        ("top_logprobs", [[-0.1, -0.2], []]),
-        ("top_logprobs", [-0.1]),
     ],
 )
 def test_log_probabilities_that_are_none_are_refused_by_name(server: Running, field: str, value: object) -> None:
@@ -396,12 +386,11 @@ def test_log_probabilities_that_are_none_are_refused_by_name(server: Running, fi
 @pytest.mark.parametrize(
     ("strategy", "more", "field", "pointer"),
     [
-        ("deepconf", {}, {"confidence": 1e308}, "/solutions/0/confidence"),
+        ("cisc", {}, {"confidence": 1e308}, "/solutions/0/confidence"),
         ("compare", {}, {"confidence": 1e308}, "/solutions/0/confidence"),
         ("cisc", {}, {"token_logprobs": [-1e308, -1e308]}, "/solutions/0/token_logprobs/0"),
-        ("deepconf", {}, {"top_logprobs": [[-1e308, -1e308]]}, "/solutions/0/top_logprobs/0/0"),
-        ("self_certainty", {"power": 1e6}, {"confidence": 1.0}, "/power"),
-        ("compare", {"power": 1e6}, {"confidence": 1.0}, "/power"),
+        ("cisc", {"temperature": 1e7}, {"confidence": 1.0}, "/temperature"),
+        ("compare", {"temperature": 1e7}, {"confidence": 1.0}, "/temperature"),
     ],
 )
 def test_numbers_whose_sums_are_none_are_refused(
@@ -412,7 +401,7 @@ def test_numbers_whose_sums_are_none_are_refused(
     assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, pointer)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", VOTES)
 @pytest.mark.parametrize("low", [False, True])
 def test_the_largest_numbers_that_are_taken_leave_every_vote_a_result(
     server: Running, strategy: str, low: bool
@@ -421,15 +410,11 @@ def test_the_largest_numbers_that_are_taken_leave_every_vote_a_result(
     least, most = math.ulp(0.0), 1e6
     extreme = {
         "wrf": {"alpha": 0.0 if low else 1.0},
-        "logodds": {"accuracy": least if low else 1 - math.ulp(0.5), "scale": least if low else most},
         "best_of_majority": {"min_share": 0.0 if low else 1.0},
-        "soft": {"temperature": least if low else most},
         "cisc": {"temperature": least if low else most},
-        "deepconf": {"top_share": least if low else 1.0, "window": 1 if low else 1_000_000},
-        "self_certainty": {"power": least if low else 100.0},
     }
     solutions = [given(str(number % 5), number % 2, confidence=[1e100, 0.0][number % 2]) for number in range(256)]
-    for field in ({}, {"confidence": None, "token_logprobs": [-1e5] * 9, "top_logprobs": [[-1e5, 0.0]] * 9}):
+    for field in ({}, {"confidence": None, "token_logprobs": [-1e5] * 9}):
         request = ask(*(solution | field for solution in solutions), **extreme.get(strategy, {}))
         voted = server.post(f"/vote/{strategy}", request)
         assert voted.status_code == 200, voted.text

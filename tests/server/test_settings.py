@@ -112,9 +112,9 @@ def test_a_file_that_cannot_be_used_is_refused(name: str, text: str, message: st
 
 
 def test_running_requests_may_finish_as_late_as_they_may_end() -> None:
-    assert Settings.load(["--max-request-seconds=7"]).most_drain_seconds == 7
-    assert Settings.load(["--upstream-url=http://upstream", "--gateway-seconds=99"]).most_drain_seconds == 99
-    assert Settings.load(["--upstream-url=http://upstream", "--drain-seconds=0"]).most_drain_seconds == 0
+    assert Settings.load(["--max-request-seconds=7"]).max_drain_seconds == 7
+    assert Settings.load(["--upstream-url=http://upstream", "--gateway-seconds=99"]).max_drain_seconds == 99
+    assert Settings.load(["--upstream-url=http://upstream", "--drain-seconds=0"]).max_drain_seconds == 0
 
 
 def test_the_address_of_a_service_is_no_port_as_an_option() -> None:

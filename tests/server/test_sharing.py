@@ -6,9 +6,14 @@ from functools import partial
 
 import pytest
 
-from server.sharing import FairPool, Quota, share_of
+from server.admission import Admission, Claims, FairPool
+from server.http.callers import Quota, share_of
 from tests.support import PATIENCE
 from unprm.errors import Overloaded
+
+
+def request(share: str) -> Claims:
+    return Claims(Admission(max_body_bytes=1), share)
 
 
 @pytest.mark.parametrize(
@@ -48,12 +53,13 @@ def test_the_next_turn_is_of_the_caller_and_the_request_that_had_least() -> None
 
     async def test() -> None:
         pool, gate = FairPool("test", 1), threading.Event()
-        blocking = asyncio.create_task(pool.request("much").run(100, gate.wait))
-        long, short, other = pool.request("much"), pool.request("much"), pool.request("one")
+        blocking = asyncio.create_task(pool.run(request("much"), 100, gate.wait))
+        long, short, other = request("much"), request("much"), request("one")
         calls = [blocking]
-        for name, turns, cost in (("long", long, 50), ("longer", long, 50), ("short", short, 1), ("other", other, 60)):
-            calls.append(asyncio.create_task(turns.run(cost, partial(ran.append, name))))
-        gone = asyncio.create_task(other.run(1, partial(ran.append, "gone")))
+        costs = (("long", long, 50), ("longer", long, 50), ("short", short, 1), ("other", other, 60))
+        for name, claims, cost in costs:
+            calls.append(asyncio.create_task(pool.run(claims, cost, partial(ran.append, name))))
+        gone = asyncio.create_task(pool.run(other, 1, partial(ran.append, "gone")))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.sleep(0)
@@ -69,8 +75,8 @@ def test_a_call_raises_where_it_is_waited_for_and_its_thread_goes_on() -> None:
     async def test() -> None:
         pool = FairPool("test", 1)
         with pytest.raises(ZeroDivisionError):
-            await pool.request("").run(1, lambda: 1 // 0)
-        assert await pool.request("").run(1, lambda: 7) == 7
+            await pool.run(request(""), 1, lambda: 1 // 0)
+        assert await pool.run(request(""), 1, lambda: 7) == 7
         pool.close()
 
     asyncio.run(test())
@@ -80,13 +86,13 @@ def test_a_call_that_is_cancelled_at_any_moment_leaves_its_thread_to_others() ->
     async def test() -> None:
         pool = FairPool("test", 1)
         for number in range(500):
-            calls = [asyncio.create_task(pool.request("").run(1, int)) for _ in range(3)]
+            calls = [asyncio.create_task(pool.run(request(""), 1, int)) for _ in range(3)]
             for _ in range(number % 25):
                 await asyncio.sleep(0)
             calls[1].cancel()
             await asyncio.wait(calls)
         async with asyncio.timeout(PATIENCE):
-            assert await pool.request("").run(1, lambda: 7) == 7
+            assert await pool.run(request(""), 1, lambda: 7) == 7
         pool.close()
 
     asyncio.run(test())

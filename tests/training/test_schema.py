@@ -33,9 +33,9 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
     ("record", "line"),
     [
         (
-            SampledQuestion("a", "ş?", "1", "m", (1, 2), (Completion("t", (3,), (-1e-05,), True, ((-0.5, -1.0),)),)),
+            SampledQuestion("a", "ş?", "1", "m", (1, 2), (Completion("t", (3,), (-1e-05,), True),)),
             '{"id": "a", "problem": "ş?", "answer": "1", "model": "m", "prompt": [1, 2], "completions": '
-            '[{"text": "t", "ids": [3], "logprobs": [-1e-05], "finished": true, "top_logprobs": [[-0.5, -1.0]]}]}\n',
+            '[{"text": "t", "ids": [3], "logprobs": [-1e-05], "finished": true}]}\n',
         ),
         (annotated(labels=(True, False)), HEAD + '"correct": false, "labels": [true, false], ' + TAIL),
         (annotated(reason="why", rank=None), HEAD + '"correct": false, "reason": "why", "rank": null, ' + TAIL),
@@ -58,9 +58,8 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
             '"scores": [[0.5], null]}\n',
         ),
         (
-            JudgedCandidates("a", (0,), (True,), (0.5,), confidences={"cisc": (0.25,)}),
-            '{"id": "a", "classes": [0], "correct": [true], "rewards": [0.5], "scores": null, '
-            '"confidences": {"cisc": [0.25]}}\n',
+            JudgedCandidates("a", (0,), (True,), (0.5,), confidences=(0.25,)),
+            '{"id": "a", "classes": [0], "correct": [true], "rewards": [0.5], "scores": null, "confidences": [0.25]}\n',
         ),
         (
             Election("a", "Why?", 2, 1, {"majority": True}),
@@ -92,6 +91,13 @@ def test_a_record_that_does_not_fit_is_named_by_line_and_field_without_its_text(
     with pytest.raises(RecordInvalid, match=f"a.jsonl, line 2: {reason}") as caught:
         list(sources.read(path, AnnotatedSolution))
     assert "secret" not in str(caught.value)
+
+
+def test_confidences_are_read_as_they_were_once_written_by_vote():
+    old = {"id": "a", "classes": [0], "correct": [True], "rewards": [0.5], "confidences": {"cisc": [0.9], "other": [2]}}
+    judged = adapter(JudgedCandidates).validate_python(old)
+    assert judged.confidences == (0.9,)
+    assert adapter(JudgedCandidates).validate_json(to_line(judged)) == judged
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_the_whole_chain_through_vllm_s_server(server, tmp_path):
 
 
 def test_completions_through_the_server_are_the_model_s_own(server):
-    sampler = SamplerSource("openai", mini.NAME, (server,)).load(SamplingSettings(max_tokens=64, top_logprobs=3))
+    sampler = SamplerSource("openai", mini.NAME, (server,)).load(SamplingSettings(max_tokens=64))
 
     async def story():
         first = await sampler.solve(PROBLEM, 4, 7)
@@ -76,6 +76,4 @@ def test_completions_through_the_server_are_the_model_s_own(server):
         logprobs = torch.log_softmax(logits, dim=-1)[len(start) - 1 : -1]
         expected = logprobs.gather(1, torch.tensor(completion.ids)[:, None])[:, 0].tolist()
         assert completion.logprobs == pytest.approx(expected, abs=0.15)  # bf16 against fp32
-        likeliest = [place[0] for place in completion.top_logprobs]
-        assert likeliest == pytest.approx(logprobs.max(dim=-1).values.tolist(), abs=0.15)
         assert completion.text == sampler.decode(completion.ids)

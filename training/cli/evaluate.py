@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
+from unprm.election.acceptance import CONFIDENCE
+
 from .. import resumable
 from ..settings import Reading, WrfSettings
 from ..stage import directory
@@ -135,6 +137,37 @@ def best_of_n(
     Console().print(vote_results.table(results))
 
 
+@app.command()
+@with_options
+def trajectories(
+    data: Annotated[Path, typer.Argument(help="AgentProcessBench: JSON lines with labels of steps.", exists=True)],
+    output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
+    prm: PrmOptions,
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Measure people and the recorded judges instead of a model.")
+    ] = False,
+    evidence: Annotated[
+        Literal["before", "after"], typer.Option(help="Whether a step is judged with what came after it.")
+    ] = "after",
+) -> None:
+    """Judge the steps of agents' trajectories, and find the best of several of a task, next to what people say. The
+    table is also written to trajectories.md."""
+    from unprm.trajectories import Reading as TrajectoryReading
+
+    from ..evaluate import trajectories
+
+    rows = trajectories.load(data)
+    output.mkdir(parents=True, exist_ok=True)
+    if recorded:
+        scores = trajectories.recorded(rows)
+    else:
+        reading = TrajectoryReading(evidence=evidence)
+        with prm.scoring() as scorer:
+            scores = {scorer.identity.model: trajectories.score(rows, scorer, reading, output, console)}
+    measured = {name: trajectories.measure(rows, each) for name, each in scores.items()}
+    _write_table(output / "trajectories.md", trajectories.table(rows, measured))
+
+
 @app.command("all")
 @with_options
 def every(
@@ -190,6 +223,28 @@ def votes(
 
     measured = {run.name: crossfit.measure(judging.load(run), candidates) for run in runs}
     _write_table(output, crossfit.markdown(measured))
+
+
+@app.command("calibrate-votes")
+def calibrate_votes(
+    run: Annotated[Path, typer.Argument(help="Directory that `best-of-n --output` wrote.", file_okay=False)],
+    output: Annotated[Path, typer.Option(help="File for the calibration, JSON: `unprm serve --vote-calibration`.")],
+    pool: Annotated[str, typer.Option(help="Name of the questions, told in responses. Default: the directory's.")] = "",
+    confidence: Annotated[
+        float, typer.Option(min=0.5, max=0.999, help="Probability that the risk asked for is kept.")
+    ] = CONFIDENCE,
+) -> None:
+    """Calibrate which elected answers can be accepted: of those at most the share is wrong that a request allows."""
+    from datetime import date
+
+    from ..evaluate import acceptance, judging
+
+    made = acceptance.calibrate(judging.load(run), pool or run.name, date.today().isoformat(), confidence)
+    made.write(output)
+    for strategy, elections in made.elections.items():
+        lowest = made.threshold(strategy, 0.05)
+        accepted = sum(lowest is not None and value >= lowest for value, _ in elections)
+        console.print(f"{strategy}: at a risk of 5 %, {accepted} of {len(elections)} answers are accepted")
 
 
 @app.command()

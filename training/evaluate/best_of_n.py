@@ -19,7 +19,8 @@ from rich.console import Console
 
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
-from unprm.types import Aggregate, Strategy
+from unprm.types import Aggregate
+from unprm.votes.registry import Strategy
 
 from .. import resumable
 from ..resumable import ResumableFile

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unprm.types import DEFAULT_STRATEGY, Strategy
-from unprm.votes.adaptive import Standing, least_decided, stability
+from unprm.election.adaptive import Standing, least_decided, stability
+from unprm.types import DEFAULT_STRATEGY
+from unprm.votes.registry import Strategy
 
 from ..schema import JudgedCandidates
 from .best_of_n import SIZES

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from unprm.errors import RecordInvalid
-from unprm.types import DEFAULT_STRATEGY, Strategy
-from unprm.votes.decide import STRATEGIES
-from unprm.wire import VoteTerms
+from unprm.types import DEFAULT_STRATEGY
+from unprm.votes.registry import VOTES, Strategy, VoteTerms
 
 from ..schema import JudgedCandidates
 from .best_of_n import accuracies, outcomes
@@ -29,18 +28,6 @@ from .metrics import Share
 from .right_votes import RightShare, right_share, takeable, uses_rewards
 from .vote_results import AGGREGATES, NO_REWARD, first_reward, in_markdown
 
-GRIDS: Mapping[Strategy, Mapping[str, Sequence[float | str]]] = {
-    "wrf": {"alpha": (0.5, 0.1, 0.3, 0.7, 0.9), "normalization": ("minmax", "share")},
-    "logodds": {"accuracy": (0.5, 0.1, 0.25, 0.75, 0.9, 0.99), "scale": (1.0, 0.25, 0.5, 2.0)},
-    "best_of_majority": {"min_share": (0.2, 0.05, 0.1, 0.3, 0.4)},
-    "soft": {"temperature": (0.5, 0.05, 0.1, 0.2, 1.0, 2.0)},
-    "cisc": {"temperature": (0.5, 0.01, 0.05, 0.1, 0.2, 1.0)},
-    "deepconf": {"top_share": (0.9, 0.1, 0.25, 0.5, 0.75, 1.0)},
-    "self_certainty": {"power": (1.0, 0.3, 0.7, 1.2, 2.0)},
-}
-"""The values that are tried, all together, of each vote's settings; the defaults come first. Votes that use rewards are
-tried with all aggregates of step scores, too. `accuracy` and `scale` of `logodds` are shift and scale of a Platt
-calibration of the rewards."""
 SPLITS = 100
 """Ways to cut the questions into halves."""
 SHOWN = 2
@@ -136,13 +123,14 @@ def _tried(
     judged: Sequence[JudgedCandidates],
     right: Callable[[Sequence[JudgedCandidates], RightShare], Numbers],
 ) -> Iterator[tuple[str, Numbers]]:
-    """The vote's settings as text, and how right it is with them, (questions,); the defaults first."""
+    """The vote's settings as text, and how right it is with them, (questions,); the defaults first. The values of its
+    `grid` are tried all together, for a vote that uses rewards with all aggregates of step scores, too."""
     rewards: dict[str, Sequence[JudgedCandidates]] = {NO_REWARD: judged}
     if uses_rewards(vote) and any(candidates.scores is None for candidates in judged):
         rewards = {first_reward(step_scores=False): judged}
     elif uses_rewards(vote):
         rewards = {name: [candidates.rewarded(name) for candidates in judged] for name in AGGREGATES}
-    grid = GRIDS.get(vote, {})
+    grid = VOTES[vote].grid
     for values in itertools.product(*grid.values()):
         settings = dict(zip(grid, values, strict=True))
         rule = partial(right_share, vote, terms=VoteTerms.model_validate(settings))
@@ -160,7 +148,7 @@ def markdown(measured: Mapping[str, Mapping[Strategy, CrossFit]]) -> str:
     rows = [
         [vote, pool, found.default.in_percent, found.held_out.in_percent, found.against_majority, found.against_default,
          "; ".join(f"{settings} ({share:.0%})" for settings, share in list(found.best.items())[:SHOWN])]
-        for vote in STRATEGIES
+        for vote in VOTES
         for pool, by_vote in measured.items()
         if (found := by_vote.get(vote))
     ]  # fmt: skip

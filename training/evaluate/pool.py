@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -13,17 +13,12 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from unprm import steps
 from unprm.errors import RecordInvalid
-from unprm.types import Solution, Strategy
-from unprm.votes.confidence import confidence_of
-from unprm.votes.decide import DEFAULTS, STRATEGIES
-from unprm.votes.rules import RULES
-from unprm.wire import Confidence, LogProbs, TopLogProbs
+from unprm.wire import Confidence, LogProbs, confidence_of
 
 from .. import sources
 from ..schema import Confidences, adapter
 from ..settings import Reading
 
-BY_CONFIDENCE = tuple(name for name in STRATEGIES if RULES[name].signal == "confidence")
 _GOLD = "ground_truth_answer"
 """The field by which OpenAI's records are recognised."""
 Given = float | tuple[float, ...]
@@ -35,8 +30,8 @@ class CandidatePool:
     """A question with its gold answer and its candidates.
 
     `steps`: the given steps of each candidate, None if its text has to be split. `rewards` or `step_scores`: one entry
-    per candidate, if given; empty step scores mean that the candidate was not scored. `confidences`: for the votes by
-    confidence for which a candidate brings one.
+    per candidate, if given; empty step scores mean that the candidate was not scored. `confidences`: one per candidate
+    if any brings one.
     """
 
     id: str
@@ -46,7 +41,7 @@ class CandidatePool:
     steps: tuple[tuple[str, ...] | None, ...]
     rewards: tuple[float, ...] | None = None
     step_scores: tuple[tuple[float, ...], ...] | None = None
-    confidences: Confidences = field(default_factory=dict)
+    confidences: Confidences = None
 
     def split(self, reading: Reading) -> list[tuple[str, ...]]:
         """The steps of each candidate."""
@@ -68,23 +63,17 @@ class _Candidate(BaseModel):
     steps: list[str] | None = None
     confidence: Confidence | None = None
     token_logprobs: LogProbs | None = Field(None, validation_alias=AliasChoices("token_logprobs", "logprobs"))
-    top_logprobs: TopLogProbs | None = None
 
-    @field_validator("token_logprobs", "top_logprobs", mode="before")
+    @field_validator("token_logprobs", mode="before")
     @classmethod
     def _none_if_empty(cls, values: object) -> object:
-        return values or None  # an empty solution has no tokens, and `training sample` need not keep alternatives
+        return values or None  # an empty solution has no tokens
 
     @model_validator(mode="after")
     def _has_text(self) -> Self:
         if not {"text", "steps"} & self.model_fields_set:
             raise ValueError("a candidate has neither `text` nor `steps`")
         return self
-
-    def confidence_for(self, vote: Strategy) -> float | None:
-        """The confidence that a vote takes at its default settings."""
-        sure = Solution((), None, None, None, self.confidence, self.token_logprobs, self.top_logprobs)
-        return confidence_of(sure, vote, DEFAULTS)
 
 
 class _Row(BaseModel):
@@ -167,7 +156,7 @@ def _question(fields: dict[str, Any], path: Path, number: int, reward_field: str
     if rewards and scores:
         reason = f"some candidates have a number at {reward_field!r}, others a list of step scores"
         raise RecordInvalid(str(path), number, reason)
-    confidences = {vote: tuple(each.confidence_for(vote) for each in row.candidates) for vote in BY_CONFIDENCE}
+    confidences = tuple(confidence_of(each.confidence, each.token_logprobs) for each in row.candidates)
     return CandidatePool(
         str(number) if row.id is None else row.id,
         row.problem,
@@ -176,7 +165,7 @@ def _question(fields: dict[str, Any], path: Path, number: int, reward_field: str
         tuple(None if candidate.steps is None else tuple(candidate.steps) for candidate in row.candidates),
         rewards or None,
         scores or None,
-        {vote: values for vote, values in confidences.items() if any(value is not None for value in values)},
+        None if all(confidence is None for confidence in confidences) else confidences,
     )
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from unprm.types import AnswerClass, Strategy, VoteResult
-from unprm.votes import decide as votes
-from unprm.votes.rules import RULES
-from unprm.wire import VoteTerms
+from unprm.election.decide import decide_by, needed_signal, needs_rewards, of_answered
+from unprm.types import AnswerClass, VoteResult
+from unprm.votes.registry import DEFAULTS, VOTES, Strategy
+from unprm.votes.vote import Terms
 
 from ..schema import JudgedCandidates
 
@@ -18,18 +18,16 @@ RightShare = Callable[[JudgedCandidates, Sequence[int]], float]
 
 def uses_rewards(strategy: Strategy) -> bool:
     """Whether the vote's result can depend on rewards."""
-    return votes.needs_rewards(strategy, (0, 1))
+    return needs_rewards(strategy, (0, 1))
 
 
 def takeable(judged: Sequence[JudgedCandidates]) -> tuple[Strategy, ...]:
     """The votes by answers and rewards, and those by confidence for which every question has confidences."""
-    given = set.intersection(*(set(candidates.confidences) for candidates in judged))
-    return (*votes.REWARD_STRATEGIES, *(name for name in votes.STRATEGIES if name in given))
+    confident = all(candidates.confidences for candidates in judged)
+    return tuple(name for name, vote in VOTES.items() if confident or vote.signal != "confidence")
 
 
-def right_share(
-    strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: VoteTerms = votes.DEFAULTS
-) -> float:
+def right_share(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: Terms = DEFAULTS) -> float:
     """How right a vote among these candidates (indices) is, in [0, 1]; 0 if no answer can be elected.
 
     It is 1 if the elected answer is right, else 0. If answers are tied and differ only in the order of their first
@@ -57,22 +55,18 @@ def _level(result: VoteResult) -> list[AnswerClass]:
     ]
 
 
-def elects_right(
-    strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: VoteTerms = votes.DEFAULTS
-) -> bool:
+def elects_right(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: Terms = DEFAULTS) -> bool:
     """Whether the answer elected by a vote among these candidates is right; of tied answers the first counts."""
     result = _vote(strategy, judged, picks, terms)
     return result is not None and judged.correct[picks[result.solution_index]]
 
 
-def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: VoteTerms) -> VoteResult | None:
+def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: Terms) -> VoteResult | None:
     """None if no candidate has an answer, or none that has one the reward or confidence that the vote needs."""
     given = judged.values(strategy)
     classes = [judged.classes[k] for k in picks]
-    values = votes.of_answered(classes, [given[k] for k in picks])
-    lacking = values is None and votes.needed_signal(strategy, classes, terms) != "none"
+    values = of_answered(classes, [given[k] for k in picks])
+    lacking = values is None and needed_signal(strategy, classes, terms) != "none"
     if lacking or all(name is None for name in classes):
         return None
-    if RULES[strategy].signal == "confidence":
-        return votes.decide(strategy, classes, None, terms, values)
-    return votes.decide(strategy, classes, values, terms)
+    return decide_by(strategy, classes, values, terms)

@@ -6,7 +6,8 @@ from typing import Self, get_args
 
 from rich.table import Table
 
-from unprm.types import Aggregate, Strategy
+from unprm.types import Aggregate
+from unprm.votes.registry import Strategy
 
 from .comparisons import Comparison, points, shown
 from .metrics import Share

@@ -88,7 +88,7 @@ class StepScorer:
     `batch_tokens`: most tokens of a batch, which has fewer where they would take long, since nothing overtakes it; a
     longer item runs alone. `max_queued_tokens`: of which callers share by the rule of `Budget` what may wait.
     `patience`: seconds that a batch may take. `observe` is called with the figures of every batch that was run.
-    `clock`: of seconds, by which batches are timed.
+    `clock`: of seconds, by which waits and batches are timed.
 
     A model that hangs, or that fails on every input, is lost: all requests are refused from then on, and `lost` is
     called once. One that can't be reached may come back: requests go on trying, and so does the queue itself, every
@@ -152,7 +152,7 @@ class StepScorer:
         self._check(encoded, seconds, caller, permit)
         if not encoded:
             return Scored([], Usage(), {})
-        job = Job(encoded, deadline, caller, loop.time(), Held(self._room, caller), loop.create_future())
+        job = Job(encoded, deadline, caller, self._clock(), Held(self._room, caller), loop.create_future())
         self._enqueue(job)
         try:
             async with asyncio.timeout_at(deadline):
@@ -278,7 +278,9 @@ class StepScorer:
 
     async def _ran(self, batch: Batch) -> Finished | None:
         """Runs a batch; None if it failed, in which case its requests have the error."""
-        begun, started = asyncio.get_running_loop().time(), self._clock()
+        begun = self._clock()
+        for job in {place.job for places in batch.values() for place in places}:
+            job.begun = begun if job.begun is None else job.begun
         try:
             scores = await self._runner.run(tuple(batch))
         except ModelUnavailable as error:
@@ -291,7 +293,7 @@ class StepScorer:
                 await self._runner.test_after_failures()
             return None
         self._unreachable = None
-        self._measure(batch, scores, begun, self._clock() - started)
+        self._measure(batch, scores, begun, self._clock() - begun)
         return batch, scores
 
     def _keep_reaching(self, reason: str) -> None:
@@ -330,7 +332,7 @@ class StepScorer:
                 job.total += total
                 job.computed, cost = job.computed + cost, 0  # charged to the first
                 if len(job.scores) == len(job.items):
-                    job.done.set_result(job.scored())
+                    job.done.set_result(job.scored(self._clock()))
                     await asyncio.sleep(0)
 
     def _fail(self, jobs: Iterable[Job], error: Exception) -> None:

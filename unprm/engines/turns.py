@@ -26,9 +26,9 @@ class Scored(NamedTuple):
 @dataclass(eq=False, slots=True)
 class Job:
     """The items of a request; `taken` of them have left the queue, the others have `waiting` tokens, which hold `room`.
-    `caller`: jobs of one caller share its turns. `arrived`: time of the event loop's clock; `served`: number of the
+    `caller`: jobs of one caller share its turns. `arrived`: time of the queue's clock; `served`: number of the
     last batch that took any, or of the one before its arrival. `total` tokens of its scored items, of which `computed`
-    were run."""
+    were run. `begun`: when its first batch began, by the clock of `arrived`."""
 
     items: Sequence[Encoded]
     deadline: float | None
@@ -36,6 +36,7 @@ class Job:
     arrived: float
     room: Held
     done: "asyncio.Future[Scored]"
+    begun: float | None = None
     served: int = 0
     taken: int = 0
     waiting: int = 0
@@ -44,9 +45,16 @@ class Job:
     scores: dict[int, tuple[float, ...]] = field(default_factory=dict)
     unread: dict[int, int] = field(default_factory=dict)
 
-    def scored(self) -> Scored:
-        """The answer, once all items have scores."""
-        usage = Usage(self.total, self.computed, self.total - self.computed)
+    def scored(self, now: float) -> Scored:
+        """The answer, once all items have scores; `now` by the clock of `arrived`."""
+        assert self.begun is not None, "it has scores"
+        usage = Usage(
+            self.total,
+            self.computed,
+            self.total - self.computed,
+            queue_seconds=self.begun - self.arrived,
+            scoring_seconds=now - self.begun,
+        )
         return Scored([self.scores[index] for index in range(len(self.items))], usage, self.unread)
 
 

@@ -1,16 +1,11 @@
 """Base of the samplers that work on token ids."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unprm.samplers.prompts import Prompter
 from unprm.types import Completion, SamplingSettings
-
-
-def highest(logprobs: Iterable[Iterable[float]], count: int) -> tuple[tuple[float, ...], ...]:
-    """The `count` highest at each place, descending: a server adds the token that it drew to the likeliest ones."""
-    return tuple(tuple(sorted((min(0.0, each) for each in place), reverse=True)[:count]) for place in logprobs)
 
 
 class TokenSampler(ABC):

@@ -29,7 +29,6 @@ class Row:
     seed: int
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
-    top_logprobs: list[list[float]] = field(default_factory=list)
     due: deque[int] = field(default_factory=deque)
     generator: torch.Generator = field(default_factory=torch.Generator)
 
@@ -170,10 +169,6 @@ class DecodingBatch:
                 row.due.extend(instead)
             row.logprobs.append(0.0 if row.due else logprob)
             row.ids.append(row.due.popleft() if row.due else token)
-        if self._settings.top_logprobs:
-            likeliest = logprobs.topk(self._settings.top_logprobs).values
-            for row, values in zip(self.rows, likeliest.tolist(), strict=True):
-                row.top_logprobs.append(values)
         complete = [row for row in self.rows if self._is_complete(row)]
         self.remove(complete)
         return complete

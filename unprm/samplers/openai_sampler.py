@@ -15,10 +15,9 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from unprm.choices import Choices
 from unprm.errors import SamplerFailed
 from unprm.openai_api import NEUTRAL, APIError, APIStatusError, Json, OpenAIClient
-from unprm.samplers.base import TokenSampler, highest
+from unprm.samplers.base import TokenSampler
 from unprm.samplers.prompts import messages
 from unprm.types import Completion, SamplingSettings
-from unprm.wire import LEAST_LOGPROB
 
 ATTEMPTS = 6
 """Attempts of a call before its question is given up."""
@@ -31,33 +30,22 @@ class _Form(BaseModel):
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
-class _Likely(_Form):
+class _Token(_Form):
     logprob: float
-
-
-class _Token(_Likely):
     id: int | None = None
     bytes: list[int] | None = None
-    top_logprobs: list[_Likely] | None = None
 
 
 class _Logprobs(_Form):
     """Of a completion's tokens: lists, as vLLM has them, or a token after the other, as in chats and from llama.cpp."""
 
     token_logprobs: list[float] | None = None
-    top_logprobs: list[dict[str, float] | None] | None = None
     content: list[_Token] | None = None
 
     def listed(self) -> tuple[float, ...] | None:
         """The log-probability of each token, None if none are told; rounding may have left some just above 0."""
         told = self.token_logprobs if self.content is None else [token.logprob for token in self.content]
         return None if told is None else tuple(min(0.0, logprob) for logprob in told)
-
-    def likeliest(self) -> list[list[float]]:
-        """Those of the likeliest tokens at each place."""
-        if self.content is None:
-            return [list((place or {}).values()) for place in self.top_logprobs or ()]
-        return [[each.logprob for each in token.top_logprobs or ()] for token in self.content]
 
 
 class _Choice(_Form):
@@ -124,19 +112,6 @@ class _Requests:
             raise SamplerFailed(f"{count} completions were asked for, {len(found)} came back")
         return found
 
-    def likeliest(self, choice: _Choice, tokens: int) -> tuple[tuple[float, ...], ...]:
-        """What a server says of the likeliest tokens, if it was asked for them. Raises `SamplerFailed` unless it says
-        two or more at each place."""
-        if not (most := self._settings.top_logprobs):
-            return ()
-        found = highest(choice.logprobs.likeliest(), most)
-        if len(found) != tokens or any(len(place) < 2 for place in found):
-            raise SamplerFailed(
-                f"{most} likeliest tokens at each place were asked for (top_logprobs), and the server does not tell "
-                "two of each"
-            )
-        return found
-
     async def close(self) -> None:
         """Closes the connections."""
         await self._client.close()
@@ -160,7 +135,7 @@ class OpenAISampler(TokenSampler):
         fields = {
             "prompt": list(prompt),
             "max_tokens": self._settings.max_tokens,
-            "logprobs": max(1, self._settings.top_logprobs),
+            "logprobs": 1,
             "return_token_ids": True,  # vLLM's; llama.cpp tells them anyway
         }
         choices = await self._server.choices("/completions", fields, _Answer[_TokenChoice], count, seed, affinity)
@@ -187,7 +162,7 @@ class OpenAISampler(TokenSampler):
                 f"the server's text is not what its tokens are in the tokenizer here: give that of {self.model} "
                 "(--tokenizer)"
             )
-        return Completion(text, ids, logprobs, choice.finish_reason == "stop", self._server.likeliest(choice, len(ids)))
+        return Completion(text, ids, logprobs, choice.finish_reason == "stop")
 
     def _restored(self, told: _Token) -> list[_Token]:
         """The token, after those that llama.cpp leaves out before it since each ends within a character: their bytes
@@ -198,8 +173,7 @@ class OpenAISampler(TokenSampler):
         missing = bytes(told.bytes)[: -len(own) or None]
         whole = self._id_of(missing)
         ids = [whole] if whole is not None else [self._id_of(bytes([each])) for each in missing]
-        certain = [_Likely(logprob=0.0), _Likely(logprob=LEAST_LOGPROB)]
-        return [*(_Token(id=id, logprob=0.0, top_logprobs=certain) for id in ids), told]
+        return [*(_Token(id=id, logprob=0.0) for id in ids), told]
 
     def _bytes_of(self, id: int | None) -> bytes | None:
         """The bytes of a token of a byte-level vocabulary; None if it is none of those."""
@@ -251,8 +225,6 @@ class ChatSampler:
             "max_completion_tokens": self._settings.max_tokens,
             "logprobs": True,
         }
-        if self._settings.top_logprobs:
-            fields["top_logprobs"] = self._settings.top_logprobs
         choices = await self._server.choices("/chat/completions", fields, _Answer[_ChatChoice], count, seed, problem)
         return [self._completion(choice) for choice in choices]
 
@@ -276,8 +248,7 @@ class ChatSampler:
         logprobs = choice.logprobs.listed()
         if logprobs is None:
             raise SamplerFailed(f"the chat API of {self.model} tells no log-probabilities")
-        likeliest = self._server.likeliest(choice, len(logprobs))
-        return Completion(choice.message.content or "", (), logprobs, choice.finish_reason == "stop", likeliest)
+        return Completion(choice.message.content or "", (), logprobs, choice.finish_reason == "stop")
 
 
 def _letters(text: str) -> str:

@@ -130,9 +130,8 @@ class TransformersSampler(TokenSampler):
                 call.done.set_exception(failure)
 
     def _completion(self, row: Row) -> Completion:
-        likeliest = tuple(map(_rounded, row.top_logprobs))
         ended = self._batch.ended(row)
-        return Completion(self.decode(row.ids), tuple(row.ids), _rounded(row.logprobs), ended, likeliest)
+        return Completion(self.decode(row.ids), tuple(row.ids), _rounded(row.logprobs), ended)
 
 
 def _rounded(logprobs: Iterable[float]) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from unprm.errors import SamplerFailed
-from unprm.samplers.base import TokenSampler, highest
+from unprm.samplers.base import TokenSampler
 from unprm.types import Completion, SamplingSettings
 
 
@@ -40,7 +40,7 @@ class VllmSampler(TokenSampler):
             temperature=self._settings.temperature,
             top_p=self._settings.top_p,
             max_tokens=self._settings.max_tokens,
-            logprobs=self._settings.top_logprobs,  # besides the chosen tokens'
+            logprobs=0,  # of the chosen tokens alone
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
@@ -60,6 +60,4 @@ class VllmSampler(TokenSampler):
         ids = tuple(written.token_ids)
         steps = written.logprobs or ()
         logprobs = tuple(min(0.0, step[token].logprob) for token, step in zip(ids, steps, strict=True))
-        likeliest = [[each.logprob for each in step.values()] for step in steps] if self._settings.top_logprobs else []
-        top_logprobs = highest(likeliest, self._settings.top_logprobs)
-        return Completion(self.decode(ids), ids, logprobs, written.finish_reason == "stop", top_logprobs)
+        return Completion(self.decode(ids), ids, logprobs, written.finish_reason == "stop")

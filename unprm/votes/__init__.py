@@ -1,1 +1,1 @@
-"""Votes: ballots in, elected answers out."""
+"""One file per vote: its settings, its rule, its words, and the settings worth trying."""

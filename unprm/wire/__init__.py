@@ -3,5 +3,4 @@
 from unprm.wire.models import *
 from unprm.wire.requests import *
 from unprm.wire.responses import *
-from unprm.wire.terms import *
 from unprm.wire.types import *

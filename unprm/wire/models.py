@@ -5,7 +5,8 @@ from typing import Literal, Self
 from pydantic import Field
 
 from unprm.calibration import RecordedCalibration
-from unprm.types import DEFAULT_STRATEGY, Strategy
+from unprm.types import DEFAULT_STRATEGY
+from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
 

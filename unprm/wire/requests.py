@@ -1,28 +1,23 @@
 """Requests: candidate solutions, and how they are read, scored and voted on."""
 
-from typing import Annotated, Self
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, create_model, model_validator
 
 from unprm import steps as step_text
 from unprm.errors import InvalidRequest
-from unprm.types import Aggregate, Solution, Split, Strategy
-from unprm.wire.terms import (
-    BestOfMajorityTerms,
-    DeepConfTerms,
-    LogOddsTerms,
-    SelfCertaintyTerms,
-    SoftTerms,
-    VoteTerms,
-    WrfTerms,
-)
+from unprm.types import Aggregate, Probability, Solution, Split
+from unprm.votes.registry import VOTES, Strategy, VoteTerms
+from unprm.votes.vote import Terms, Vote
+from unprm.votes.wrf import WrfTerms
 from unprm.wire.types import (
     MAX_SOLUTIONS,
     ExtractionField,
     FreeText,
     ModelName,
     OnInvalid,
-    Probability,
     SplitField,
     Text,
     WireModel,
@@ -37,10 +32,6 @@ LEAST_LOGPROB = -1e5
 """Far below the natural-log probabilities that models tell."""
 _LogProb = Annotated[float, Field(le=0.0, ge=LEAST_LOGPROB, allow_inf_nan=False)]
 LogProbs = Annotated[list[_LogProb], Field(min_length=1, fail_fast=True)]
-TopLogProbs = Annotated[
-    list[Annotated[list[_LogProb], Field(min_length=2, max_length=64, fail_fast=True)]],
-    Field(min_length=1, fail_fast=True),
-]
 
 _PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
 _RIGHT = "Step 1: 23 + 45 = 68. The answer is \\boxed{68}."
@@ -58,11 +49,8 @@ class SolutionIn(WireModel):
     confidence: Confidence | None = Field(
         None, description="How sure the model that wrote it was; for the votes by confidence."
     )
-    token_logprobs: LogProbs | None = Field(None, description="Log-probabilities of its tokens, for `cisc`.")
-    top_logprobs: TopLogProbs | None = Field(
-        None,
-        description="For each of its tokens, the log-probabilities of the likeliest ones at that place, two or more; "
-        "for `deepconf` and `self_certainty`.",
+    token_logprobs: LogProbs | None = Field(
+        None, description="Log-probabilities of its tokens; without `confidence` it is computed from them."
     )
 
     @model_validator(mode="after")
@@ -88,7 +76,15 @@ class SolutionIn(WireModel):
         scores = None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(steps) != len(scores):
             raise InvalidRequest(f"solution {index}: {_mismatch(len(scores), len(steps))}", f"/solutions/{index}")
-        return Solution(steps, self.answer, self.id, scores, self.confidence, self.token_logprobs, self.top_logprobs)
+        return Solution(steps, self.answer, self.id, scores, confidence_of(self.confidence, self.token_logprobs))
+
+
+def confidence_of(sent: float | None, token_logprobs: Sequence[float] | None) -> float | None:
+    """A candidate's confidence: the one sent, ≥ 0; else its probability per token, in [0, 1]: the geometric mean over
+    its tokens, at least one, of which natural-log probabilities (≤ 0) are given; None with neither."""
+    if sent is not None or token_logprobs is None:
+        return sent
+    return math.exp(math.fsum(token_logprobs) / len(token_logprobs))
 
 
 def _mismatch(scores: int, steps: int) -> str:
@@ -194,38 +190,8 @@ class DefaultVoteRequest(VoteRequest, WrfTerms):
     """Candidates for the server's default vote; the settings of `wrf` are for where it is that one."""
 
 
-class WrfRequest(ScoreRequest, WrfTerms):
-    """Candidates for a weighted reward-frequency vote."""
-
-
-class LogOddsRequest(ScoreRequest, LogOddsTerms):
-    """Candidates for a vote by the log-odds of rewards."""
-
-
-class BestOfMajorityRequest(VoteRequest, BestOfMajorityTerms):
-    """Candidates for a vote by rewards among the frequent answers."""
-
-
-class SoftRequest(ScoreRequest, SoftTerms):
-    """Candidates for a vote by the softmax of rewards."""
-
-
-class CiscRequest(VoteRequest, SoftTerms):
-    """Candidates for a vote by the softmax of confidences."""
-
-
-class DeepConfRequest(VoteRequest, DeepConfTerms):
-    """Candidates for a vote of the most confident."""
-
-
-class SelfCertaintyRequest(VoteRequest, SelfCertaintyTerms):
-    """Candidates for a Borda vote by confidence."""
-
-
 class CompareRequest(ScoreRequest, VoteTerms):
     """Candidates for all votes."""
-
-    model_config = ConfigDict(frozen=False)
 
 
 class PreviewRequest(WireModel):
@@ -243,17 +209,16 @@ class PreviewRequest(WireModel):
         return _as_object(self.solution).candidate(self.split, 0)
 
 
-VOTE_REQUESTS: dict[Strategy, type[Candidates]] = {
-    "majority": VoteRequest,
-    "hmr": VoteRequest,
-    "prm": RewardVoteRequest,
-    "weighted": RewardVoteRequest,
-    "wrf": WrfRequest,
-    "logodds": LogOddsRequest,
-    "best_of_majority": BestOfMajorityRequest,
-    "soft": SoftRequest,
-    "cisc": CiscRequest,
-    "deepconf": DeepConfRequest,
-    "self_certainty": SelfCertaintyRequest,
-}
-"""The request model of each strategy."""
+def _request_of(vote: Vote) -> type[Candidates]:
+    """`VoteRequest`, or `RewardVoteRequest` for a vote that always needs rewards; with the vote's settings, if any."""
+    base = RewardVoteRequest if vote.needs_problem else VoteRequest
+    if vote.terms is Terms:
+        return base
+    bases: Any = (base, vote.terms)
+    name = f"{vote.name.title().replace('_', '')}Request"
+    request: type[Candidates] = create_model(name, __base__=bases, __doc__=f"Candidates for the vote `{vote.name}`.")
+    return request
+
+
+VOTE_REQUESTS: dict[Strategy, type[Candidates]] = {name: _request_of(vote) for name, vote in VOTES.items()}
+"""The request model of each vote."""

@@ -5,7 +5,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from unprm.errors import Unscorable
-from unprm.types import Aggregate, DecidedBy, Strategy
+from unprm.types import Aggregate, DecidedBy
+from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
 LONGEST_COMPARED = 1000
@@ -28,11 +29,16 @@ _UsedThreshold = Annotated[
 
 
 class UsageOut(WireModel):
-    """Tokens of a request: in total, actually run by the model, and reused from earlier computation."""
+    """Tokens of a request: in total, actually run by the model, and reused from earlier computation. Its times, in
+    milliseconds: `tokenization_ms` from texts to token ids, `queue_ms` until the first batch, and `scoring_ms` from
+    there to the last score; added up over several models, and over the rounds of a chat completion."""
 
     tokens: int
     computed_tokens: int
     cached_tokens: int
+    tokenization_ms: float = 0.0
+    queue_ms: float = 0.0
+    scoring_ms: float = 0.0
 
 
 class Unscored(WireModel):

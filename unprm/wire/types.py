@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from unprm.types import Extraction, Normalization, Split
+from unprm.types import Extraction, Split
 
 MAX_SOLUTIONS = 256
 """Maximum number of candidates in one request; a server may be configured for fewer."""
@@ -18,12 +18,6 @@ EXTRACTION = (
     "(in many languages) and ####, and in a bare last line; `last_number` then takes the last number; `choice` takes "
     "the letters of the options stated last."
 )
-NORMALIZATION = (
-    "How reward and frequency are made comparable: each min-max over the answers (the paper), or `share`: "
-    "mean reward and share of all candidates as they are."
-)
-
-Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=True)]
 Text = Annotated[str, StringConstraints(pattern=r"[^\s\x1c-\x1f]")]
 """A string that is not blank as `str.strip` defines it: the ASCII separators U+001C to U+001F count as blank."""
 FreeText = Annotated[str, StringConstraints(pattern=r"^")]
@@ -32,7 +26,6 @@ ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,200}$"
 OnInvalid = Literal["unscored", "refuse"]
 SplitField = Annotated[Split, Field(description=SPLIT)]
 ExtractionField = Annotated[Extraction, Field(description=EXTRACTION)]
-NormalizationField = Annotated[Normalization, Field(description=NORMALIZATION)]
 
 
 class WireModel(BaseModel):

@@ -9,15 +9,17 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
+from pydantic.fields import FieldInfo
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from unprm.fields import validation_errors
-from unprm.types import Aggregate, Normalization, Strategy
-from unprm.wire import MAX_SOLUTIONS, NORMALIZATION, ExtractionField, Probability, SplitField, Text
+from unprm.types import DEFAULT_STRATEGY, Aggregate, Probability
+from unprm.votes.registry import VOTES, Strategy
+from unprm.wire import MAX_SOLUTIONS, ExtractionField, SplitField, Text
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
-from unprm_client._calls import ScoreOptions, VoteOptions
+from unprm_client.settings import SUMMARIES, with_settings
 from unprm_client.track import Progress, progress
 
 INSTRUCTIONS = """\
@@ -49,16 +51,14 @@ Threshold = Annotated[
 ]
 Vote = Annotated[
     Strategy | None,
-    Field(
-        description="Leave it out if in doubt: the server knows which vote fits its model. wrf: reward and frequency "
-        "together; majority: frequency alone, without "
-        "the model; prm: the best reward; hmr: majority if it has half, else prm; weighted: sums of rewards; "
-        "best_of_majority: the best reward among the frequent answers; logodds, soft: weighted by rewards in other "
-        "ways; cisc, deepconf, self_certainty: by the `confidence` that each solution brings."
-    ),
+    Field(description=f"Leave it out if in doubt: the server knows which vote fits its model. {SUMMARIES}."),
 ]
-Scale = Annotated[Normalization, Field(description=f"wrf: {NORMALIZATION}")]
-Alpha = Annotated[Probability, Field(description="wrf: weight of the reward; 1 - alpha weighs the frequency.")]
+
+
+def _argument(field: FieldInfo, description: str) -> tuple[Any, Any]:
+    """A setting of a vote as an argument, with its bounds."""
+    hint: Any = field.annotation
+    return field.default, Annotated[hint, *field.metadata, Field(description=description)]
 
 
 def create(client: AsyncClient, key: str | None = None) -> MCPServer:
@@ -90,40 +90,40 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         response = await client.score_steps(problem, [steps], threshold=threshold, on_invalid="refuse")
         return progress(response)
 
+    @with_settings(_argument)
     async def vote(
         problem: Problem,
         solutions: Solutions,
         strategy: Vote = None,
-        alpha: Alpha = 0.5,
         aggregate: Reward = "min",
-        normalization: Scale = "minmax",
         split: SplitField = "auto",
         extraction: ExtractionField = "auto",
+        **settings: Any,
     ) -> VoteResponse:
         """Elects the best answer among several solutions of one problem. Use it when you have two or more attempts and
         need one answer; equal answers that are written differently count together. It returns: `answer`, the elected
         one; `solution_index`, the solution to show for it; `margin`, how far it leads, and `tie`, if it does not;
         `candidates`, all answers with their counts and rewards, the best first. A small margin or a tie means: make
         more attempts and vote again."""
-        options: VoteOptions = {"aggregate": aggregate, "split": split, "extraction": extraction}
-        if strategy in (None, "wrf"):
-            options |= {"alpha": alpha, "normalization": normalization}
-        return await client.vote(strategy, problem, solutions, **options)
+        own = VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields
+        terms = {name: value for name, value in settings.items() if name in own}
+        reading = {"aggregate": aggregate, "split": split, "extraction": extraction}
+        return await client.vote(strategy, problem, solutions, **reading, **terms)
 
+    @with_settings(_argument)
     async def compare_votes(
         problem: Problem,
         solutions: Solutions,
-        alpha: Alpha = 0.5,
         aggregate: Reward = "min",
-        normalization: Scale = "minmax",
         split: SplitField = "auto",
         extraction: ExtractionField = "auto",
+        **settings: Any,
     ) -> CompareResponse:
         """Takes all votes on several solutions of one problem at once. Use it to see how safe an answer is; for
         the answer alone, `vote` is enough. It returns: `agree`, whether all votes elect the same answer, and
         `strategies`, the outcome of each."""
-        options: ScoreOptions = {"aggregate": aggregate, "split": split, "extraction": extraction}
-        return await client.compare(problem, solutions, alpha=alpha, normalization=normalization, **options)
+        reading = {"aggregate": aggregate, "split": split, "extraction": extraction}
+        return await client.compare(problem, solutions, **reading, **settings)
 
     server = _Server(
         key,

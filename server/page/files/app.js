@@ -32,7 +32,7 @@ function say(text) {
 }
 
 function sayOld() {
-  say(results.there ? "The results below are those of before." : "");
+  say(results.there ? "The results below are from before." : "");
 }
 
 // ---- scoring
@@ -45,7 +45,7 @@ async function score() {
   } catch (error) {
     if (error.code !== "model_unavailable" || trouble !== "model_unavailable") throw error;
     waiting = true;
-    say("The model is not ready yet. These candidates are scored as soon as it is.");
+    say("The model is not ready yet. These candidates will be scored as soon as it is.");
   }
 }
 
@@ -258,12 +258,6 @@ async function offerUpstream() {
   input.offerUpstream(data.map(({ id }) => id), limits.max_candidates);
 }
 
-/** Leads to the report, if the server has one; where it asks for a key, nothing is said here. */
-async function showReport() {
-  const { name } = await fetchJson("report").catch(() => ({ name: null }));
-  byId("report-link").hidden = name === null;
-}
-
 // ---- taking it elsewhere
 
 async function link() {
@@ -272,7 +266,7 @@ async function link() {
   const address = new URL(location.href);
   address.hash = await toFragment(state);
   history.replaceState(null, "", address);
-  await copy(address.href, "The link is copied. It holds the input, not the scores.");
+  await copy(address.href, "Link copied. It contains the input, not the scores.");
 }
 
 async function curl() {
@@ -280,7 +274,7 @@ async function curl() {
   const weights = { alpha, ...(normalization === "minmax" ? {} : { normalization }) };
   const request = { ...input.request(), ...(strategy === "wrf" ? weights : {}) };
   const address = new URL(`vote/${strategy}`, document.baseURI).href;
-  await copy(asCurl(address, request, key.get() !== ""), "The command is copied.");
+  await copy(asCurl(address, request, key.get() !== ""), "Command copied.");
 }
 
 async function copy(text, done) {
@@ -302,7 +296,7 @@ async function openLink() {
   input.fillFields(values);
   results.ballot.choose(values);
   // a link of somebody else must not set the model to work by itself
-  say("The input of the link is filled in. Score it when you are ready.");
+  say("The link's input is filled in. Score it when you are ready.");
 }
 
 // ---- wiring
@@ -346,7 +340,6 @@ async function scoreAgain() {
 async function setKey() {
   key.set(byId("key").value.trim());
   await showModel();
-  await showReport();
 }
 
 async function readFile() {
@@ -354,7 +347,7 @@ async function readFile() {
   byId("file").value = ""; // the same file may be chosen again
   if (file === undefined) return;
   const number = await input.upload(file);
-  say(number > 1 ? `${number} questions were read; choose one of them.` : `${byId("count").textContent} read from the file.`);
+  say(number > 1 ? `${number} questions were read; choose one.` : `${byId("count").textContent} read from the file.`);
 }
 
 function offerExamples() {
@@ -375,4 +368,3 @@ byId("key").value = key.get();
 input.showCount();
 await showModel();
 await openLink().catch(complain);
-await showReport();

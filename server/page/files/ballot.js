@@ -2,7 +2,6 @@
 import { bar, el } from "./dom.js";
 import { explanation, figure, lead } from "./explanation.js";
 import { answer } from "./mathtext.js";
-import { truth } from "./solutions.js";
 import STRATEGIES from "./strategies.json" with { type: "json" };
 
 const NORMALIZATIONS = {
@@ -13,9 +12,6 @@ const NORMALIZATIONS = {
 const SHOWN = 8;
 /** Lengths of α up to this are rounding. */
 const NOTHING = 1e-9;
-
-/** The votes by the highest reward, whose score is a frequency where that alone decides. */
-const BY_HIGHEST = new Set(["prm", "hmr", "best_of_majority"]);
 
 /**
  * The panel. `onStrategy` is called when another strategy is chosen, `onWeights` when WRF is to weigh in another way,
@@ -88,9 +84,9 @@ export class Ballot {
     if (!this.named && Object.hasOwn(STRATEGIES, strategy)) this.tiles[strategy].radio.checked = true;
   }
 
-  /** Shows a response of `/vote/compare`; `weights`: what it was requested with; `correct[i]` of solution i, if known. */
-  show(votes, weights, correct) {
-    Object.assign(this, { votes, weights, correct });
+  /** Shows a response of `/vote/compare`; `weights`: what it was requested with. */
+  show(votes, weights) {
+    Object.assign(this, { votes, weights });
     for (const strategy of Object.keys(this.tiles)) this._showTile(strategy);
     this._showSides();
     this._showStrip();
@@ -114,11 +110,10 @@ export class Ballot {
   }
 
   _showTile(strategy) {
-    const { elected, known, how } = this.tiles[strategy];
+    const { elected, how } = this.tiles[strategy];
     const outcome = this.votes.strategies[strategy];
     const { candidates, margin, tied_answers: tied } = outcome;
     elected.replaceChildren(this._answer(candidates[0].answer));
-    known.replaceChildren(truth(this.correct[candidates[0].members[0]]));
     const alone = candidates.length > 1 ? "no other answer can win" : "no other answer";
     const ahead = margin === null ? alone : `ahead by ${lead(outcome)}`;
     how.textContent = tied.length > 0 ? `tie of ${tied.length}` : ahead;
@@ -142,12 +137,11 @@ export class Ballot {
       "summary",
       {},
       el("span", { class: "tile-answer" }, this._answer(text)),
-      truth(this.correct[members[0]]),
       el("span", { class: "name" }, `elected by ${side.length === all ? "all" : `${side.length} of`} ${all} votes`),
       el("span", { class: "how" }, side.map((strategy) => STRATEGIES[strategy].title).join(", ")),
     );
     const open = tiles.some((node) => node.closest(".fold")?.open);
-    const hint = el("p", { class: "hint" }, "Votes measure in different ways: only leads with the same words in brackets compare.");
+    const hint = el("p", { class: "hint" }, "Votes use different measures: compare only leads with the same words in brackets.");
     return el("details", { class: "fold", open }, summary, el("div", { class: "tiles" }, ...tiles), hint);
   }
 
@@ -181,7 +175,7 @@ export class Ballot {
     show.append(el("span", { class: "unseen" }, ` with the answer ${text}`));
     show.addEventListener("click", () => this.onShow(members[0]));
     const name = el("strong", {}, this._answer(text));
-    const head = [name, truth(this.correct[members[0]]), el("span", { class: "vote" }, mark), show];
+    const head = [name, el("span", { class: "vote" }, mark), show];
     return el(
       "li",
       { class: wins ? "class winner" : "class" },
@@ -198,8 +192,9 @@ export class Ballot {
       measure("mean reward", figure(mean), [mean ?? 0]),
     ];
     const { alpha, normalization } = this.weights;
-    const { score: title } = STRATEGIES[this.strategy];
-    if (BY_HIGHEST.has(this.strategy)) measures.push(measure(title, figure(best), [best ?? 0]));
+    const { score: title, decided_by: decidedBy } = STRATEGIES[this.strategy];
+    // the score of a vote by the highest reward is a frequency where that alone decides
+    if (decidedBy === "reward") measures.push(measure(title, figure(best), [best ?? 0]));
     else if (this.strategy === "wrf") {
       if (normalization === "minmax") {
         measures.push(
@@ -249,10 +244,9 @@ function tile(strategy, onChange) {
   const radio = el("input", { type: "radio", name: "strategy", value: strategy, checked: strategy === "wrf" });
   radio.addEventListener("change", onChange);
   const elected = el("span", { class: "tile-answer" });
-  const known = el("span", { class: "known" });
   const how = el("span", { class: "how" });
   const name = el("span", { class: "name" }, STRATEGIES[strategy].title);
-  return { node: el("label", { class: "tile" }, radio, name, elected, known, how), radio, elected, known, how };
+  return { node: el("label", { class: "tile" }, radio, name, elected, how), radio, elected, how };
 }
 
 function measure(name, value, parts, kind = "reward") {

@@ -2,20 +2,15 @@
 import { byId, el } from "./dom.js";
 import { Problem } from "./errors.js";
 
-/** On a page without a field for the API key. */
-const KEY_ELSEWHERE = "Enter the API key on the page of scores and votes, and come back.";
-
 /** Shows an error: what happened, what to do, and what the server says beyond that. */
 export function complain(error) {
   const problem = error instanceof Problem ? error : new Problem("unexpected", { detail: String(error) });
-  const unauthorized = problem.code === "unauthorized";
-  const sentence = unauthorized && byId("key") === null ? KEY_ELSEWHERE : problem.sentence;
   const particulars = problem.particulars.map((text) => el("li", {}, text));
   byId("problem-details").replaceChildren(
-    el("div", { class: "complaint", "data-code": problem.code }, el("p", {}, sentence), el("ul", {}, ...particulars)),
+    el("div", { class: "complaint", "data-code": problem.code }, el("p", {}, problem.sentence), el("ul", {}, ...particulars)),
   );
   byId("problem-details").scrollIntoView({ block: "nearest" });
-  if (unauthorized && byId("key") !== null) {
+  if (problem.code === "unauthorized") {
     byId("options").open = true;
     byId("key").focus();
   }

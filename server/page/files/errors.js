@@ -4,36 +4,36 @@ export const SENTENCES = {
   // said by the server
   malformed_json: "The server could not read the request. Reload the page, and try again.",
   unauthorized: "This server asks for an API key. Enter yours below “Options and API key”, and score again.",
-  foreign_site: "A server without a key is opened by its address or a local name. Open it so, or tell who runs it.",
-  not_found: "The server has nothing at this address. Is a proxy in front of it that leads elsewhere?",
-  method_not_allowed: "The server does not take this kind of request. Is a proxy in front of it that changes requests?",
-  body_too_large: "This is more text than the server takes at once. Score fewer candidates, or shorter ones.",
-  unsupported_media_type: "The server was not told that it gets JSON. Is a proxy in front of it that changes requests?",
-  invalid_request: "Something in the input can't be used. Correct what is named here, and score again.",
-  blank: "A candidate is blank. Write its steps, or take it away.",
-  too_many_solutions: "These are more candidates than the server takes at once. Take some away.",
-  too_many_steps: "A candidate has more steps than the server takes. Shorten it, or take it away.",
-  solution_too_long: "A candidate is longer than the model can read. Shorten it, or take it away.",
+  foreign_site: "A server without a key can only be opened by its address or a local name. Use one of these, or ask the operator.",
+  not_found: "The server has nothing at this address. Does a proxy in front of it change paths?",
+  method_not_allowed: "The server does not accept this kind of request. Does a proxy in front of it change requests?",
+  body_too_large: "This is more text than the server accepts at once. Score fewer or shorter candidates.",
+  unsupported_media_type: "The request was not declared as JSON. Does a proxy in front of the server change requests?",
+  invalid_request: "Something in the input is invalid. Correct what is named here, and score again.",
+  blank: "A candidate is blank. Write its steps, or remove it.",
+  too_many_solutions: "There are more candidates than the server accepts at once. Remove some.",
+  too_many_steps: "A candidate has more steps than the server accepts. Shorten it, or remove it.",
+  solution_too_long: "A candidate is longer than the model can read. Shorten it, or remove it.",
   no_verdict: "The judge gave no verdict on a step of a candidate. Score again, or shorten the candidate.",
-  unknown_model: "The server has no model of this name any more. Reload the page, and choose another one.",
+  unknown_model: "The server no longer has a model of this name. Reload the page, and choose another one.",
   no_answer: "No candidate has an answer, so there is nothing to vote for. Write answers as \\boxed{…} or “The answer is …”.",
-  overloaded: "The server has too much to do. Wait a moment, then score again.",
-  internal: "Something went wrong on the server. Try again; if it stays, tell who runs it the id of the request.",
+  overloaded: "The server is overloaded. Wait a moment, then score again.",
+  internal: "Something went wrong on the server. Try again; if it happens again, give the operator the request's id.",
   model_unavailable: "The model is not ready yet. Wait a moment, then score again.",
-  shutting_down: "The server is going down. Score again once it is back.",
+  shutting_down: "The server is shutting down. Score again once it is back.",
   deadline_exceeded: "This took longer than the server allows. Score fewer candidates at once, or try again later.",
-  upstream_refused: "The model behind the gateway refuses the request. Choose another one, or change what is wrong.",
-  upstream_failed: "The model behind the gateway does not answer. Try again; if it stays, tell who runs the server.",
+  upstream_refused: "The model behind the gateway refused the request. Choose another one, or correct the request.",
+  upstream_failed: "The model behind the gateway does not answer. Try again; if it happens again, tell the operator.",
   // found by the page
-  unreachable: "The server can't be reached. See whether it runs and whether you are online, then score again.",
-  cut_short: "The model behind the gateway was cut short. What had arrived is shown; try again for the rest.",
-  unexpected: "The answer is not one of this server's. Is a proxy in front of it? Try again, or ask who runs it.",
-  no_problem: "There is no problem yet. Write down the question that the candidates answer.",
+  unreachable: "The server can't be reached. Check that it is running and that you are online, then score again.",
+  cut_short: "The model behind the gateway was cut off. What had arrived is shown; try again for the rest.",
+  unexpected: "The response did not come from this server. Is there a proxy in front of it? Try again, or ask the operator.",
+  no_problem: "There is no problem yet. Enter the question that the candidates answer.",
   no_candidates: "There is no candidate yet. Paste one or more solutions, or pick an example.",
-  bad_threshold: "The threshold of an error is a number from 0 to 1. Correct it, and score again.",
-  bad_budget: "The number of candidates is a whole number above 0. Correct it, and ask again.",
-  bad_file: "This file holds no candidates. Choose one with JSON lines, or with texts between lines of ===.",
-  bad_link: "The link can't be read: it was cut short or changed. Ask for it again, or paste the input.",
+  bad_threshold: "The error threshold must be a number from 0 to 1. Correct it, and score again.",
+  bad_budget: "The number of candidates must be a whole number above 0. Correct it, and ask again.",
+  bad_file: "This file has no candidates. Choose one with JSON Lines, or with texts separated by lines of ===.",
+  bad_link: "The link can't be read: it was cut off or changed. Ask for it again, or paste the input.",
 };
 
 /** An error with a stable code: the server's problem details, or one of the page's own. */
@@ -53,7 +53,7 @@ export class Problem extends Error {
     const texts = this.errors.map(({ pointer, detail }) => `${place(pointer)}${detail}`);
     if (texts.length === 0 && this.detail && this.detail !== this.sentence) texts.push(this.detail);
     if (this.requestId !== null && this.code === "internal") texts.push(`Request ${this.requestId}`);
-    if (this.retryAfter !== null) texts.push(`The server says: try again in ${this.retryAfter} s.`);
+    if (this.retryAfter !== null) texts.push(`Try again in ${this.retryAfter} s.`);
     return texts;
   }
 }

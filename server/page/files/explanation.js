@@ -27,16 +27,10 @@ function reason({ strategy, decided_by: decidedBy, candidates, solution_index: e
   const share = `${winner.count} of ${total} candidates`;
   if (decidedBy === "unanimous") return [name, " wins without a vote: no candidate has another answer."];
   if (decidedBy === "majority") {
-    const why = strategy === "hmr" ? "at least half: the majority decides, whatever the rewards." : "no answer has more.";
-    return [name, ` has ${share}${strategy === "hmr" ? ", " : "; "}${why}`];
+    return [name, ` has ${share}; ${STRATEGIES[strategy].why_frequency}.`];
   }
   if (decidedBy === "reward") {
-    const highest = `, solution ${elected + 1} with ${figure(winner.max_reward)}.`;
-    if (strategy === "best_of_majority") return ["Among the frequent answers the highest reward decides: ", name, highest];
-    if (strategy !== "hmr") return ["The highest reward decides: ", name, highest];
-    const halves = candidates.filter(({ count }) => 2 * count === total).length === 2;
-    const why = halves ? `Two answers have half of the ${total} candidates each` : `No answer has half of the ${total} candidates`;
-    return [`${why}, so the highest reward decides: `, name, highest];
+    return [`${STRATEGIES[strategy].why_reward}: `, name, `, solution ${elected + 1} with ${figure(winner.max_reward)}.`];
   }
   if (strategy !== "wrf") return [name, ` has the highest ${STRATEGIES[strategy].score}, ${figure(winner.score)} from ${share}.`];
   const { normalized_reward: reward, normalized_frequency: frequency } = winner;

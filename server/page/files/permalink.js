@@ -29,7 +29,7 @@ async function through(stream, bytes) {
   const limit = new TransformStream({
     transform(chunk, controller) {
       size += chunk.length;
-      if (size > MOST) throw new RangeError("the link unfolds to more than the page takes");
+      if (size > MOST) throw new RangeError("the link expands to more than the page accepts");
       controller.enqueue(chunk);
     },
   });

@@ -37,9 +37,8 @@ export class Results {
   }
 
   /**
-   * Shows solutions of a problem as `/score_steps` returns them; no vote yet. `correct`, if defined, says whether a
-   * solution's answer is right. `request`: body of the request by which `vote` is to take the votes, but for α and the
-   * normalisation.
+   * Shows solutions of a problem as `/score_steps` returns them; no vote yet. `request`: body of the request by which
+   * `vote` is to take the votes, but for α and the normalisation.
    */
   showScores(problem, solutions, threshold, request) {
     this.votes = null;
@@ -85,7 +84,7 @@ export class Results {
     this.classes = classesOf(this.votes);
     this._notice();
     this._offerClasses();
-    this.ballot.show(this.votes, weights, this.solutions.map((solution) => solution.correct));
+    this.ballot.show(this.votes, weights);
     this._mark();
   }
 

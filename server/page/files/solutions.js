@@ -16,8 +16,8 @@ const onView = new IntersectionObserver(
 
 /** Why a solution was not scored, by the code of the reason. */
 const REASONS = {
-  blank: "it has no step",
-  solution_too_long: "it did not fit the model",
+  blank: "it has no steps",
+  solution_too_long: "it is too long for the model",
   too_many_steps: "it has too many steps",
   no_verdict: "the judge gave no verdict on a step",
 };
@@ -29,8 +29,8 @@ export function firstError(scores, threshold) {
 }
 
 /**
- * Shows solutions `{id, steps, step_scores, reward, answer, correct, unscored}`. `step_scores` are null where there are
- * none, and so may rewards be; `answer` and `correct` (whether it is right) may be undefined; `unscored` is
+ * Shows solutions `{id, steps, step_scores, reward, answer, unscored}`. `step_scores` are null where there are none, and
+ * so may rewards be; `answer` may be undefined; `unscored` is
  * `{code, detail}` where the solution could not be scored. Returns the cards, in the same order.
  */
 export function showSolutions(place, solutions, threshold) {
@@ -80,21 +80,15 @@ function facts(solution, wrong) {
   return el(
     "p",
     { class: "facts row" },
-    solution.answer === undefined ? null : el("span", {}, "answer ", el("strong", {}, stated()), " ", truth(solution.correct)),
+    solution.answer === undefined ? null : el("span", {}, "answer ", el("strong", {}, stated())),
     el("span", {}, "reward ", el("strong", {}, reward === null ? el("em", {}, "none") : reward.toFixed(3))),
     verdict(solution, wrong),
   );
 }
 
-/** Whether an answer is right, in words and by a symbol; nothing where that is not known. */
-export function truth(correct) {
-  if (correct === undefined) return "";
-  return el("span", { class: correct ? "truth fine" : "truth wrong" }, correct ? "✓ right" : "✗ wrong");
-}
-
 function verdict({ steps, step_scores: scores, unscored }, wrong) {
   if (unscored) {
-    const reason = REASONS[unscored.code] ?? "the server gives no reason that this page knows";
+    const reason = REASONS[unscored.code] ?? "unknown reason";
     return el("span", { class: "verdict wrong" }, `✗ not scored: ${reason}`);
   }
   if (scores === null) return null;
@@ -126,7 +120,7 @@ function unscoredStep(text) {
 export function legend(threshold, solutions) {
   const steps = solutions.reduce((sum, solution) => sum + solution.steps.length, 0);
   const count = el("span", {}, `${counted(solutions.length, "solution")}, ${counted(steps, "step")}. `);
-  if (solutions.every((solution) => solution.step_scores === null)) return [count, el("span", {}, "Their steps have no scores.")];
+  if (solutions.every((solution) => solution.step_scores === null)) return [count, el("span", {}, "Steps are not scored.")];
   return [
     count,
     el("span", { class: "scale", "aria-hidden": "true" }),

@@ -8,11 +8,12 @@ from typing import Any
 import openai
 import pytest
 
-from server import service
+from server import admission
+from server.admission import Claims
 from server.app import create_app
-from server.gateway import candidates, routes
-from server.gateway import upstream as upstream_module
-from server.http.context import Context
+from server.context import Context
+from server.routes.gateway import candidates, routes
+from server.routes.gateway import upstream as upstream_module
 from server.settings import Settings
 from tests.server.gateway.test_gateway import PROBLEM, boxed, client, elected, gateway
 from tests.server.gateway.test_gateway import ask as chat
@@ -46,7 +47,7 @@ def test_long_answers_are_read_and_written_while_others_are_answered(
     monkeypatch.setattr(module, name, held)
     problem = PROBLEM + (LONG if name == "encoded" else "")
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": problem}]}
-    body["unprm"] = {"strategy": "deepconf", "budget": 2}
+    body["unprm"] = {"strategy": "cisc", "budget": 2}
     with upstream(boxed(1, LONG)) as reasoner, gateway(reasoner) as running:
         long = Background(lambda: running.post("/v1/chat/completions", body))
         assert begun.wait(PATIENCE)
@@ -63,7 +64,7 @@ def test_an_answer_that_is_too_long_is_the_upstream_s_failure() -> None:
         assert (caught.value.status_code, caught.value.code) == (502, "upstream_failed")
         reasoner.texts = [boxed(1), "x" * 16_000]
         reasoner.given = 0
-        _, report = elected(running, budget=2, strategy="deepconf", round=1, stable=1)
+        _, report = elected(running, budget=2, strategy="cisc", round=1, stable=1)
         assert report["sampled"] == 1
         (failure,) = report["failures"]
         assert failure["detail"] == "the upstream's answer is longer than 16000 bytes"
@@ -78,10 +79,10 @@ def test_texts_of_all_candidates_are_together_no_longer_than_a_body() -> None:
 
 
 def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "BODIES", 8)
-    long: Any = {"extra_body": {"unprm": {"strategy": "deepconf", "budget": 1}, "top_logprobs": 20}}
+    monkeypatch.setattr(admission, "BODIES", 8)
+    long: Any = {"extra_body": {"unprm": {"strategy": "cisc", "budget": 1}, "top_logprobs": 20}}
     with upstream(boxed(1)) as reasoner, gateway(reasoner, max_body_bytes=2000) as running:
-        holding = running.service.bodies.holding
+        holding = running.service.admission.bodies.holding
         with holding("127.0.0.1/32") as hold:
             hold(6500)
             with pytest.raises(openai.RateLimitError, match="bytes of this caller wait or are worked on"):
@@ -95,7 +96,7 @@ def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_upstream_that_gives_one_at_a_time_gets_few_calls_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream_module, "AT_A_TIME", 2)
+    monkeypatch.setattr(upstream_module, "MAX_CONCURRENT", 2)
     gate = threading.Event()
     with (
         upstream(boxed(1), takes_n=False, held=dict.fromkeys(range(40), gate)) as reasoner,
@@ -140,7 +141,7 @@ async def test_of_a_caller_s_long_answers_two_are_read_at_a_time() -> None:
     """The others wait for room, instead of failing for lack of it."""
     state = create_app(Settings(upstream_url="http://127.0.0.1:9"), FakeEngine()).state
     reasoner: upstream_module.Upstream = state.upstream
-    mine, other = (Context("id", 0.0, share=share) for share in ("me", "other"))
+    mine, other = (Context("id", 0.0, Claims(state.service.admission, share)) for share in ("me", "other"))
     async with AsyncExitStack() as stack:
         first, second = AsyncExitStack(), AsyncExitStack()
         for answer in (first, second):

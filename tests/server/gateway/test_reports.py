@@ -140,7 +140,7 @@ def test_candidates_that_came_before_the_deadline_vote() -> None:
     with upstream(*texts, takes_n=False, held={2: threading.Event()}) as reasoner, gateway(reasoner) as running:
         report = running.post("/v1/chat/completions", body, headers={"X-Request-Timeout": "4"}).json()["unprm"]
     assert (report["sampled"], report["stopped"], report["share"]) == (3, "failures", pytest.approx(2 / 3))
-    assert report["failures"] == [{"candidates": 1, "detail": "the upstream did not give them in time"}]
+    assert report["failures"] == [{"candidates": 1, "detail": "the upstream did not return them in time"}]
 
 
 CHOICE = "Which is a prime? Answer with the letter.\nA) 4\nB) 7\nC) 9\nD) 12"
@@ -167,7 +167,7 @@ def test_answers_to_a_question_with_options_are_their_letters(path: str) -> None
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
         answer = running.post(f"/v1/{address}", body).text
     assert '"answer":"B","count":3,"members":[0,1,2]' in answer.replace(" ", "").replace("\n", "")
-    assert "the question lists options, so answers are read as their letters" in answer
+    assert "the question lists options, so answers are read as option letters" in answer
 
 
 def test_the_request_says_how_answers_are_read_whatever_the_question_lists() -> None:

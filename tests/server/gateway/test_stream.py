@@ -12,11 +12,12 @@ import openai
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from server.gateway.election import Elected, Progress, Tell
-from server.gateway.schema import Report, Sample
-from server.gateway.stream import Chunks, ElectionStream
-from server.gateway.upstream import Sampled, UpstreamFailed
-from server.http.context import Context
+from server.admission import Admission, Claims
+from server.context import Context
+from server.routes.gateway.election import Elected, Observer, Progress
+from server.routes.gateway.report import Report, Sample
+from server.routes.gateway.stream import Chunks, ElectionStream
+from server.routes.gateway.upstream import Sampled, UpstreamFailed
 from tests.server.gateway.test_gateway import PROBLEM, ask, boxed, gateway
 from tests.server.harness import Running
 from tests.server.upstream import COMPLETION_TOKENS, upstream
@@ -156,14 +157,16 @@ def served(stream: ElectionStream, sent: list[bytes], go_on: asyncio.Event) -> o
 async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> None:
     go_on, sent = asyncio.Event(), list[bytes]()
 
-    async def election(tell: Tell) -> Elected:
+    async def election(tell: Observer) -> Elected:
         tell(Sample(index=0, text="It is 7", finish_reason="stop"))
         tell(Progress(1, 4, None))
         await go_on.wait()
         choice = {"message": {"content": "It is 7"}, "finish_reason": "stop"}
         return Elected([choice], Sampled(), Report.model_construct(answer="7"))
 
-    stream = ElectionStream(election, Chunks("x", "m", 1, usage=False), Context("x", 0.0), silence=0.001)
+    stream = ElectionStream(
+        election, Chunks("x", "m", 1, usage=False), Context("x", 0.0, Claims(Admission(1))), silence=0.001
+    )
     async with served(stream, sent, go_on) as client:
         chunks = [chunk async for chunk in await client.chat.completions.create(model="m", messages=[], stream=True)]
     assert not any(part.startswith(b":") for part in sent[:4])  # the head and three events came first
@@ -180,11 +183,11 @@ async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> N
 async def test_an_error_after_silence_is_an_event() -> None:
     go_on = asyncio.Event()
 
-    async def election(tell: Tell) -> Elected:
+    async def election(tell: Observer) -> Elected:
         await go_on.wait()
         raise UpstreamFailed("the upstream answered 500")
 
-    context = Context("x", 0.0)
+    context = Context("x", 0.0, Claims(Admission(1)))
     stream = ElectionStream(election, Chunks("x", "m", 1, usage=False), context, silence=0.001)
     async with served(stream, [], go_on) as client:
         with pytest.raises(openai.APIError, match="the upstream answered 500") as caught:
@@ -197,7 +200,7 @@ async def test_an_error_after_silence_is_an_event() -> None:
 async def test_an_election_ends_with_its_stream() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def election(tell: Tell) -> Elected:
+    async def election(tell: Observer) -> Elected:
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -208,7 +211,7 @@ async def test_an_election_ends_with_its_stream() -> None:
     async def send(message: Message) -> None:
         pass
 
-    stream = ElectionStream(election, Chunks("x", "m", 1, usage=False), Context("x", 0.0))
+    stream = ElectionStream(election, Chunks("x", "m", 1, usage=False), Context("x", 0.0, Claims(Admission(1))))
     response = asyncio.create_task(stream({"type": "http"}, asyncio.Queue[Message]().get, send))
     await begun.wait()
     response.cancel()

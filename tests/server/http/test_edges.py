@@ -22,11 +22,13 @@ import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from server import scoring, service
+from server import admission
+from server import serving as serving_module
+from server.admission import Admission, Claims
 from server.app import create_app
-from server.http import body, protocol, work
-from server.http import serving as serving_module
-from server.http.lifetime import Lifetime
+from server.http import body, protocol
+from server.models.model import Model
+from server.routes import route as routes
 from server.settings import Settings
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
 from tests.support import PATIENCE, until
@@ -166,7 +168,7 @@ MANY, ONE = {"Authorization": "Bearer 11111111"}, {"Authorization": "Bearer 2222
 
 
 def test_bodies_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch, callers: Path) -> None:
-    monkeypatch.setattr(service, "BODIES", 6)
+    monkeypatch.setattr(admission, "BODIES", 6)
     with serving(max_body_bytes=1000, api_keys_file=callers) as server:
         server.http.headers.update(ONE)
         head = raw(None, "/score_steps", "Authorization: Bearer 11111111", length=1000)
@@ -190,7 +192,7 @@ def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, b
     with serving() as server, server.connect(raw(None, length=100_000) + b" " * before) as connection:
         connection.settimeout(0.02)
         answer = b""
-        while b"the body comes too slowly" not in answer:
+        while b"the body arrives too slowly" not in answer:
             if not answer:
                 connection.send(more)
             with suppress(TimeoutError):
@@ -301,11 +303,11 @@ def test_the_rest_of_an_answer_has_to_be_read_too(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_answer_takes_memory_until_it_is_read(callers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "BODIES", 4)
+    monkeypatch.setattr(admission, "BODIES", 4)
     with serving(api_keys_file=callers) as server:
         server.http.headers.update(ONE)
         with long_answer(server, "Authorization: Bearer 11111111"):
-            until(lambda: server.service.bodies.taken > 12_000_000)  # its body and its answer
+            until(lambda: server.service.admission.bodies.taken > 12_000_000)  # its body and its answer
             long = ask({"steps": ["x" * 3_000_000], "step_scores": [0.5]})
             assert server.post("/score_steps", long, headers=MANY).status_code == 429
             assert server.post("/score_steps", ask("a")).status_code == 200  # of another caller
@@ -330,8 +332,9 @@ def test_an_answer_in_the_moment_when_time_runs_out_is_sent() -> None:
         await send({"type": "http.response.body"})
 
     async def run() -> None:
-        async with Lifetime(asyncio.get_running_loop().time() + 0.01, TimeoutError()) as time_left:
-            await work.run(route, {}, never, send, time_left)
+        claims = Claims(Admission(max_body_bytes=1))
+        async with claims.admitted(asyncio.get_running_loop().time(), 0.01, 0.01):
+            await routes.answer(route, {}, never, send, claims)
 
     asyncio.run(run())
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
@@ -379,7 +382,7 @@ def test_a_problem_that_cannot_fit_is_encoded_once() -> None:
 
 
 def test_who_goes_away_is_not_encoded_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "_PIECE", 1)
+    monkeypatch.setattr(Model, "PIECE", 1)
     format, engine = recording()
     with serving(engine) as server:
         with server.connect(raw(ask("first", "second", "third"))):
@@ -391,7 +394,7 @@ def test_who_goes_away_is_not_encoded_for(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_is_encoded_for_a_caller_is_bounded(monkeypatch: pytest.MonkeyPatch, callers: Path) -> None:
-    monkeypatch.setattr(scoring, "_PIECE", 100)
+    monkeypatch.setattr(Model, "PIECE", 100)
     format, engine = recording()
     with serving(engine, max_body_bytes=1000, api_keys_file=callers) as server:
         server.http.headers.update(ONE)

@@ -410,7 +410,7 @@ def test_a_server_that_others_can_reach_without_a_key_says_so_last(caplog: pytes
             if warned:
                 until(lambda: "it has no key" in caplog.text)
                 said = [record for record in caplog.records if not record.message.startswith("request ")]
-                assert "anybody who can reach 0.0.0.0" in said[-1].message
+                assert "anyone who can reach 0.0.0.0" in said[-1].message
         assert ("it has no key" in caplog.text) == warned
 
 

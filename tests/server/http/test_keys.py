@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from server.http.keys import Keys, KeysInvalid
+from server.http.callers import Keys, KeysInvalid
 from tests.server.harness import PROBLEM, Background, ask, boxed, read, serving
 from tests.server.upstream import upstream
 from tests.support import until
@@ -62,12 +62,12 @@ def test_a_key_may_have_any_character_but_ascii_space(tmp_path: Path, key: str) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has none"),
-        ("# nobody\n", "has none"),
+        ("", "has no keys"),
+        ("# nobody\n", "has no keys"),
         ("one short\n", "line 1: expected NAME KEY"),
         ("o/ne 12345678\n", "line 1"),
-        ("one 12345678\none 87654321\n", "line 2: the name or the key is there twice"),
-        ("one 12345678\ntwo 12345678\n", "line 2: the name or the key is there twice"),
+        ("one 12345678\none 87654321\n", "line 2: the name or the key is a duplicate"),
+        ("one 12345678\ntwo 12345678\n", "line 2: the name or the key is a duplicate"),
         ("one 12345678 more\n", "line 1"),
         ("one 12345678 0\n", "line 1"),
         ("one 12345678 1000 more\n", "line 1"),

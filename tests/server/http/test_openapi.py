@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from server.app import create_app
-from server.http import examples, openapi
 from server.http.errors import TABLE
+from server.routes import examples, openapi
 from server.settings import Settings
 from tests.server.harness import Running, serving
 from unprm.engines.fake import FakeEngine

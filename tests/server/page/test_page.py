@@ -9,11 +9,11 @@ import httpx
 import pytest
 
 import server.page
-from server.http.serving import AddressUnusable, listening, page_address
+from server.serving import AddressUnusable, listening, page_address
 from tests.server.harness import Running, serving
 from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine
-from unprm.votes.decide import REWARD_STRATEGIES
+from unprm.votes.registry import REWARD_STRATEGIES
 
 FILES = Path(server.page.__file__).parent / "files"
 NAMES = sorted(path.relative_to(FILES).as_posix() for path in FILES.rglob("*") if path.is_file())
@@ -58,7 +58,7 @@ def test_an_address_that_is_taken_frees_the_others() -> None:
 
 
 def test_its_address_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "server.http.serving"), serving() as running:
+    with caplog.at_level("INFO", "server.serving"), serving() as running:
         assert f"the page is at {running.url}/" in caplog.text
 
 
@@ -69,7 +69,7 @@ def test_it_says_once_that_it_is_ready(caplog: pytest.LogCaptureFixture) -> None
         gate.wait(PATIENCE)
         return FakeEngine()
 
-    with caplog.at_level("INFO", "server.http.serving"), serving(load) as running:
+    with caplog.at_level("INFO", "server.serving"), serving(load) as running:
         assert running.get("/readyz").status_code == 503
         assert "ready: " not in caplog.text
         gate.set()

@@ -20,9 +20,7 @@ from training.settings import Reading, WrfSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine
 from unprm.errors import OutputMismatch, RecordInvalid
-from unprm.votes import decide as votes
-from unprm.votes.decide import REWARD_STRATEGIES
-from unprm.votes.rules import RULES
+from unprm.votes.registry import REWARD_STRATEGIES
 
 DATA = TEST_DATA / "votes"
 
@@ -109,11 +107,11 @@ def test_a_vote_that_needs_rewards_of_which_there_is_none_is_not_right():
         assert not elected("wrf", judged, [0, 1])
         assert elected("majority", judged, [0, 1])
         assert elected("wrf", judged, [1])  # unanimous
-    sure = {"deepconf": (None, None, 0.9)}
+    sure = (None, None, 0.9)
     without_answer = JudgedCandidates("q", (0, 1, None), (True, True, False), (None, None, 0.9), None, sure)
     for elected in (right_votes.elects_right, right_votes.right_share):
         assert not elected("wrf", without_answer, [0, 1, 2])
-        assert not elected("deepconf", without_answer, [0, 1, 2])
+        assert not elected("cisc", without_answer, [0, 1, 2])
         assert elected("majority", without_answer, [0, 1, 2])
 
 
@@ -197,7 +195,6 @@ def test_each_question_is_recorded_with_the_votes_that_are_right(tmp_path, equiv
     candidates = [{"text": text, "rm": reward} for text, reward in zip(texts, rewards, strict=True)]
     rows = [{"id": gold, "problem": f"{gold}?", "gold": gold, "candidates": candidates} for gold in ("2", "1", "3")]
     questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
-    others = {"logodds": "2", "best_of_majority": "2", "soft": "2"}
     for alpha, by_wrf in ((0.0, "1"), (1.0, "2")):
         best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet(), WrfSettings(alpha))
         elections = {record["id"]: record for record in lines.read(tmp_path / "out" / "elections.jsonl")}
@@ -208,7 +205,7 @@ def test_each_question_is_recorded_with_the_votes_that_are_right(tmp_path, equiv
             ("2?", 4, 1),
             ("3?", 4, 0),
         ]
-        elected = {"majority": "1", "prm": "2", "hmr": "1", "wrf": by_wrf, "weighted": "2", **others}
+        elected = {"majority": "1", "prm": "2", "hmr": "1", "wrf": by_wrf, "weighted": "2", "best_of_majority": "2"}
         for gold, election in elections.items():
             assert election["elected"] == {vote: answer == gold for vote, answer in elected.items()}
 
@@ -429,7 +426,9 @@ def test_votes_on_real_step_scores(recorded):
     assert list(results["any_right"]) == ["1", "2", "4"]
     # mean@1 is the mean share of right candidates, whatever the draws
     mean = sum(sum(candidates.correct) / len(candidates.correct) for candidates in judging.kept(output)) / 12
-    assert [accuracy["1"]["mean"] for accuracy in results["accuracy"].values()] == [pytest.approx(mean)] * 8
+    assert [accuracy["1"]["mean"] for accuracy in results["accuracy"].values()] == [pytest.approx(mean)] * len(
+        REWARD_STRATEGIES
+    )
 
 
 def test_one_table_has_every_vote_with_every_reward(recorded):
@@ -454,19 +453,10 @@ def test_rewards_that_are_one_number_have_one_row_a_vote(tmp_path, equivalence):
     lines = (tmp_path / "votes.md").read_text("utf-8").splitlines()
     # every question has 8 candidates: the largest N is all of them
     assert lines[2] == "| vote | reward | N = 1 (mean@1) | N = 2 | N = 4 | N = 8 | against majority, points |"
-    assert [line.split(" | ")[1] for line in lines[4:]] == ["–", *["given"] * 7, "–"]
+    assert [line.split(" | ")[1] for line in lines[4:]] == ["–", *["given"] * (len(REWARD_STRATEGIES) - 1), "–"]
     rows = [json.loads(line) for line in (DATA / "qwen_math_cot_rm.jsonl").read_text("utf-8").splitlines()]
     shares = [sum(candidate["correct"] for candidate in row["candidates"]) / 8 for row in rows]
     assert measured.accuracy["majority"][1].mean == pytest.approx(sum(shares) / 6)
-
-
-def test_a_vote_joins_the_table_by_being_registered(monkeypatch):
-    monkeypatch.setattr(votes, "REWARD_STRATEGIES", (*votes.REWARD_STRATEGIES, "another"))
-    monkeypatch.setitem(RULES, "another", RULES["prm"])
-    judged = JudgedCandidates("q", (0, 1), (True, False), (0.25, 0.5), ((0.5, 0.25), (0.5, 0.5)))
-    measured = best_of_n.results([judged])
-    assert measured.accuracy["another"] == measured.accuracy["prm"]
-    assert vote_results.markdown(measured).count("| another |") == len(vote_results.AGGREGATES)
 
 
 def test_the_command_normalises_by_its_option(tmp_path):
@@ -504,7 +494,7 @@ def test_votes_are_held_against_majority_on_the_same_questions():
 
 def _sure(text, sure):
     """A candidate whose one token has the probability that `sure` is the logarithm of."""
-    return {"text": text, "rm": 0.5, "token_logprobs": [sure], "top_logprobs": [[sure, -4.0]]}
+    return {"text": text, "rm": 0.5, "token_logprobs": [sure]}
 
 
 def test_votes_by_confidence_are_judged_where_every_question_has_confidences(tmp_path, equivalence):
@@ -513,27 +503,18 @@ def test_votes_by_confidence_are_judged_where_every_question_has_confidences(tmp
     path = _file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}])
     measured = best_of_n.evaluate(pool.load(path, "rm"), None, equivalence, tmp_path / "out", _quiet())
     (judged,) = judging.kept(tmp_path / "out")
-    assert judged.confidences == {
-        "cisc": pytest.approx((math.exp(-0.1), math.exp(-2), math.exp(-2))),
-        "deepconf": pytest.approx((2.05, 3.0, 3.0)),  # the negative means of two log-probabilities
-        "self_certainty": pytest.approx(tuple(_from_uniform(sure) for sure in (-0.1, -2.0, -2.0))),
-    }
+    assert judged.confidences == pytest.approx((math.exp(-0.1), math.exp(-2), math.exp(-2)))
     right = {vote: share.mean for vote, share in measured.accuracy_of_all.items()}
-    # softmax at 0.5 of 0.905 against two of 0.135: 6.11 against 2.62; Borda: 3 votes against twice 1.5
-    assert (right["majority"], right["cisc"], right["deepconf"], right["self_certainty"]) == (0, 1, 0, 0)
+    # softmax at 0.5 of 0.905 against two of 0.135: 6.11 against 2.62
+    assert (right["majority"], right["cisc"]) == (0, 1)
     assert measured.against_majority["cisc"]["–"].difference.mean == 1
     assert lines.read(tmp_path / "out" / "elections.jsonl")[0]["elected"]["cisc"]
     assert "| cisc | – | " in vote_results.markdown(measured)
-    without = ROW | {"id": "b", "candidates": [{"text": texts[0], "rm": 0.5, "logprobs": [-0.1], "top_logprobs": []}]}
-    path = _file(tmp_path / "d.jsonl", [ROW | {"candidates": candidates}, without])
-    judged = judging.judge(pool.load(path, "rm"), None, equivalence, tmp_path / "some", _quiet())
-    assert right_votes.takeable(judged) == (*REWARD_STRATEGIES, "cisc")
-
-
-def _from_uniform(sure):
-    """KL of one half each from the renormalized probabilities of two tokens, -4 the other's log-probability."""
-    total = math.log(math.exp(sure) + math.exp(-4))
-    return total - (sure - 4) / 2 - math.log(2)
+    for more, takeable in (({"logprobs": [-0.1]}, (*REWARD_STRATEGIES, "cisc")), ({"logprobs": []}, REWARD_STRATEGIES)):
+        other = ROW | {"id": "b", "candidates": [{"text": texts[0], "rm": 0.5, **more}]}
+        path = _file(tmp_path / "d.jsonl", [ROW | {"candidates": candidates}, other])
+        judged = judging.judge(pool.load(path, "rm"), None, equivalence, _made(tmp_path / str(more)), _quiet())
+        assert right_votes.takeable(judged) == takeable
 
 
 def test_a_candidate_that_says_how_sure_it_is_is_believed_and_one_that_does_not_has_no_weight(tmp_path, equivalence):
@@ -541,12 +522,11 @@ def test_a_candidate_that_says_how_sure_it_is_is_believed_and_one_that_does_not_
     candidates = [{"text": text, "rm": 0.5, "confidence": sure} for text, sure in texts.items()]
     questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]), "rm")
     (judged,) = judging.judge(questions, None, equivalence, tmp_path / "out", _quiet())
-    assert judged.confidences == dict.fromkeys(("cisc", "deepconf", "self_certainty"), (3.0, 1.0, None))
-    for vote in judged.confidences:
-        assert right_votes.right_share(vote, judged, range(3)) == 1
-        assert right_votes.right_share(vote, judged, [2]) == 0  # alone, and wrong
-        assert right_votes.elects_right(vote, judged, [0, 2])
-    nobody = JudgedCandidates("q", (0, 1), (True, True), (0.5, 0.5), confidences={"cisc": (None, None)})
+    assert judged.confidences == (3.0, 1.0, None)
+    assert right_votes.right_share("cisc", judged, range(3)) == 1
+    assert right_votes.right_share("cisc", judged, [2]) == 0  # alone, and wrong
+    assert right_votes.elects_right("cisc", judged, [0, 2])
+    nobody = JudgedCandidates("q", (0, 1), (True, True), (0.5, 0.5), confidences=(None, None))
     assert right_votes.right_share("cisc", nobody, [0, 1]) == 0
 
 
@@ -555,7 +535,6 @@ def test_a_candidate_that_says_how_sure_it_is_is_believed_and_one_that_does_not_
     [
         ("confidence", -0.5, "confidence"),
         ("token_logprobs", [0.5], "token_logprobs"),
-        ("top_logprobs", [[-0.5]], "top_logprobs"),
     ],
 )
 def test_bad_confidences_are_refused_by_line(tmp_path, field, value, complaint):

@@ -12,8 +12,7 @@ from training.cli.evaluate import app
 from training.evaluate import crossfit, judging
 from training.schema import JudgedCandidates
 from unprm.types import DEFAULT_STRATEGY
-from unprm.votes.decide import DEFAULTS, REWARD_STRATEGIES
-from unprm.votes.rules import RULES
+from unprm.votes.registry import REWARD_STRATEGIES, VOTES
 
 SAME = "+0.0 [+0.0, +0.0], p = 1.000"
 TRIED = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], dtype=float)
@@ -74,10 +73,9 @@ def test_settings_are_judged_where_they_were_not_chosen():
 
 
 def test_every_grid_begins_with_the_defaults_and_has_none_twice():
-    for vote, grid in crossfit.GRIDS.items():
-        assert vote in RULES
-        for name, values in grid.items():
-            assert values[0] == getattr(DEFAULTS, name)
+    for vote in VOTES.values():
+        for name, values in vote.grid.items():
+            assert values[0] == vote.terms.model_fields[name].default
             assert len(set(values)) == len(values)
 
 
@@ -113,7 +111,7 @@ def test_one_table_has_every_vote_on_every_pool_that_it_can_be_judged_on(runs, t
     assert result.output == table
     header, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     assert header[:2] == ["vote", "pool"]
-    by_confidence = [name for name, rule in RULES.items() if rule.signal == "confidence"]
+    by_confidence = [name for name, vote in VOTES.items() if vote.signal == "confidence"]
     everywhere = [(vote, pool) for vote in REWARD_STRATEGIES for pool in ("steps", "numbers", "sure")]
     assert [(vote, pool) for vote, pool, *_ in rows] == [*everywhere, *((vote, "sure") for vote in by_confidence)]
     cells = {(vote, pool): dict(zip(header, row, strict=True)) for row in rows for vote, pool in [row[:2]]}

@@ -131,70 +131,6 @@ def test_an_answer_without_what_is_needed_is_refused(base, spoil, message):
         _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 1, 0, "a"))
 
 
-LIKELIEST = [[-0.25, -1.5, -3.0, -4.0], [-2.0, 1e-9, -5.0]]
-"""Of two tokens, as servers send them: in any order, with the token that was drawn, and rounded."""
-HIGHEST = ((-0.25, -1.5, -3.0), (0.0, -2.0, -5.0))
-
-
-def _completions_with(places):
-    def answer(body):
-        made = _completions(body)
-        for choice in made["choices"]:
-            choice["logprobs"]["top_logprobs"] = [{str(k): value for k, value in enumerate(each)} for each in places]
-        return made
-
-    return answer
-
-
-def _chat_with(places):
-    def answer(body):
-        made = _chat(body)
-        for choice in made["choices"]:
-            tokens = zip(choice["logprobs"]["content"], places, strict=True)
-            content = [token | {"top_logprobs": [{"logprob": value} for value in each]} for token, each in tokens]
-            choice["logprobs"] = {"content": content}
-        return made
-
-    return answer
-
-
-def _ask_chat(url, settings):
-    async def story():
-        sampler = ChatSampler(_client(url), "gpt", settings)
-        try:
-            return await sampler.solve("What is 40 + 2?", 2, 5)
-        finally:
-            await sampler.close()
-
-    return asyncio.run(story())
-
-
-def test_the_likeliest_tokens_at_each_place_come_if_they_are_asked_for(base):
-    settings = replace(SETTINGS, top_logprobs=3)
-    with openai_server(_completions_with(LIKELIEST)) as (url, seen):
-        (found,) = _ask(OpenAISampler(_client(url), "m", base, settings), ((1, 2), 2, 0, "a"))
-        (plain,) = _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 2, 0, "a"))
-    assert [request.body["logprobs"] for request in seen] == [3, 1]
-    with openai_server(_chat_with(LIKELIEST)) as (url, seen):
-        found += _ask_chat(url, settings)
-        plain += _ask_chat(url, SETTINGS)
-    assert [request.body.get("top_logprobs") for request in seen] == [3, None]
-    assert {completion.top_logprobs for completion in found} == {HIGHEST}
-    assert {completion.top_logprobs for completion in plain} == {()}
-
-
-@pytest.mark.parametrize("places", [[], [[-0.25], [-0.25, -2.0]]])
-def test_a_server_that_does_not_tell_the_likeliest_tokens_is_refused(base, places):
-    settings = replace(SETTINGS, top_logprobs=3)
-    with (
-        openai_server(_completions_with(places)) as (url, _),
-        pytest.raises(SamplerFailed, match="3 likeliest tokens at each place were asked for"),
-    ):
-        _ask(OpenAISampler(_client(url), "m", base, settings), ((1, 2), 1, 0, "a"))
-    with openai_server(_chat) as (url, _), pytest.raises(SamplerFailed, match="does not tell two of each"):
-        _ask_chat(url, settings)
-
-
 def test_a_server_that_knows_no_n_is_asked_again(base):
     with openai_server(lambda body: _completions(body | {"n": 1})) as (url, seen):
         (found,) = _ask(OpenAISampler(_client(url), "m", base, SETTINGS), ((1, 2), 3, 70, "a"))
@@ -215,20 +151,18 @@ def test_tokens_that_end_within_a_character_are_put_back():
     eight = tokenizer.token_to_id("8")
 
     def answer(body):
-        likely = [{"logprob": -0.1}, {"logprob": -2.5}]
         told = [(eight, [56], -0.2), (last, [195, 183], -0.1), (eight, [56], -0.3)]
-        content = [{"id": id, "bytes": each, "logprob": value, "top_logprobs": likely} for id, each, value in told]
+        content = [{"id": id, "bytes": each, "logprob": value} for id, each, value in told]
         choice = {"index": 0, "text": "8÷8", "finish_reason": "stop", "logprobs": {"content": content}}
         return {"choices": [choice]}
 
     with openai_server(answer) as (url, _):
-        sampler = OpenAISampler(_client(url), "m", mini.BASE, replace(SETTINGS, top_logprobs=2))
+        sampler = OpenAISampler(_client(url), "m", mini.BASE, SETTINGS)
         ((completion,),) = _ask(sampler, ((1, 2), 1, 0, "a"))
     assert len(begun) == 1
     assert completion.ids == (eight, *ids, eight)
     assert completion.text == "8÷8"
     assert completion.logprobs == (-0.2, 0.0, -0.1, -0.3)
-    assert completion.top_logprobs[1][0] == 0.0
 
 
 def test_tokens_of_another_tokenizer_are_refused(base):

@@ -51,19 +51,6 @@ def test_log_probabilities_are_the_model_s_own_before_temperature(network, base)
         assert completion.text == sampler.decode(completion.ids)
 
 
-def test_the_likeliest_tokens_at_each_place_come_if_they_are_asked_for(network, base):
-    sampler = _sampler(network, base, temperature=0.7, top_logprobs=3)
-    prompt = sampler.prompt("12 + 34?")
-    for completion in _ask(sampler, (prompt, 5, 1))[0]:
-        logits = _logits(network, [*prompt, *completion.ids])[len(prompt) - 1 : -1]
-        expected = torch.log_softmax(logits, dim=-1).sort(dim=-1, descending=True).values[:, :3].tolist()
-        assert len(completion.top_logprobs) == len(completion.ids)
-        for place, values in zip(completion.top_logprobs, expected, strict=True):
-            assert place == pytest.approx(values, abs=1e-4)
-    (without,) = _ask(_sampler(network, base), (prompt, 1, 1))[0]
-    assert without.top_logprobs == ()
-
-
 def test_amended_tokens_are_written_and_read_by_what_follows(network, base):
     plain, prompt = _sampler(network, base, temperature=0.0), (5, 6, 7)
     third = _ask(plain, (prompt, 1, 1))[0][0].ids[2]

@@ -1,0 +1,240 @@
+"""Admission: the one place where a request is let in or refused, and where it gives everything back.
+
+`Admission` belongs to the server, `Claims` to one request: its time, its caller's share, and what it holds. All limits
+that callers share are reached through `Claims`; leaving its block releases them, however the request ends.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from unprm.budget import Budget, Held
+from unprm.errors import DeadlineExceeded, ShuttingDown
+
+from .http.callers import Quota
+
+BODIES = 32
+"""Bodies and answers in flight may total this many maximum-size bodies."""
+_HURRIED = 0.5
+"""A time limit below this fraction of the server's is the caller's responsibility if it does not suffice. (A patient
+client always sends a little less than the limit.)"""
+
+T = TypeVar("T")
+Room = TypeVar("Room", covariant=True)
+
+
+class HasRoom(Protocol[Room]):
+    """Something that requests take room in, as a model's queue."""
+
+    def check_room(self, lengths: Sequence[int], caller: str) -> None:
+        """Raises `Overloaded` if solutions of these lengths, in characters, would be refused now."""
+        ...
+
+    def reserve(self, lengths: Sequence[int], caller: str) -> AbstractContextManager[Room]:
+        """Takes room for them until the end of the block. Raises `Overloaded`."""
+        ...
+
+
+class InUse:
+    """Counts the blocks in which something is used."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Counts as a use until the end of the block."""
+        self.count += 1
+        self._unused.clear()
+        try:
+            yield
+        finally:
+            self.count -= 1
+            if self.count == 0:
+                self._unused.set()
+
+    async def ended(self) -> None:
+        """Waits until it is not in use."""
+        await self._unused.wait()
+
+
+class Admission:
+    """What the requests of one server share. `bodies`: bytes of bodies and answers, held until the answers are written,
+    and of an upstream's answers, held while they are read. `running`: the admitted requests."""
+
+    def __init__(self, max_body_bytes: int) -> None:
+        self.bodies = Budget(BODIES * max_body_bytes, "bytes")
+        self.running = InUse()
+        self.draining = False
+        self._admitted: set[Claims] = set()
+
+    @contextmanager
+    def entered(self, claims: "Claims") -> Iterator[None]:
+        """Counts a request as running until the end of the block. Raises `ShuttingDown` while draining."""
+        if self.draining:
+            raise ShuttingDown
+        self._admitted.add(claims)
+        try:
+            with self.running.one():
+                yield
+        finally:
+            self._admitted.remove(claims)
+
+    def end(self, reason: Exception) -> None:
+        """Cancels the requests that are still running, which then raise `reason`."""
+        for claims in self._admitted:
+            claims.end(reason)
+
+
+class Claims:
+    """One request's share of the server. `share`: whose part of every limit it uses; `quota`: its caller's tokens, if
+    they are limited; `spent`: cost of the calls that threads have run for it, see `FairPool`.
+
+    Once admitted: `deadline`, a time of the event loop's clock, `seconds` after its arrival; `hurried`: whether the
+    caller wants the answer much sooner than the server's limit.
+    """
+
+    def __init__(self, admission: Admission, share: str = "", quota: Quota | None = None) -> None:
+        self._admission = admission
+        self.share, self.quota = share, quota
+        self.spent = 0
+        self.deadline: float | None = None
+        self.seconds = 0.0
+        self.hurried = False
+
+    @asynccontextmanager
+    async def admitted(self, arrived: float, seconds: float, limit: float) -> AsyncIterator[None]:
+        """Admits the request for `seconds` after its arrival; `limit`: the most that the server allows.
+
+        Raises `Overloaded` if the caller's quota is used up, and `ShuttingDown`. The block is cancelled at its deadline
+        and then raises `DeadlineExceeded`, or by `end`, which says what it raises.
+        """
+        if self.quota is not None:
+            self.quota.check()
+        self.deadline, self.seconds, self.hurried = arrived + seconds, seconds, seconds < _HURRIED * limit
+        self._reason: Exception = DeadlineExceeded(seconds)
+        self._bytes = Held(self._admission.bodies, self.share)
+        try:
+            async with asyncio.timeout_at(self.deadline) as self._timeout:
+                with self._admission.entered(self):
+                    try:
+                        yield
+                    finally:
+                        self._bytes.set(0)
+        except TimeoutError:
+            if not self.over:  # a timeout of something inside
+                raise
+            raise self._reason from None
+
+    @property
+    def over(self) -> bool:
+        """Whether the request is cancelled, if only just now."""
+        return self._timeout.expired()
+
+    def end(self, reason: Exception) -> None:
+        """Cancels the request, which then raises `reason`, unless it is over or is being answered."""
+        if self._timeout.when() is not None and not self.over:
+            self._reason = reason
+            self._timeout.reschedule(asyncio.get_running_loop().time())
+
+    def finish(self) -> None:
+        """Lifts the deadline: the answer is complete and takes as long to send as its caller needs."""
+        self._timeout.reschedule(None)
+
+    def hold(self, size: int) -> None:
+        """Takes bytes of memory until the request ends. Raises `Overloaded`."""
+        self._bytes.take(size)
+
+    def holding(self) -> AbstractContextManager[Callable[[int], None]]:
+        """Yields a function that takes bytes of memory until the end of the block; it raises `Overloaded`."""
+        return self._admission.bodies.holding(self.share)
+
+    def charge(self, tokens: int) -> None:
+        """Takes tokens from the caller's quota, or gives back a negative number of them."""
+        if self.quota is not None:
+            self.quota.charge(tokens)
+
+    def check_room(self, models: Sequence[HasRoom[object]], lengths: Sequence[int]) -> None:
+        """Raises `Overloaded` if a model has no room now for solutions of these lengths, in characters."""
+        for model in models:
+            model.check_room(lengths, self.share)
+
+    @contextmanager
+    def room(self, models: Sequence[HasRoom[Room]], lengths: Sequence[int]) -> Iterator[list[Room]]:
+        """Takes room in every model, or in none, until the end of the block. Raises `Overloaded`."""
+        with ExitStack() as stack:
+            yield [stack.enter_context(model.reserve(lengths, self.share)) for model in models]
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A call that waits for a thread; `before`: what its request had spent earlier; `turn` is done at its turn."""
+
+    share: str
+    before: int
+    cost: int
+    turn: "asyncio.Future[None]"
+
+
+class FairPool:
+    """Threads that callers share by the cost of their calls, in any unit.
+
+    The next call is that of the caller with the least cost so far and, among that caller's requests, of the one that
+    has spent least: small work waits only for the running calls. Used from one event loop.
+    """
+
+    def __init__(self, name: str, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, name)
+        self._size = self._free = threads
+        self._waiting: list[_Waiting] = []
+        self._spent: dict[str, int] = {}
+        self._floor = 0
+        """Cost that a new caller starts with: that of the last caller served, before its call."""
+
+    def close(self) -> None:
+        """Ends the threads after the running calls."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, claims: "Claims", cost: int, function: Callable[[], T]) -> T:
+        """Waits for a turn, then for the call; returns its result or raises its error. A call cancelled before its turn
+        never runs; one cancelled later runs to its end and keeps its thread."""
+        loop = asyncio.get_running_loop()
+        call = _Waiting(claims.share, claims.spent, cost, loop.create_future())
+        claims.spent += cost
+        self._waiting.append(call)
+        self._begin()
+        try:
+            await call.turn
+        except asyncio.CancelledError:
+            if not call.turn.cancelled():  # it was its turn already
+                self._end()
+            raise
+        running = loop.run_in_executor(self._threads, function)
+        running.add_done_callback(lambda _: self._end())
+        return await asyncio.shield(running)
+
+    def _begin(self) -> None:
+        while self._free and self._waiting:
+            call = min(self._waiting, key=lambda waiting: (self._standing(waiting.share), waiting.before))
+            self._waiting.remove(call)
+            if call.turn.cancelled():
+                continue
+            self._floor = self._standing(call.share)
+            self._spent[call.share] = self._floor + call.cost
+            self._spent = {share: spent for share, spent in self._spent.items() if spent > self._floor}
+            self._free -= 1
+            call.turn.set_result(None)
+
+    def _standing(self, share: str) -> int:
+        return max(self._spent.get(share, 0), self._floor)
+
+    def _end(self) -> None:
+        self._free += 1
+        self._begin()
+        if self._free == self._size:
+            self._spent.clear()

@@ -1,0 +1,171 @@
+"""Pure ASGI middleware: request ids, logging and metrics for every response, and authorization."""
+
+import asyncio
+import re
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from . import page
+from .admission import Admission, Claims
+from .context import CONTEXT, Context, context_of, respond
+from .http.callers import Keys, share_of
+from .http.errors import ForeignSite, Unauthorized
+from .observe.journal import Entry, Journal
+from .observe.logs import log_request
+from .observe.metrics import Metrics
+from .observe.tracing import set_attributes, span
+
+_SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_OPEN = {"/", "/health", "/healthz", "/readyz", "/version", "/docs", "/openapi.json"}
+"""Paths that need no key, like all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
+_METRICS = "/metrics"
+_ADMIN = "/admin/"
+"""Prefix of the paths that need the admin key; without an admin key, no route exists there."""
+
+_LOCAL = (".localhost", ".local", ".internal")
+"""Ends of names that public DNS never has (RFC 6761, RFC 6762, and ICANN's resolution of 2024)."""
+
+CLIENT_GONE = 499
+"""Status in logs and metrics of a request whose caller disconnected before the response."""
+
+
+class Envelope:
+    """The outermost layer: assigns the request id, answers uncaught errors, logs and counts the outcome."""
+
+    def __init__(self, app: ASGIApp, admission: Admission, metrics: Metrics, journal: Journal | None) -> None:
+        self.app = app
+        self.admission = admission
+        self.metrics = metrics
+        self.journal = journal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request; errors end here, so that no other layer logs a caller's text."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        now, claims = asyncio.get_running_loop().time(), Claims(self.admission)
+        context = scope[CONTEXT] = Context(request_id_of(Headers(scope=scope)), now, claims)
+        status = None
+        answer = bytearray()
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = context.request_id
+            elif self.journal is not None:
+                answer.extend(message.get("body", b""))
+            await send(message)
+
+        with span("request", Headers(scope=scope)) as current:
+            try:
+                await self.app(scope, receive, send_with_id)
+            except ClientDisconnect:
+                pass
+            except Exception as error:  # the outermost layer: every caller gets an answer
+                if status is not None:  # part of the response is sent: the connection can only be closed
+                    raise
+                await respond(error, scope)(scope, receive, send_with_id)
+            finally:
+                set_attributes(current, self._record(scope, status or CLIENT_GONE, context, answer))
+
+    def _record(self, scope: Scope, status: int, context: Context, answer: bytearray) -> dict[str, str | int | float]:
+        """Counts, logs and journals the request; returns the logged fields."""
+        seconds = asyncio.get_running_loop().time() - context.arrived
+        # the route's template; one fixed name for all other paths, which are callers' text
+        route = getattr(scope.get("route"), "path", None) or "unmatched"
+        self.metrics.answered(route, status, context.code, seconds)
+        if self.journal is not None and context.body:
+            entry = Entry(
+                time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                request_id=context.request_id,
+                caller=context.caller,
+                path=route,
+                status=status,
+                milliseconds=round(1000 * seconds, 1),
+                request=context.body,
+                response=bytes(answer),
+            )
+            self.journal.note(entry)
+        return log_request(scope["method"], route, status, seconds, context)
+
+
+class Authorization:
+    """Admits callers with a known key and records its name; without keys, admits everybody. `/admin/` has its own key.
+
+    `open_metrics`: /metrics needs no key. `share_caches`: all callers have one scope. `hosts`: where the server
+    listens.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        admin_keys: Keys,
+        open_metrics: bool,
+        share_caches: bool,
+        hosts: Sequence[str],
+    ) -> None:
+        self.app = app
+        self._keys, self._admin_keys = keys, admin_keys
+        self._open_metrics, self._share_caches = open_metrics, share_caches
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises as `caller_of`, before any of the body is read."""
+        if scope["type"] == "http" and not is_open(scope["path"], self._open_metrics):
+            keys = self._admin_keys if scope["path"].startswith(_ADMIN) else self._keys
+            context = context_of(scope)
+            context.caller = caller_of(Headers(scope=scope), keys, self._hosts)
+            context.claims.share = share_of(context.caller, scope.get("client"))
+            context.claims.quota = keys.quota(context.caller)
+            context.scope = "" if self._share_caches else context.caller
+        await self.app(scope, receive, send)
+
+
+def is_open(path: str, open_metrics: bool) -> bool:
+    """Whether the path needs no key; /metrics needs none only if `open_metrics`."""
+    return path in _OPEN or path.startswith(page.BELOW) or (open_metrics and path == _METRICS)
+
+
+def caller_of(headers: Headers, keys: Keys, hosts: Sequence[str]) -> str:
+    """The name of the caller whose key was sent, "" for one without a name. Raises `Unauthorized` or, where no key is
+    needed, `ForeignSite`; `hosts`: where the server listens."""
+    if not keys.needed:
+        sites = [f"//{headers['host']}"] if "host" in headers else []
+        if not all(_is_local(site, hosts) for site in (*sites, *headers.getlist("origin"))):
+            raise ForeignSite
+        return ""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    caller = keys.caller(token.strip(" \t").encode("latin-1") if scheme.lower() == "bearer" else b"")
+    if caller is None:
+        raise Unauthorized
+    return caller
+
+
+def _is_local(site: str, hosts: Sequence[str]) -> bool:
+    """Whether no stranger can own the name in a URL: an address, one that public DNS has not, or the server's own.
+
+    Whoever owns a name can let it point here, and pages under it are then of the same origin (DNS rebinding).
+    """
+    try:
+        name = (urlsplit(site).hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    try:
+        ip_address(name)
+    except ValueError:
+        return name in hosts or (name != "" and ("." not in name or name.endswith(_LOCAL)))
+    return True
+
+
+def request_id_of(headers: Headers) -> str:
+    """The caller's request id if it is valid, else a new one."""
+    sent = headers.get("x-request-id", "")
+    return sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex

@@ -1,0 +1,1 @@
+"""The routes: what the API and its documentation consist of."""

@@ -1,0 +1,77 @@
+"""Routes about the server: probes, the model, metrics."""
+
+from dataclasses import asdict
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from unprm.wire import CalibrationOut, LimitsOut, ModelName, ModelResponse, StatusResponse
+
+from ..service import TheService
+from ..voting import default_strategy
+from .openapi import METRICS, describe
+
+about = APIRouter()
+
+
+@about.get("/healthz", **describe("healthz"))
+async def healthz() -> StatusResponse:
+    """Reports that the process is alive."""
+    return StatusResponse()
+
+
+@about.get("/readyz", **describe("readyz"))
+async def readyz(service: TheService) -> StatusResponse:
+    """Reports whether the models are loaded and can be reached, and if not, why. Load does not matter."""
+    service.check_ready()
+    return StatusResponse()
+
+
+# where vLLM, SGLang and TEI have them
+about.add_api_route("/health", readyz, include_in_schema=False)
+
+
+@about.get("/version", include_in_schema=False)
+async def version(request: Request) -> dict[str, str]:
+    """The version of the server, as vLLM reports its own."""
+    return {"version": request.app.version}
+
+
+@about.get("/model", **describe("model"))
+async def model(service: TheService, name: ModelName | None = None) -> ModelResponse:
+    """Describes a model, by default the first, the input it reads and the server's limits; `models`: all names."""
+    settings = service.settings
+    with service.models.chosen(name) as (chosen,):
+        description, served_name = chosen.engine.description, chosen.name
+        strategy = default_strategy(settings, [chosen], None, named=name is not None)
+    fields = asdict(description)
+    del fields["max_tokens"], fields["calibration"], fields["recorded"], fields["asked"]
+    fields |= {
+        "name": served_name,
+        "models": service.models.names,
+        "default_strategy": strategy,
+        "calibration": None if description.recorded is None else CalibrationOut.of(description.recorded),
+        "limits": LimitsOut(
+            max_solutions=settings.max_solutions,
+            max_steps_per_solution=settings.max_steps,
+            max_tokens_per_solution=description.max_tokens,
+            max_body_bytes=settings.max_body_bytes,
+            max_queued_tokens=settings.max_queued_tokens,
+            max_request_seconds=settings.max_request_seconds,
+            max_candidates=None if settings.upstream_url is None else settings.max_candidates,
+        ),
+    }
+    return ModelResponse(**fields)
+
+
+@about.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
+async def openapi(request: Request) -> Response:
+    """The OpenAPI document."""
+    return Response(request.app.document, media_type="application/json")
+
+
+@about.get("/metrics", response_class=PlainTextResponse, **METRICS)
+async def metrics(service: TheService) -> Response:
+    """Metrics for Prometheus."""
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)

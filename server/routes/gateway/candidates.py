@@ -1,0 +1,225 @@
+"""The candidates of one election: those sampled and those that failed."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from pydantic import ValidationError
+
+from unprm.answers.extraction import extract
+from unprm.errors import UnprmError
+from unprm.openai_api import Json, is_json
+from unprm.types import Extraction
+from unprm.votes.registry import VOTES, Strategy
+from unprm.wire import AnySolution, SolutionIn, confidence_of
+
+from ...context import Context
+from ...service import Service
+from .answers import LogProbs
+from .report import Sample, UpstreamFailure
+from .schema import ChatRequest
+from .upstream import Sampled, Upstream, UpstreamFailed
+
+WARM = 0.7
+"""Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""
+_FAILED = 2
+"""Consecutive rounds without a candidate after which sampling stops."""
+_NO_ANSWER = " "
+"""As the answer of a solution: it states none, wherever one would be looked for."""
+
+
+class Candidates:
+    """The candidates of one request, sampled in rounds; for a vote by confidence, with log-probabilities.
+
+    Their texts together are at most as long as a request's body may be; they count in its size and its memory.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        upstream: Upstream,
+        request: ChatRequest,
+        budget: int,
+        strategy: Strategy,
+        context: Context,
+    ) -> None:
+        self._service, self._upstream, self._context = service, upstream, context
+        self._confident = VOTES[strategy].signal == "confidence"
+        self._body = request.for_upstream()
+        self._shows_logprobs = bool(self._body.get("logprobs"))
+        if self._confident:
+            self._body["logprobs"] = True
+        self._apart = request.stream and request.unprm.candidates  # together they would arrive together
+        self._seed = request.seed
+        if budget > 1 and request.temperature == 0:
+            self._body["temperature"] = WARM
+            self._seed = request.seed or 0  # a repeated request stays deterministic
+        self.sampled = Sampled()
+        self._solutions: list[AnySolution] = []
+        self._room = service.settings.max_body_bytes
+        self.rounds = 0
+        self.failures: list[UpstreamFailure] = []
+        self._failed = 0
+
+    @property
+    def attempted(self) -> int:
+        """Number of candidates that were sampled or failed."""
+        return len(self.sampled.choices) + sum(failure.candidates for failure in self.failures)
+
+    @property
+    def failing(self) -> bool:
+        """Whether the upstream keeps failing, so that no more is worth requesting."""
+        return self._failed >= _FAILED
+
+    @property
+    def cut(self) -> int:
+        """Number of candidates that reached their token limit."""
+        return sum(map(_is_cut, self.sampled.choices))
+
+    @property
+    def token_limit(self) -> str | None:
+        """The request's limit to the tokens of a candidate, as `max_tokens=220`; None if it has none."""
+        for name in ("max_completion_tokens", "max_tokens"):
+            if type(limit := self._body.get(name)) is int:
+                return f"{name}={limit}"
+        return None
+
+    @property
+    def first_whole(self) -> int:
+        """Index of the first candidate with a text that is not cut; without one, of the first with a text, or the
+        first."""
+        ranks = [(not text_of(choice).strip(), _is_cut(choice)) for choice in self.sampled.choices]
+        return ranks.index(min(ranks))
+
+    @property
+    def samples(self) -> list[Sample]:
+        """All candidates so far, in sampling order."""
+        return list(map(_sample, range(len(self.sampled.choices)), self.sampled.choices))
+
+    async def sample(self, count: int, until: float, observe: Callable[[Sample], None]) -> None:
+        """Samples one more round, until a time of the event loop's clock; `observe` is called with each candidate as
+        soon as it and those before it have arrived. Failures are recorded; raises `UpstreamRefused`, `UpstreamFailed`,
+        `Overloaded` or `TimeoutError` if there is no candidate so far."""
+        self.rounds += 1
+        seeded = {} if self._seed is None else {"seed": self._seed + self.attempted}  # different in every round
+        sampled, early = Sampled(), dict[int, Sampled]()
+        late, missing = False, "the upstream returned fewer candidates than requested"
+
+        def add(part: Sampled) -> None:
+            for index, choice in enumerate(part.choices, len(self.sampled.choices) + len(sampled.choices)):
+                observe(_sample(index, choice))
+            sampled.add(part)
+
+        def arrived(number: int, part: Sampled) -> None:
+            early[number] = part
+            while (due := early.pop(len(sampled.choices), None)) is not None:
+                add(due)
+
+        try:
+            async with asyncio.timeout_at(until):
+                body, brief = self._body | seeded, not self._shows_logprobs
+                await self._upstream.sample(body, count, self._context, brief, self._apart, arrived)
+        except (UnprmError, TimeoutError) as error:
+            if not (self.sampled.choices or sampled.choices or early):
+                raise
+            late = isinstance(error, TimeoutError)
+            missing = "the upstream did not return them in time" if late else str(error)
+        for _, part in sorted(early.items()):  # those before them failed
+            add(part)
+        try:
+            solutions = await self._read(sampled)
+        except UnprmError as error:
+            if not self.sampled.choices:
+                raise
+            sampled, solutions, missing = Sampled(), [], str(error)
+        if (lacking := count - len(sampled.choices)) > 0:
+            self._note_failure(lacking, missing)
+        self._failed = _FAILED if late else 0 if sampled.choices else self._failed + 1
+        self.sampled.add(sampled)
+        self._solutions += solutions
+
+    def solutions(self, extraction: Extraction) -> list[AnySolution]:
+        """All candidates so far, in sampling order; those that are cut with the answers that they state. Raises
+        `UpstreamFailed` if log-probabilities were asked for and none of them has any."""
+        if self._confident and all(confidence is None for confidence in self._confidences):
+            raise UpstreamFailed("the upstream sends no log-probabilities of tokens, which votes by confidence need")
+        return [
+            _with_answer(solution, extraction) if _is_cut(choice) else solution
+            for solution, choice in zip(self._solutions, self.sampled.choices, strict=True)
+        ]
+
+    def choice(self, index: int) -> Json:
+        """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for. Raises
+        `UpstreamFailed` if these are no JSON."""
+        choice = self.sampled.choices[index]
+        if self._shows_logprobs and not is_json(choice.get("logprobs")):
+            raise UpstreamFailed("the upstream's log-probabilities have numbers that JSON can't represent")
+        return choice
+
+    async def _read(self, sampled: Sampled) -> list[AnySolution]:
+        """The candidates of a round as a vote takes them. Raises `UpstreamFailed` if their texts are too long, and
+        `Overloaded`."""
+        length = sum(len(text_of(choice)) for choice in sampled.choices)
+        if length > self._room:
+            raise UpstreamFailed(
+                f"the texts of the candidates are together longer than {self._service.settings.max_body_bytes} "
+                "characters"
+            )
+        solutions = await self._service.read(self._context, partial(self._digested, sampled), sampled.size)
+        self._context.claims.hold(sampled.size)
+        self._context.size += sampled.size
+        self._room -= length
+        return solutions
+
+    def _digested(self, sampled: Sampled) -> list[AnySolution]:
+        """The candidates with their confidences, if they are voted on by these. Log-probabilities that the caller did
+        not ask for are dropped."""
+        solutions: list[AnySolution] = []
+        for choice in sampled.choices:
+            text = text_of(choice)
+            if self._confident:
+                solutions.append(SolutionIn.model_validate({"text": text, "confidence": _confidence(choice)}))
+            else:
+                solutions.append(text)
+            if choice.get("logprobs") and not self._shows_logprobs:
+                choice["logprobs"] = None
+        if self._confident and not self._shows_logprobs:
+            sampled.size = sum(len(text_of(choice)) for choice in sampled.choices)
+        return solutions
+
+    @property
+    def _confidences(self) -> list[float | None]:
+        return [solution.confidence for solution in self._solutions if isinstance(solution, SolutionIn)]
+
+    def _note_failure(self, candidates: int, detail: str) -> None:
+        self.failures.append(UpstreamFailure(candidates=candidates, detail=detail))
+
+
+def _confidence(choice: Json) -> float | None:
+    """The confidence of a completion, None if it comes without log-probabilities of its tokens."""
+    try:
+        tokens = LogProbs.model_validate(choice.get("logprobs")).content
+    except ValidationError:
+        return None
+    # rounding may have left some just above 0
+    return confidence_of(None, [min(0.0, token.logprob) for token in tokens] if tokens else None)
+
+
+def _with_answer(cut: AnySolution, extraction: Extraction) -> SolutionIn:
+    """A candidate that is cut, with the answer that it states in spite of that."""
+    solution = cut if isinstance(cut, SolutionIn) else SolutionIn.model_validate({"text": cut})
+    return solution.model_copy(update={"answer": extract(solution.whole(), extraction, cut=True) or _NO_ANSWER})
+
+
+def _is_cut(choice: Json) -> bool:
+    return choice.get("finish_reason") == "length"
+
+
+def _sample(index: int, choice: Json) -> Sample:
+    return Sample(index=index, text=text_of(choice), finish_reason=choice.get("finish_reason"))
+
+
+def text_of(choice: Json) -> str:
+    """The text of a completion; empty if it has none."""
+    content = choice["message"].get("content")
+    return content if isinstance(content, str) else ""

@@ -1,0 +1,286 @@
+"""From a chat request to the elected completion: rounds of candidates until the vote is stable."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unprm.answers.options import lists_options
+from unprm.election.adaptive import stability
+from unprm.election.ballot import Ballot, usage_out
+from unprm.election.decide import representative
+from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
+from unprm.openai_api import Json
+from unprm.types import DecidedBy, Extraction
+from unprm.votes.registry import VOTES, Strategy, VoteTerms
+from unprm.wire import CompareRequest, Demonstration, Unscored
+
+from ... import voting
+from ...context import Context
+from ...models.model import Model
+from ...service import Service
+from .candidates import Candidates
+from .report import Report, Sample, Stopped, UnscoredCandidate, notes
+from .schema import Election
+from .upstream import Sampled, UpstreamFailed
+
+_RESERVE = 0.1
+"""Fraction of a request's time reserved for scoring and voting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How an answer is elected: what the request says, and what the server decides where it says nothing."""
+
+    request: Election
+    problem: str
+    strategy: Strategy
+    budget: int
+    stable: float
+
+    @property
+    def extraction(self) -> Extraction | None:
+        """How answers are read; None if the problem decides that."""
+        return self.request.extraction if "extraction" in self.request.model_fields_set else None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The candidates so far, and the answer that led after the latest vote, None if there is none."""
+
+    sampled: int
+    budget: int
+    answer: str | None
+
+
+Observer = Callable[[Sample | Progress], None]
+"""Is called with every candidate as it arrives, if they are to be shown, and with the progress after each of them, and
+after each vote but the last."""
+
+
+def unobserved(step: Sample | Progress) -> None:
+    """Ignores it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """A completion of each answer as the upstream sent it, the elected one first, then those of the other answers
+    in the order of the vote; all completions with their tokens; the report."""
+
+    choices: list[Json]
+    sampled: Sampled
+    report: Report
+
+
+class Rounds:
+    """The election of one answer, in rounds of sampling and voting; `models`: those that score, by their names.
+
+    After each round: `stopped`, why no more candidates are needed, None if they are; `stable`, the probability that
+    the vote would not change if all were sampled.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        models: Sequence[Model],
+        candidates: Candidates,
+        terms: Terms,
+        context: Context,
+        observe: Observer = unobserved,
+    ) -> None:
+        self._service, self._models, self._context, self._observe = service, models, context, observe
+        self.candidates, self.terms = candidates, terms
+        self.stopped: Stopped | None = None
+        self.stable = 0.0
+        self._ballot: Ballot | None = None
+        self._leader: str | None = None
+        self._extraction = terms.extraction
+
+    @property
+    def next_size(self) -> int:
+        """Number of candidates that the next round samples."""
+        return min(self.terms.request.round, self.terms.budget - self.candidates.attempted)
+
+    async def sample(self, count: int) -> None:
+        """One more round, of `count` candidates, and a vote.
+
+        Raises the upstream's errors if there is no candidate at all, and those of voting.
+        """
+        context = self._context
+        assert context.claims.deadline is not None, "every request that works has one"
+        until = context.claims.deadline - _RESERVE * context.claims.seconds
+        before = self.candidates.sampled.tokens
+        try:
+            await self.candidates.sample(count, until, self._arrived)
+        except TimeoutError:
+            raise DeadlineExceeded(context.claims.seconds) from None
+        context.claims.charge(self.candidates.sampled.tokens - before)
+        self._ballot = await self._vote(self.terms.strategy)
+        if self._ballot is not None:
+            self._leader = self._ballot.outcome(self.terms.strategy, self.terms.request).answer
+        await self._judge()
+        if self.stopped is None:
+            self._observe(Progress(len(self.candidates.sampled.choices), self.terms.budget, self._leader))
+
+    def _arrived(self, candidate: Sample) -> None:
+        if self.terms.request.candidates:
+            self._observe(candidate)
+        self._observe(Progress(candidate.index + 1, self.terms.budget, self._leader))
+
+    async def elected(self) -> Elected:
+        """The completion that the last vote elects. Raises `UpstreamFailed` if rewards are to decide and none has text
+        that can be scored."""
+        candidates, terms = self.candidates, self.terms
+        ballot, strategy = self._ballot, terms.strategy
+        if ballot is None:  # there may be answers, but without what the vote needs: then their frequency decides
+            ballot, strategy = await self._vote("majority"), "majority"
+        if ballot is None:
+            won, others = await self._without_answers(), []
+        else:
+            won = _by_vote(self._service, ballot, strategy, terms.request)
+            values = ballot.values(strategy)
+            others = [representative(each.members, values) for each in won["candidates"][1:]]
+        report = Report(
+            notes=[],
+            model=voting.name(self._models),
+            strategy=terms.strategy,
+            budget=terms.budget,
+            sampled=len(candidates.sampled.choices),
+            saved=terms.budget - candidates.attempted,
+            cut=candidates.cut,
+            rounds=candidates.rounds,
+            stopped=self.stopped or "budget",
+            stable=self.stable,
+            failures=candidates.failures,
+            usage=usage_out(self._context.usage),
+            solutions=candidates.samples if terms.request.candidates else None,
+            **won,
+        )
+        report.notes = notes(
+            report,
+            candidates.token_limit,
+            by_letters=terms.extraction is None and self._extraction == "choice",
+            by_frequency=ballot is not None and strategy != terms.strategy,
+        )
+        choices = [candidates.choice(index) for index in (report.solution_index, *others)]
+        return Elected(choices, candidates.sampled, report)
+
+    async def _vote(self, strategy: Strategy) -> Ballot | None:
+        """The ballot of all candidates so far; None if none of them has an answer, or none that has one the reward or
+        confidence that the vote needs."""
+        request = await self._service.read(self._context, self._request)
+        try:
+            return await voting.ballot(self._service, self._models, request, [strategy], self._context)
+        except (NoAnswer, Unscorable, voting.NoConfidence):
+            return None
+
+    async def _judge(self) -> None:
+        """Decides whether sampling stops."""
+        left = self.terms.budget - self.candidates.attempted
+        ballot, terms = self._ballot, self.terms
+        if ballot is None:
+            self.stable = 0.0
+        else:
+            # the final number of candidates: these and those still to come; failed ones are not replaced
+            whole = len(ballot.classes) + left
+            values = ballot.values(terms.strategy)
+            self.stable = await asyncio.to_thread(
+                stability, terms.strategy, ballot.classes, values, whole, terms.request
+            )
+        if self.candidates.failing:
+            self.stopped = "failures"
+        elif left == 0:
+            self.stopped = "budget"
+        elif self.stable >= terms.stable:
+            self.stopped = "stable"
+
+    async def _without_answers(self) -> dict[str, Any]:
+        """No candidate has an answer to vote for: the one with the highest reward, or confidence, is elected if the
+        request names a vote by these."""
+        terms, count = self.terms, len(self.candidates.sampled.choices)
+        signal = VOTES[terms.strategy].signal if terms.request.strategy is not None else "none"
+        best = self.candidates.first_whole
+        decided_by: DecidedBy | None = None
+        rewards: dict[int, float] = {}
+        known: Demonstration | None = None
+        unscored: dict[int, Unscored] = {}
+        if signal == "confidence":
+            request = await self._service.read(self._context, self._request)
+            values = [getattr(solution, "confidence", None) for solution in request.solutions]
+            best = representative(range(count), values)
+            decided_by = "confidence"
+        elif signal == "reward":
+            request = await self._service.read(self._context, self._request)
+            try:
+                scored = await voting.score_steps(self._service, request, self._context)
+            except Unscorable as error:
+                raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
+            known = scored.demonstration
+            rewards = {index: item.reward for index, item in enumerate(scored.solutions) if item.reward is not None}
+            unscored = {index: item.unscored for index, item in enumerate(scored.solutions) if item.unscored}
+            best = max(rewards, key=lambda index: (rewards[index], -index))
+            decided_by = "reward"
+        return {
+            "answer": None,
+            "decided_by": decided_by,
+            "share": None,
+            "tie": False,
+            "margin": None,
+            "solution_index": best,
+            "reward": rewards.get(best),
+            "candidates": [],
+            "unscored": _unscored(unscored),
+            "without_answer_count": count,
+            "demonstration": known,
+            "compared_as_text": [],
+        }
+
+    def _request(self) -> CompareRequest:
+        terms = self.terms
+        if self._extraction is None:
+            self._extraction = "choice" if lists_options(terms.problem) else "auto"
+        election = terms.request
+        settings = {name: getattr(election, name) for name in VoteTerms.model_fields}
+        return CompareRequest(
+            problem=terms.problem,
+            solutions=self.candidates.solutions(self._extraction),
+            model=election.model,
+            extraction=self._extraction,
+            aggregate=election.aggregate,
+            split=election.split,
+            **settings,
+        )
+
+
+async def elect(
+    service: Service, candidates: Candidates, terms: Terms, context: Context, observe: Observer = unobserved
+) -> Elected:
+    """The elected completion. Raises as `Rounds`."""
+    with service.models.chosen(terms.request.model) as models:
+        rounds = Rounds(service, models, candidates, terms, context, observe)
+        while rounds.stopped is None:
+            await rounds.sample(rounds.next_size)
+        return await rounds.elected()
+
+
+def _by_vote(service: Service, ballot: Ballot, strategy: Strategy, terms: VoteTerms) -> dict[str, Any]:
+    vote = ballot.outcome(strategy, terms)
+    service.metrics.voted(vote)
+    return {
+        "answer": vote.answer,
+        "decided_by": vote.decided_by,
+        "share": vote.candidates[0].count / sum(each.count for each in vote.candidates),
+        "tie": vote.tie,
+        "margin": vote.margin,
+        "solution_index": vote.solution_index,
+        "reward": None if ballot.rewards is None else ballot.rewards[vote.solution_index],
+        "candidates": vote.candidates,
+        "unscored": _unscored({index: Unscored.of(error) for index, error in ballot.scores.unscorable.items()}),
+        "without_answer_count": ballot.without_answer_count,
+        "demonstration": ballot.scores.demonstration,
+        "compared_as_text": list(ballot.compared_as_text),
+    }
+
+
+def _unscored(reasons: Mapping[int, Unscored]) -> list[UnscoredCandidate]:
+    return [UnscoredCandidate(index=index, **dict(reason)) for index, reason in reasons.items()]

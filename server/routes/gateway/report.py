@@ -1,0 +1,122 @@
+"""What the gateway reports about an election, in fields and in sentences."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from unprm.types import DecidedBy
+from unprm.votes.registry import VOTES, Strategy
+from unprm.wire import CandidateOut, DemonstrationField, Unscored, UsageOut
+
+Stopped = Literal["stable", "budget", "failures"]
+"""Why an election sampled no more candidates, see `Report`."""
+
+
+class UnscoredCandidate(Unscored):
+    """Why a candidate has no reward; `index` is in sampling order."""
+
+    index: int
+
+
+class UpstreamFailure(BaseModel):
+    """Candidates that were requested and not received."""
+
+    candidates: int
+    detail: str
+
+
+class Sample(BaseModel):
+    """A candidate as the upstream wrote it; `index` is in sampling order."""
+
+    index: int
+    text: str
+    finish_reason: str | None
+
+
+class Report(BaseModel):
+    """How the answer was elected: `unprm` of a chat response.
+
+    `notes` sums it up in sentences. `sampled` of `budget` candidates in `rounds`; `saved` were not needed, and `cut`
+    reached their token limit. `stable` is the probability that the vote would not change if the whole budget was
+    sampled, so 1 when it is. `stopped`: the vote was stable enough (`stable`), all were sampled (`budget`) or the
+    upstream failed (`failures`).
+
+    `share`: the fraction of the candidates with an answer that have the elected one. `answer` is None if no candidate
+    has one. Then the highest reward or confidence is elected if the request names a vote by these; else there is no
+    vote, `decided_by` is None, and the first candidate that is not cut is returned. `decided_by` is `majority`,
+    whatever the strategy, if no candidate with an answer has the reward or confidence that it needs. `candidates`,
+    `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions`
+    has all candidates if the request asks for them, and is missing otherwise, and in a stream.
+    """
+
+    notes: list[str]
+    strategy: Strategy
+    budget: int
+    sampled: int
+    saved: int
+    cut: int
+    rounds: int
+    stopped: Stopped
+    stable: float
+    answer: str | None
+    decided_by: DecidedBy | None
+    share: float | None
+    tie: bool
+    margin: float | None
+    solution_index: int
+    reward: float | None
+    candidates: list[CandidateOut]
+    unscored: list[UnscoredCandidate]
+    without_answer_count: int
+    compared_as_text: list[int]
+    failures: list[UpstreamFailure]
+    model: str
+    demonstration: DemonstrationField
+    usage: UsageOut
+    solutions: list[Sample] | None = Field(default=None, exclude_if=lambda solutions: solutions is None)
+
+
+def notes(report: Report, token_limit: str | None, *, by_letters: bool, by_frequency: bool) -> list[str]:
+    """What a caller should know about an election, in sentences.
+
+    `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `by_letters`: answers were read as letters
+    of the question's options. `by_frequency`: no candidate with an answer had what the vote needs.
+    """
+    found = [*_missing(report, token_limit), *_outcome(report)]
+    if by_frequency:
+        signal = VOTES[report.strategy].signal
+        found.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")
+    if by_letters:
+        found.append("the question lists options, so answers are read as option letters")
+    return found
+
+
+def _missing(report: Report, token_limit: str | None) -> Iterator[str]:
+    """Which candidates are incomplete."""
+    cut, silent = report.cut, report.without_answer_count
+    if cut:
+        limit = token_limit or "the upstream's limit of tokens"
+        yield f"{cut} of {report.sampled} candidates {'was' if cut == 1 else 'were'} cut at {limit}"
+    if silent and report.answer is not None:
+        yield f"{silent} of {report.sampled} candidates {'states' if silent == 1 else 'state'} no answer"
+
+
+def _outcome(report: Report) -> Iterator[str]:
+    """How many candidates agree, and how many on the next answer."""
+    if report.answer is None:
+        first = "the first" if report.solution_index == 0 else "the first whole one"
+        returned = f"the one with the highest {report.decided_by}" if report.decided_by else first
+        yield f"no candidate states an answer; {returned} is returned as the upstream wrote it"
+    elif (stated := report.sampled - report.without_answer_count) > 1:
+        elected, *others = report.candidates
+        has = "has" if elected.count == 1 else "have"
+        those = f"candidates {has} the elected answer"
+        if report.without_answer_count:
+            those = f"candidates with an answer {has} the elected one"
+        said = f"{elected.count} of {stated} {those}"
+        if others:
+            next_one = others[0].count
+            relation = ", a tie" if report.tie else ", but a lower score" if next_one > elected.count else ""
+            said += f"; the next answer has {next_one}{relation}"
+        yield said

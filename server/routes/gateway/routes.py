@@ -1,0 +1,235 @@
+"""OpenAI's endpoints: a client of that API can use them unchanged."""
+
+import json
+import time
+import uuid
+from collections.abc import Coroutine, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response, StreamingResponse
+from pydantic_core import to_json
+
+from unprm.openai_api import Json
+from unprm.types import Usage
+
+from ...context import Context, TheContext
+from ...http.errors import TABLE, problem
+from ...service import Service, TheService
+from ...settings import Settings
+from ...voting import default_strategy
+from ..openapi import problems
+from ..route import WorkRoute
+from .bulk import elect_all
+from .candidates import Candidates
+from .election import Elected, Rounds, Terms, elect
+from .responses import ResponsesRequest, response
+from .schema import BUDGET, NAMED, BulkRequest, ChatRequest, CompletionRequest, MisspelledVote, TooManyCandidates
+from .stream import EVENTS, Chunks, ElectionStream
+from .upstream import UnknownToUpstream, Upstream, UpstreamFailed, UpstreamRefused
+
+_LISTING = (
+    "invalid_request",
+    "unauthorized",
+    "foreign_site",
+    "body_too_large",
+    "internal",
+    "upstream_failed",
+    "upstream_refused",
+    "overloaded",
+    "shutting_down",
+    "deadline_exceeded",
+)
+_CODES = tuple(code for code in TABLE if code not in ("not_found", "method_not_allowed", "no_answer"))
+
+
+class GatewayRoute(WorkRoute):
+    """A route with more time than a vote, because it waits for completions."""
+
+    @staticmethod
+    def seconds(settings: Settings) -> float:
+        """Maximum time for a request."""
+        return settings.gateway_seconds
+
+
+def router(upstream: Upstream) -> APIRouter:
+    """The routes for this upstream."""
+    routes = APIRouter(prefix="/v1", route_class=GatewayRoute)
+    about = APIRouter(route_class=WorkRoute)
+
+    async def chat(service: TheService, chat_request: ChatRequest, context: TheContext) -> Response:
+        """Answers as OpenAI's API does, with the completion that a vote elects among candidates of the upstream.
+
+        `unprm` in the request sets how; in the answer it reports how the completion was elected.
+        """
+        await _check_names([chat_request], context)
+        if chat_request.uses_tools:
+            return await _relayed(upstream, "/chat/completions", service, chat_request, chat_request.answers, context)
+        election = _election(service, chat_request, context)
+        if chat_request.stream:
+            usage = bool((chat_request.stream_options or {}).get("include_usage"))
+            chunks = Chunks(_new_id(), chat_request.model, chat_request.answers, usage)
+            return ElectionStream(election, chunks, context)
+        return await _json(service, context, _answer(chat_request, await election()))
+
+    async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response:
+        """As the chat completions, in the form of OpenAI's responses API: whole texts without tools."""
+        await _check_names([request.chat], context)
+        elected = await _election(service, request.chat, context)()
+        return await _json(service, context, response(request, elected))
+
+    def _election(service: Service, request: ChatRequest, context: Context) -> partial[Coroutine[Any, Any, Elected]]:
+        """The election, still to be called. Raises what is known before the upstream is asked."""
+        terms = _terms(request, service)
+        with service.models.chosen(terms.request.model):
+            candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
+            return partial(elect, service, candidates, terms, context)
+
+    async def _check_names(requests: Sequence[ChatRequest], context: Context) -> None:
+        """Raises `MisspelledVote` for a model whose name seems to choose a vote, unless the upstream lists that name or
+        can't list any."""
+        for name in {request.model for request in requests if request.may_be_misnamed}:
+            try:
+                await upstream.model(name, context)
+            except UnknownToUpstream:
+                raise MisspelledVote from None
+            except (UpstreamRefused, UpstreamFailed):
+                pass  # it has no list
+
+    async def chats(service: TheService, bulk: BulkRequest, context: TheContext) -> Response:
+        """Answers many requests with one budget: after a first round for each, candidates go where the vote is least
+        decided. `data` has a chat completion, or an error, for each request in turn."""
+        await _check_names(bulk.requests, context)
+        elections = [_terms(request, service) for request in bulk.requests]
+        contexts = [replace(context, usage=Usage()) for _ in elections]
+        with ExitStack() as stack:
+            rounds = [
+                Rounds(
+                    service,
+                    stack.enter_context(service.models.chosen(terms.request.model)),
+                    Candidates(service, upstream, request, terms.budget, terms.strategy, each),
+                    terms,
+                    each,
+                )
+                for request, terms, each in zip(bulk.requests, elections, contexts, strict=True)
+            ]
+            results = await elect_all(rounds, bulk.budget)
+        context.usage = sum((each.usage for each in contexts), Usage())
+        context.solutions = sum(len(each.candidates.sampled.choices) for each in rounds)
+        data = [
+            _answer(request, result) if isinstance(result, Elected) else _failure(result, context)
+            for request, result in zip(bulk.requests, results, strict=True)
+        ]
+        sampled = sum(each.candidates.attempted for each in rounds)
+        context.size += sum(each.candidates.sampled.size for each in rounds)
+        answer = {"object": "list", "data": data, "unprm": {"budget": bulk.budget, "sampled": sampled}}
+        return await _json(service, context, answer)
+
+    async def completion(service: TheService, completion_request: CompletionRequest, context: TheContext) -> Response:
+        """The upstream's own answer: text is continued without a vote."""
+        count = completion_request.candidates
+        return await _relayed(upstream, "/completions", service, completion_request, count, context)
+
+    async def models(context: TheContext) -> Response:
+        """The upstream's models."""
+        return Response(await upstream.models(context), media_type="application/json")
+
+    async def model(name: str, context: TheContext) -> Json:
+        """One of the upstream's models, by its name or by one that also chooses a vote (`wrf-16@name`)."""
+        named = NAMED.fullmatch(name)
+        return await upstream.model(named[3] if named else name, context) | {"id": name}
+
+    secured: Json = {"security": [{"key": []}, {}]}
+    for path, endpoint, name in (
+        ("/chat/completions", chat, "chat_completions"),
+        ("/chat/completions/bulk", chats, "chat_completions_bulk"),
+        ("/completions", completion, "completions"),
+        ("/responses", respond, "responses"),
+    ):
+        routes.add_api_route(
+            path,
+            endpoint,
+            methods=["POST"],
+            operation_id=name,
+            responses=problems(_CODES),
+            openapi_extra=secured,
+            response_model=None,
+        )
+    about.add_api_route("/models", models, operation_id="models", responses=problems(_LISTING), openapi_extra=secured)
+    about.add_api_route(
+        "/models/{name:path}",
+        model,
+        operation_id="retrieve_model",
+        responses=problems(("not_found", *_LISTING)),
+        openapi_extra=secured,
+    )
+    routes.include_router(about)
+    return routes
+
+
+def _terms(request: ChatRequest, service: Service) -> Terms:
+    """Raises `TooManyCandidates`, `UnknownModel` and `ModelUnavailable`."""
+    election, settings = request.unprm, service.settings
+    budget = election.budget or settings.gateway_budget or min(BUDGET, settings.max_candidates)
+    _check_count(budget, settings)
+    assert request.problem is not None, "validation requires one"
+    if (strategy := election.strategy or settings.gateway_strategy) is None:
+        with service.models.chosen(election.model) as models:
+            named = election.model is not None
+            strategy = default_strategy(settings, models, request.problem, named=named)
+    stable = settings.gateway_stable if election.stable is None else election.stable
+    return Terms(election, request.problem, strategy, budget, stable)
+
+
+def _check_count(candidates: int, settings: Settings) -> None:
+    if candidates > settings.max_candidates:
+        raise TooManyCandidates(candidates, settings.max_candidates)
+
+
+def _answer(request: ChatRequest, elected: Elected) -> Json:
+    return {
+        "id": _new_id(),
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": elected.sampled.model or request.model,
+        "choices": [choice | {"index": index} for index, choice in enumerate(elected.choices[: request.answers])],
+        "usage": elected.sampled.usage,
+        "unprm": elected.report.model_dump(mode="json"),
+    }
+
+
+def _failure(error: Exception, context: Context) -> Json:
+    return {
+        "object": "error",
+        "error": json.loads(bytes(problem(error, context.request_id, gateway=True).body))["error"],
+    }
+
+
+def _new_id() -> str:
+    return f"chatcmpl-{uuid.uuid4().hex}"
+
+
+async def _json(service: Service, context: Context, answer: Json) -> Response:
+    content = await service.read(context, partial(to_json, answer, inf_nan_mode="null"))
+    return Response(content, media_type="application/json")
+
+
+async def _relayed(
+    upstream: Upstream,
+    path: str,
+    service: Service,
+    request: ChatRequest | CompletionRequest,
+    count: int,
+    context: Context,
+) -> Response:
+    """The upstream's answer unchanged, streamed or not, to a request for a number of completions."""
+    _check_count(count, service.settings)
+    dump = partial(request.model_dump, mode="json", exclude_unset=True, exclude={"unprm"})
+    parts = upstream.relay(path, await service.read(context, dump), context)
+    streamed = (await anext(parts)).startswith(b"text/event-stream")
+    # whatever else the upstream calls it: nobody's browser is to take it for a page
+    headers = {"X-Content-Type-Options": "nosniff"}
+    return StreamingResponse(parts, headers=headers, media_type=EVENTS if streamed else "application/json")

@@ -1,0 +1,229 @@
+"""The fields that the gateway reads of requests."""
+
+import re
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from unprm.errors import InvalidRequest
+from unprm.openai_api import Json, is_json
+from unprm.types import Aggregate, Probability
+from unprm.votes.registry import VOTES, Strategy, VoteTerms
+from unprm.wire import (
+    ExtractionField,
+    ModelName,
+    SplitField,
+    Text,
+)
+
+MAX_CANDIDATES = 256
+"""Maximum number of candidates for an answer."""
+MAX_IN_BULK = 4096
+"""Maximum number of candidates for all requests of a bulk together."""
+BUDGET = 8
+"""Candidates for an answer if neither the request nor the server's settings say how many."""
+
+NAMED = re.compile(rf"({'|'.join(VOTES)})(?:-(\d{{1,6}}))?@(.+)")
+"""A model's name that chooses the vote, the budget and the upstream's model: `wrf-16@name`, or `wrf@name`."""
+_LIKE_NAMED = re.compile(r"[A-Za-z][\w-]*@", re.ASCII)
+
+_PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+_OTHER_PROBLEM = "Tom has 12 cards. Tom buys 3 bags with 5 cards in each bag. How many cards does Tom have now?"
+
+
+class Election(VoteTerms):
+    """How the answer is elected: `unprm` of a chat request. Fields left out follow the server's settings."""
+
+    strategy: Strategy | None = None
+    budget: int | None = Field(
+        default=None, ge=1, le=MAX_CANDIDATES, description="Maximum number of candidates to sample."
+    )
+    stable: Probability | None = Field(
+        default=None,
+        description="Sampling stops once the vote won't change with this probability; 1: once it can't change.",
+    )
+    round: int = Field(
+        default=4, ge=1, le=MAX_CANDIDATES, description="Candidates sampled between two checks of the vote."
+    )
+    split: SplitField = "auto"
+    extraction: ExtractionField = "auto"
+    aggregate: Aggregate = "min"
+    model: ModelName | None = Field(default=None, description="A served PRM, by default the first.")
+    problem: Text | None = Field(default=None, description="For the PRM; by default the last user message.")
+    candidates: bool = Field(
+        default=False,
+        description="Shows every candidate: in a stream as it arrives, else in the report, as `solutions`.",
+    )
+
+
+class _Passed(BaseModel):
+    """Fields beside those that are read are passed to the upstream unchanged, so JSON must be able to hold them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+
+    @model_validator(mode="after")
+    def _check_numbers(self) -> Self:
+        if not is_json(self.model_dump(exclude={"unprm"})):
+            raise ValueError("it has a number that JSON can't represent, infinity or NaN")
+        return self
+
+
+class ChatRequest(_Passed):
+    """A request of OpenAI's chat API. Other fields are passed to the upstream unchanged."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "model": "Qwen/Qwen2.5-Math-7B-Instruct",
+                "messages": [
+                    {"role": "system", "content": "Put the answer in \\boxed{}."},
+                    {"role": "user", "content": _PROBLEM},
+                ],
+                "unprm": {"strategy": "wrf", "budget": 16},
+            }
+        },
+    )
+
+    messages: list[Json] = Field(min_length=1)
+    stream: bool = False
+    stream_options: Json | None = None
+    n: int | None = Field(
+        default=None, ge=1, le=MAX_CANDIDATES, description="Returns the n best answers, or as many as there are."
+    )
+    temperature: float | None = Field(default=None, allow_inf_nan=False)
+    top_logprobs: int | None = Field(default=None, ge=0, strict=True)
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63 - MAX_CANDIDATES)
+    tools: list[Json] | None = None
+    tool_choice: str | Json | None = None
+    unprm: Election = Election()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_name(cls, data: Any) -> Any:
+        """The terms in the model's name, for programs that can set nothing else; see `NAMED`."""
+        if not isinstance(data, dict) or not (found := NAMED.fullmatch(str(data.get("model")))):
+            return data
+        strategy, budget, model = found.groups()
+        terms = {"strategy": strategy} | ({} if budget is None else {"budget": int(budget)})
+        more = data.get("unprm", {})
+        if (data.get("tools") and data.get("tool_choice") != "none") or not isinstance(more, dict):
+            return data | {"model": model}
+        if twice := sorted(terms.keys() & more.keys()):
+            raise ValueError(f"{' and '.join(twice)}: in the model's name and in unprm; expected in one of them")
+        return data | {"model": model, "unprm": more | terms}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.uses_tools and self.unprm != Election():
+            raise ValueError("unprm can't be combined with tools: a request with tools is passed on unchanged")
+        if not self.uses_tools and self.problem is None:
+            raise ValueError("the last user message has no text; send the problem as `unprm.problem`")
+        return self
+
+    @property
+    def may_be_misnamed(self) -> bool:
+        """Whether the model's name may be meant to choose a vote, and misses it: `wfr-16@name`. But a name of the
+        upstream's may look so, too: `phi-4@q8_0`."""
+        return self.unprm.strategy is None and _LIKE_NAMED.match(self.model) is not None
+
+    @property
+    def answers(self) -> int:
+        """Number of answers to return at most."""
+        return self.n or 1
+
+    @property
+    def uses_tools(self) -> bool:
+        """Whether the answer may be a tool call, which is not voted on."""
+        return bool(self.tools) and self.tool_choice != "none"
+
+    @property
+    def problem(self) -> str | None:
+        """The problem that the candidates solve."""
+        if self.unprm.problem is not None:
+            return self.unprm.problem
+        texts = [_text(message.get("content")) for message in self.messages if message.get("role") == "user"]
+        return texts[-1] if texts and texts[-1].strip() else None
+
+    def for_upstream(self) -> Json:
+        """The request without the gateway's fields."""
+        left_out = {"unprm", "stream", "stream_options", "n"}
+        return self.model_dump(mode="json", exclude_unset=True, exclude=left_out)
+
+
+class CompletionRequest(_Passed):
+    """A request of OpenAI's completions API, passed to the upstream unchanged."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"model": "m", "prompt": "2 + 3 ="}})
+
+    model: str
+    prompt: Any = None
+    n: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES)
+    best_of: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES)
+
+    @property
+    def candidates(self) -> int:
+        """Number of completions that the upstream samples."""
+        several = isinstance(self.prompt, list) and not all(isinstance(token, int) for token in self.prompt)
+        return max(self.n or 1, self.best_of or 1) * (len(self.prompt) if several else 1)
+
+
+class BulkRequest(BaseModel):
+    """Several chat requests that share a number of candidates."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "requests": [
+                    {"model": "m", "messages": [{"role": "user", "content": _PROBLEM}]},
+                    {"model": "m", "messages": [{"role": "user", "content": _OTHER_PROBLEM}]},
+                ],
+                "budget": 16,
+            }
+        },
+    )
+
+    requests: list[ChatRequest] = Field(min_length=1, max_length=MAX_CANDIDATES)
+    budget: int = Field(
+        ge=1,
+        le=MAX_IN_BULK,
+        description="Maximum number of candidates for all requests together; `unprm.budget` still limits each.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.budget < len(self.requests):
+            raise ValueError(f"budget is {self.budget}: expected a candidate for each of {len(self.requests)} requests")
+        if any(request.stream or request.uses_tools for request in self.requests):
+            raise ValueError("requests in a bulk can't stream or use tools")
+        return self
+
+
+class MisspelledVote(InvalidRequest):
+    """A model's name that seems to choose a vote, and chooses none."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the upstream lists no model of this name, and what stands before its @ is no vote: expected "
+            f"{', '.join(VOTES)}, as in `majority-8@MODEL`",
+            "/model",
+        )
+
+
+class TooManyCandidates(InvalidRequest):
+    """More candidates than the server samples for an answer."""
+
+    code = "too_many_solutions"
+
+    def __init__(self, count: int, limit: int) -> None:
+        super().__init__(f"{count} candidates were requested, the limit is {limit} per answer")
+
+
+def _text(content: object) -> str:
+    """The text of a message's content: a string, or the text parts of a list."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict) and part.get("type") == "text")

@@ -1,0 +1,127 @@
+"""An answer as server-sent events, in OpenAI's form, which begin before there is one."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from unprm.concurrent import all_of
+from unprm.openai_api import Json
+
+from ...context import Context
+from ...http.errors import event, problem
+from .candidates import text_of
+from .election import Elected, Observer, Progress
+from .report import Sample
+
+EVENTS = "text/event-stream"
+SILENCE = 5.0
+"""Seconds without an event after which a comment is sent: many proxies hang up on a server that is silent for 30 s."""
+_COMMENT = b": candidates are being sampled\n\n"
+_PARTS = 1000
+"""Most parts that an answer is sent in: each costs the server time."""
+
+
+class Chunks:
+    """The events of the `answers` best answers of one request; `usage`: whether it is reported."""
+
+    def __init__(self, name: str, model: str, answers: int, usage: bool) -> None:
+        self._answers, self._usage = answers, usage
+        self._common: Json = {
+            "id": name,
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": model,
+        }
+
+    def begin(self, index: int = 0) -> bytes:
+        """The first chunk of an answer."""
+        return self._chunk({"role": "assistant", "content": ""}, index=index)
+
+    def step(self, step: Sample | Progress) -> bytes:
+        """An empty chunk of the answer, which tells how the election goes on."""
+        extension = {"candidate": step.model_dump()} if isinstance(step, Sample) else {"progress": asdict(step)}
+        return self._chunk({}, unprm=extension)
+
+    def answer(self, elected: Elected) -> Iterator[bytes]:
+        """The rest: the texts in parts, the report with the first one's last chunk, and the usage."""
+        for index, choice in enumerate(elected.choices[: self._answers]):
+            if index:
+                yield self.begin(index)
+            for part in _parts(text_of(choice)):
+                yield self._chunk({"content": part}, index=index)
+            reason = choice.get("finish_reason") or "stop"
+            report = {} if index else {"unprm": elected.report.model_dump(mode="json", exclude={"solutions"})}
+            yield self._chunk({}, reason, index, **report)
+        if self._usage:
+            yield _encoded(self._common | {"choices": [], "usage": elected.sampled.usage})
+        yield event(b"[DONE]")
+
+    def _chunk(self, delta: Json, reason: str | None = None, index: int = 0, **more: Json) -> bytes:
+        choice = {"index": index, "delta": delta, "finish_reason": reason}
+        return _encoded(self._common | {"choices": [choice]} | more)
+
+
+class ElectionStream(StreamingResponse):
+    """The events of an election while it goes on: the first at once, and a comment after every `silence` seconds
+    without any. The status is then sent: an error is an event, as with OpenAI."""
+
+    def __init__(
+        self,
+        election: Callable[[Observer], Coroutine[Any, Any, Elected]],
+        chunks: Chunks,
+        context: Context,
+        silence: float = SILENCE,
+    ) -> None:
+        super().__init__(self._events(), media_type=EVENTS)
+        self._election, self._chunks, self._context, self._silence = election, chunks, context, silence
+        self._steps: asyncio.Queue[Sample | Progress | Elected | Exception] = asyncio.Queue()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Holds the election and sends its events; ends one with the other."""
+        await all_of([self._elect(), self.stream_response(send)])
+
+    async def _elect(self) -> None:
+        step: Elected | Exception
+        try:
+            step = await self._election(self._steps.put_nowait)
+        except Exception as error:  # whatever it is, the reader of the stream is waiting for it
+            step = error
+        self._steps.put_nowait(step)
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        yield self._chunks.begin()
+        while True:
+            try:
+                async with asyncio.timeout(self._silence):
+                    step = await self._steps.get()
+            except TimeoutError:
+                yield _COMMENT
+                continue
+            if isinstance(step, Exception):
+                self._context.note(step)
+                yield event(problem(step, self._context.request_id, gateway=True).body)
+                return
+            if isinstance(step, Elected):
+                for part in self._chunks.answer(step):
+                    yield part
+                    await asyncio.sleep(0)  # a caller that reads fast must not keep the others waiting
+                return
+            yield self._chunks.step(step)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text line by line; a long one in at most `_PARTS` parts of as many lines."""
+    lines = text.splitlines(keepends=True)
+    size = -(-len(lines) // _PARTS)
+    for start in range(0, len(lines), max(1, size)):
+        yield "".join(lines[start : start + size])
+
+
+def _encoded(chunk: Json) -> bytes:
+    return event(json.dumps(chunk).encode())

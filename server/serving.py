@@ -1,0 +1,180 @@
+"""The process's HTTP server: uvicorn, which finishes running requests before it stops."""
+
+import asyncio
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from .http.protocol import HEAD_SECONDS, BoundedProtocol
+from .http.reloading import Reloading
+from .service import Service
+from .settings import Settings
+
+_EVERY_IPV4 = str(ipaddress.IPv4Address(0))
+logger = logging.getLogger(__name__)
+
+LAST_SECONDS = 5
+"""Time for callers to read their responses once all of them are ready."""
+
+
+class CertificateInvalid(Exception):
+    """The certificate or its key can't be used for HTTPS."""
+
+
+class AddressUnusable(Exception):
+    """The server can't listen at its address, for example because the port is in use."""
+
+
+class DrainingServer(uvicorn.Server):
+    """On SIGTERM or SIGINT it drains, then stops. While draining it listens, so that callers and probes get a response.
+
+    A second SIGINT ends it at once. `status` is the process's exit status, and `reason` says in a sentence why it is
+    not 0. Raises `CertificateInvalid`, and `AddressUnusable` when it is run.
+    """
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        if settings.ssl_keyfile is not None and settings.ssl_certfile is None:
+            raise CertificateInvalid("--ssl-keyfile goes with --ssl-certfile")
+        config = uvicorn.Config(
+            app,
+            lifespan="on",
+            http=BoundedProtocol,
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=LAST_SECONDS,
+            ssl_certfile=settings.ssl_certfile,
+            ssl_keyfile=settings.ssl_keyfile,
+        )
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            raise CertificateInvalid(f"the certificate or its key can't be used ({error})") from None
+        super().__init__(config)
+        self._certificate: Reloading | None = None
+        if config.ssl is not None and settings.ssl_certfile is not None:
+            self._certificate = _certificate(config.ssl, settings.ssl_certfile, settings.ssl_keyfile)
+        self._hosts, self._port = settings.host, settings.port
+        self.status, self.reason = 0, ""
+        self._service: Service = app.state.service
+        self._open = not (settings.api_key or settings.api_keys_file or all(map(_is_loopback, settings.host)))
+        self._refused = 0
+
+    def give_up(self, status: int, reason: str) -> None:
+        """Ends a server that can't serve; the process exits with this status. May be called from any thread."""
+        self.status, self.reason, self.should_exit = status, reason, True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, at all addresses. Raises `AddressUnusable`."""
+        if self.config.is_ssl:  # uvicorn has no option for it
+            loop = asyncio.get_running_loop()
+            create = partial(loop.create_server, ssl_handshake_timeout=HEAD_SECONDS)
+            loop.create_server = create  # type: ignore[method-assign]
+        await super().startup(listening(self._hosts, self._port))
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """As uvicorn's, but the process ends with its own status instead of by the signal."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    async def main_loop(self) -> None:
+        """Serves until asked to stop, then drains."""
+        port = self.servers[0].sockets[0].getsockname()[1]
+        address = page_address(self._hosts[0], port, secure=self.config.is_ssl)
+        logger.info("the page is at %s for browsers on this machine; scores need the model, which is loading", address)
+        announcement = asyncio.create_task(self._announce(address))
+        await super().main_loop()
+        announcement.cancel()
+        drain = asyncio.create_task(self._service.drain())
+        while not (drain.done() or self.force_exit):
+            await asyncio.wait({drain}, timeout=0.1)
+        drain.cancel()
+
+    async def on_tick(self, counter: int) -> bool:
+        """As uvicorn's, ten times a second; every second it looks for a renewed certificate, every ten seconds it logs
+        whether connections could not be accepted."""
+        if self._certificate is not None and counter % 10 == 0:
+            self._certificate.refresh()
+        if counter % 100 == 0:
+            self._report_shortage()
+        return await super().on_tick(counter)
+
+    def _report_shortage(self) -> None:
+        refused, self._refused = BoundedProtocol.refused - self._refused, BoundedProtocol.refused
+        if refused:
+            logger.warning("%d connections were refused: their addresses already had their share", refused)
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            logger.error("no more connections can be accepted: %s", error.strerror)
+
+    async def _announce(self, address: str) -> None:
+        """Says, once the models are loaded, that the server is ready; last of all, if it is open to others."""
+        if not await self._service.models.loaded():
+            return
+        logger.info("ready: %s serves %s", address, ", ".join(self._service.models.names))
+        if self._open:
+            logger.warning(
+                "anyone who can reach %s can use the server: it has no key (--api-key, --api-keys-file)",
+                ", ".join(self._hosts),
+            )
+
+
+def _certificate(context: ssl.SSLContext, file: Path, key: Path | None) -> Reloading:
+    """A certificate and its private key, None if they are in one file. New connections get its latest version."""
+
+    def load() -> None:
+        # a context that is given a certificate without its key has none afterwards
+        for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+            each.load_cert_chain(file, key)
+
+    return Reloading("certificate", load, *(each for each in (file, key) if each is not None))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listening(hosts: Sequence[str], port: int) -> list[socket.socket]:
+    """Sockets that listen at all addresses of the hosts; `::` takes IPv4 too, unless `0.0.0.0` is listed. Port 0 is one
+    that is free for the first. Raises `AddressUnusable`."""
+    sockets: dict[str, socket.socket] = {}
+    for host in hosts:
+        try:
+            for family, _, _, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                if (address := str(place[0])) in sockets:
+                    continue
+                dual = address == "::" and _EVERY_IPV4 not in hosts and socket.has_dualstack_ipv6()
+                sockets[address] = opened = socket.create_server(place, family=family, dualstack_ipv6=dual)
+                port = opened.getsockname()[1]
+        except OSError as error:
+            for each in sockets.values():
+                each.close()
+            raise AddressUnusable(f"the server can't listen at {host}, port {port}: {error}") from None
+    return list(sockets.values())
+
+
+def page_address(host: str, port: int, *, secure: bool) -> str:
+    """URL of the page for a browser on this machine; localhost if the server listens on every network."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        name = host
+    else:
+        name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
+    return f"{'https' if secure else 'http'}://{name}:{port}/"

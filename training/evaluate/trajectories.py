@@ -1,0 +1,191 @@
+"""Trajectories of agents with human labels of their steps: does a verifier judge steps as people do, and does it find
+the best of several trajectories of a task?
+
+Labels are those of AgentProcessBench (arXiv 2603.14465): 1 for a step that moves the task forward, 0 for one that
+neither helps nor harms, -1 for a wrong one. A score stands for a label by thirds: below 1/3 for -1, above 2/3 for 1.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import prod
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import ValidationError
+from rich.console import Console
+
+from unprm.errors import RecordInvalid
+from unprm.trajectories import Message, Reading, render
+from unprm.types import Aggregate
+
+from .. import sources
+from ..schema import adapter
+from . import step_scores
+from .bootstrap import Estimate
+from .metrics import Share
+from .scorers import Scorer
+
+Label = Literal[-1, 0, 1]
+Verdicts = Mapping[str, float]
+"""Scores in [0, 1] by the index of the message, as text."""
+AGGREGATES: Mapping[Aggregate, Callable[[Sequence[float]], float]] = {
+    "min": min, "mean": fmean, "last": lambda scores: scores[-1], "product": prod
+}  # fmt: skip
+PEOPLE = "people"
+_NAME = "trajectories"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A judge's labels of a trajectory's steps; None where it gave none."""
+
+    steps: dict[str, Label | None]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTrajectory:
+    """One trajectory of the task `query`. `step_labels`: by the index of an assistant message. `final_label`: whether
+    it solved the task. `judges`: recorded labels by judge. `messages`: needed only to score it here."""
+
+    id: str
+    query: str
+    step_labels: dict[str, Label]
+    final_label: Label
+    judges: dict[str, Judged] = field(default_factory=dict)
+    messages: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """A trajectory as a PRM reads it."""
+
+    id: str
+    problem: str
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one verifier. `steps`: share of the steps with the label that people gave; `first`: share of the trajectories
+    whose first wrong step is found, or that have none and none is found; `best`: by aggregate, how often the trajectory
+    with the highest reward solved its task, where equal ones share."""
+
+    steps: Share
+    first: Share
+    best: Mapping[Aggregate, Share]
+
+
+def load(path: Path) -> list[LabelledTrajectory]:
+    """The trajectories of a file. Raises `RecordInvalid`, also for one without labels, and for a judge's labels of
+    other steps."""
+    rows = []
+    for number, row in sources.from_file(path, LabelledTrajectory):
+        if not row.step_labels:
+            raise RecordInvalid(str(path), number, "step_labels is empty")
+        for name, judged in row.judges.items():
+            if judged.steps.keys() != row.step_labels.keys():
+                raise RecordInvalid(str(path), number, f"{name} judges other steps than step_labels")
+        rows.append((number, row))
+    return list(sources.by_id(str(path), rows).values())
+
+
+def recorded(trajectories: Sequence[LabelledTrajectory]) -> Mapping[str, Mapping[str, Verdicts]]:
+    """Scores by verifier and trajectory: those of people, and those of each judge that labelled all trajectories."""
+    names = set.intersection(*(set(each.judges) for each in trajectories))
+    found = {PEOPLE: {each.id: _scores(each.step_labels) for each in trajectories}}
+    return found | {
+        name: {each.id: _scores(each.judges[name].steps) for each in trajectories} for name in sorted(names)
+    }
+
+
+def score(
+    trajectories: Sequence[LabelledTrajectory], scorer: Scorer, reading: Reading, output: Path, console: Console
+) -> Mapping[str, Verdicts]:
+    """A PRM's scores of the labelled steps, kept in `output`, where the same call goes on. A step without a score,
+    because the trajectory is too long, counts 0.5. Raises `OutputMismatch`, and `RecordInvalid` for messages that can't
+    be read."""
+    rendered = {each.id: render(_messages(each), reading) for each in trajectories}
+    samples = [Rendering(name, one.problem, one.steps) for name, one in rendered.items()]
+    found = step_scores.score("trajectories", {_NAME: samples}, _digest, scorer, output, console)[_NAME]
+    made = {}
+    for each in trajectories:
+        places = [str(index) for index in rendered[each.id].messages]
+        scores = dict(zip(places, found[each.id] or [0.5] * len(places), strict=True))
+        made[each.id] = {index: scores.get(index, 0.5) for index in each.step_labels}
+    return made
+
+
+def measure(trajectories: Sequence[LabelledTrajectory], scores: Mapping[str, Verdicts]) -> Figures:
+    """A verifier's figures, with 95 % intervals over tasks. `scores`: by trajectory, of the labelled steps."""
+    queries = list(dict.fromkeys(each.query for each in trajectories))
+    groups = [[each for each in trajectories if each.query == query] for query in queries]
+    same = [[_label(scores[each.id][k]) == label for each in group for k, label in each.step_labels.items()]
+            for group in groups]  # fmt: skip
+    first = [[_first(map(_label, scores[each.id].values())) == _first(each.step_labels.values()) for each in group]
+             for group in groups]  # fmt: skip
+    best = {}
+    for name, aggregate in AGGREGATES.items():
+        solved = []
+        for group in groups:
+            rewards = [aggregate(list(scores[each.id].values())) for each in group]
+            top = [each.final_label == 1 for each, reward in zip(group, rewards, strict=True) if reward == max(rewards)]
+            solved.append(fmean(top))
+        best[name] = Estimate.mean(np.array([solved])).share
+    return Figures(_share(same), _share(first), best)
+
+
+def bounds(trajectories: Sequence[LabelledTrajectory]) -> tuple[float, float]:
+    """How often a trajectory drawn at random solves its task, and how often any does."""
+    groups: dict[str, list[bool]] = {}
+    for each in trajectories:
+        groups.setdefault(each.query, []).append(each.final_label == 1)
+    return fmean(map(fmean, groups.values())), fmean(map(any, groups.values()))
+
+
+def table(trajectories: Sequence[LabelledTrajectory], figures: Mapping[str, Figures]) -> str:
+    """The figures in Markdown, a row for each verifier."""
+    lowest, highest = bounds(trajectories)
+    tasks = len({each.query for each in trajectories})
+    best = [f"best by {name}" for name in AGGREGATES]
+    rows = [
+        [name, *(share.in_percent for share in (each.steps, each.first, *each.best.values()))]
+        for name, each in figures.items()
+    ]
+    lines = [("verifier", "steps", "first error", *best), ("---", *["--:"] * (len(best) + 2)), *rows]
+    shown = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return (
+        f"{shown}\n{len(trajectories)} trajectories of {tasks} tasks. One drawn at random solves its task in "
+        f"{100 * lowest:.1f} %, any of them in {100 * highest:.1f} %.\n"
+    )
+
+
+def _messages(trajectory: LabelledTrajectory) -> list[Message]:
+    try:
+        return adapter(list[Message]).validate_python(trajectory.messages)
+    except ValidationError as error:
+        raise RecordInvalid(trajectory.id, 0, f"its messages can't be read: {error.errors()[0]['msg']}") from error
+
+
+def _digest(samples: Sequence[Rendering]) -> str:
+    return hashlib.sha256(json.dumps([asdict(each) for each in samples]).encode()).hexdigest()[:16]
+
+
+def _share(outcomes: Sequence[Sequence[bool]]) -> Share:
+    hits, counts = (np.array([float(of(group)) for group in outcomes]) for of in (sum, len))
+    return Estimate.ratio(hits[None], counts).share
+
+
+def _scores(labels: Mapping[str, Label | None] | Mapping[str, Label]) -> dict[str, float]:
+    return {index: 0.5 if label is None else (label + 1) / 2 for index, label in labels.items()}
+
+
+def _label(score: float) -> Label:
+    return -1 if score < 1 / 3 else 1 if score > 2 / 3 else 0
+
+
+def _first(labels: Iterable[Label]) -> int | None:
+    return next((place for place, label in enumerate(labels) if label == -1), None)

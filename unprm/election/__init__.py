@@ -1,0 +1,1 @@
+"""Elections: candidates in, elected answers out, by any of the votes in `unprm.votes`."""

@@ -1,0 +1,92 @@
+"""What `unprm` offers in a program: a PRM is loaded, scores, and votes, without a server."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from unprm.answers.equivalence import Equivalence
+from unprm.election.ballot import Ballot, Scores
+from unprm.election.decide import needed_signal
+from unprm.election.parsing import parse
+from unprm.errors import NoVerdict, SolutionTooLong, Unscorable
+from unprm.mini.demonstration import about
+from unprm.types import Engine, Solution, Usage
+from unprm.wire import VOTE_REQUESTS, ScoreRequest, SolutionIn, VoteResponse
+
+StepScores = Sequence[Sequence[float] | None]
+
+
+def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[float, ...] | None]:
+    """As `unprm.score`."""
+    request = ScoreRequest.model_validate({"problem": problem, "solutions": list(solutions)})
+    steps, _ = _scores(prm, problem, parse(request).missing, {})
+    return [steps.get(index) for index in range(len(request.solutions))]
+
+
+def vote(
+    strategy: str,
+    problem: str | None,
+    solutions: Sequence[Any],
+    prm: Engine | None,
+    step_scores: StepScores | None,
+    settings: Mapping[str, Any],
+) -> VoteResponse:
+    """As `unprm.vote`."""
+    if strategy not in VOTE_REQUESTS:
+        raise ValueError(f"{strategy!r} is no vote; there are {', '.join(VOTE_REQUESTS)}")
+    candidates = list(solutions) if step_scores is None else _with_scores(solutions, step_scores)
+    request = VOTE_REQUESTS[strategy].model_validate({"problem": problem, "solutions": candidates, **settings})
+    parsed = parse(request)
+    compared = Equivalence().compare([each.answer for each in parsed.solutions if each.answer is not None])
+    names = iter(compared.classes)
+    classes = [None if each.answer is None else next(names) for each in parsed.solutions]
+    by_reward = needed_signal(strategy, classes, request.terms) == "reward"
+    steps = {index: each.step_scores for index, each in enumerate(parsed.solutions) if each.step_scores is not None}
+    usage, unscorable, known = Usage(), dict(parsed.unscorable), None
+    if by_reward and parsed.missing and prm is not None:
+        if problem is None:
+            raise ValueError("rewards decide this vote, and the PRM needs the problem to score: problem is None")
+        computed, usage = _scores(prm, problem, parsed.missing, unscorable)
+        steps |= computed
+        if not steps:
+            raise unscorable[min(unscorable)]
+        known = about(prm.description.name, problem) if prm.description.demo else None
+    used = [steps.get(index) for index in range(len(classes))] if by_reward or parsed.given else None
+    scores = Scores(used, unscorable, None, known)
+    stated = [index for index, name in enumerate(classes) if name is not None]
+    ballot = Ballot(request, parsed.solutions, classes, scores, [stated[index] for index in compared.as_text])
+    return ballot.vote(strategy, request.terms, "" if prm is None else prm.description.name, usage)
+
+
+def _with_scores(solutions: Sequence[Any], step_scores: StepScores) -> list[Any]:
+    """The solutions as objects with their step scores. Raises `ValueError` if these are not as many."""
+    if len(solutions) != len(step_scores):
+        raise ValueError(f"step_scores are of {len(step_scores)} solutions, there are {len(solutions)}")
+    made: list[Any] = []
+    for solution, scores in zip(solutions, step_scores, strict=True):
+        if isinstance(solution, SolutionIn):
+            fields = solution.model_dump(exclude_unset=True)
+        elif isinstance(solution, Mapping):
+            fields = dict(solution)
+        else:
+            fields = {"text" if isinstance(solution, str) else "steps": solution}
+        made.append(fields | {"step_scores": None if scores is None else list(scores)})
+    return made
+
+
+def _scores(
+    prm: Engine, problem: str, solutions: Mapping[int, Solution], unscorable: dict[int, Unscorable]
+) -> tuple[dict[int, tuple[float, ...]], Usage]:
+    """Step scores by index, and the tokens they took; adds to `unscorable` why a solution has none."""
+    encoded = {index: prm.format.encode(problem, solution.steps) for index, solution in solutions.items()}
+    limit = prm.description.max_tokens
+    for index, item in encoded.items():
+        if len(item.ids) > limit:
+            unscorable[index] = SolutionTooLong(index, len(item.ids), limit)
+    fitting = {index: item for index, item in encoded.items() if index not in unscorable}
+    batch = prm.score(list(fitting.values()))
+    for index, unread in zip(fitting, batch.unread or (), strict=False):
+        if unread:
+            unscorable[index] = NoVerdict(index, unread, len(solutions[index].steps))
+    tokens, computed = sum(batch.tokens or (len(item.ids) for item in fitting.values())), sum(batch.computed)
+    found = {index: each for index, each in zip(fitting, batch.scores, strict=True) if index not in unscorable}
+    return found, Usage(tokens, computed, tokens - computed)

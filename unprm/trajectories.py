@@ -1,0 +1,216 @@
+"""Trajectories of agents as solutions that a PRM can read.
+
+A step is one assistant message: its text, then each of its tool calls as compact JSON. What came before the first of
+them (system messages, the user's request, earlier turns) belongs to the problem. Everything between two steps, mostly
+results of tools, is evidence: it is read, never scored.
+
+    search({"query":"boarding school founded 1838"})
+
+    [search] Adelaide was founded in 1836 …
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+
+from unprm.errors import InvalidRequest
+
+Evidence = Literal["before", "after"]
+"""What a step is judged by: what was known `before` it, or also what came `after` it, up to the next step."""
+TOKEN = 4
+"""Characters that count as one token of an observation, so that a text is cut in the same place for every model."""
+_THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+
+
+def _as_json(value: object) -> object:
+    """Arguments as compact JSON; a text that isn't JSON stays as it is."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class Function(_Part):
+    """The function that a tool call names, and its arguments: a JSON object, or its text."""
+
+    name: str
+    arguments: Annotated[str, BeforeValidator(_as_json)] = "{}"
+
+
+class ToolCall(_Part):
+    """A tool call of an assistant message."""
+
+    id: str | None = None
+    function: Function
+
+
+class Message(_Part):
+    """A message of OpenAI's chat API. `reasoning_content` (or `reasoning`): the model's thoughts."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[dict[str, Any]] | None = None
+    reasoning_content: str | None = Field(None, validation_alias=AliasChoices("reasoning_content", "reasoning"))
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How trajectories are read. `observation_tokens`: length to which each message of evidence is cut in the middle;
+    `thoughts`: whether a step begins with the model's thoughts."""
+
+    evidence: Evidence = "after"
+    observation_tokens: int = 500
+    thoughts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Characters of a message of evidence, and how many of them are read."""
+
+    characters: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A trajectory as texts. `problem`: the messages before the first step; `steps`: the steps with their evidence;
+    `messages`: for each step, the index of its message; `final`: the text of the last assistant message, in which an
+    answer may be found; `cut`: by index, the messages that are not read whole."""
+
+    problem: str
+    steps: tuple[str, ...]
+    messages: tuple[int, ...]
+    final: str
+    cut: Mapping[int, Cut]
+
+
+def render(messages: Sequence[Message], reading: Reading) -> Rendered:
+    """The trajectory as a PRM reads it. An assistant message with neither text nor tool calls is no step.
+
+    Raises `InvalidRequest` for a part that is not text, by its message and type.
+    """
+    texts = [_text(index, message) for index, message in enumerate(messages)]
+    steps = {index: step for index, message in enumerate(messages) if (step := _step(message, texts[index], reading))}
+    first = min(steps, default=len(messages))
+    cut: dict[int, Cut] = {}
+    parts: dict[int, list[str]] = {index: [] for index in steps}
+    names = {call.id: call.function.name for message in messages for call in message.tool_calls or ()}
+    waiting: list[str] = []
+    current: int | None = None
+    for index in range(first, len(messages)):
+        if index in steps:
+            current = index
+            parts[index] += [*waiting, steps[index]]
+            waiting = []
+        elif messages[index].role != "assistant" and texts[index]:
+            shown = _observation(index, messages[index], names, texts[index], reading, cut)
+            if reading.evidence == "after" and current is not None:
+                parts[current].append(shown)
+            else:
+                waiting.append(shown)
+    final = next((texts[index] for index in reversed(steps)), "")
+    return Rendered(
+        problem="\n\n".join(_before(messages[:first], texts)),
+        steps=tuple("\n\n".join(parts[index]) for index in steps),
+        messages=tuple(steps),
+        final=final,
+        cut=cut,
+    )
+
+
+def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:
+    """The tools of a request, a line each: name, parameters and description. Those that aren't functions have only
+    their type."""
+    lines = []
+    for tool in tools:
+        function = tool.get("function", tool)
+        parameters = ", ".join((function.get("parameters") or {}).get("properties") or {})
+        name, about = function.get("name", tool.get("type", "tool")), function.get("description")
+        lines.append(f"- {name}({parameters})" + (f": {about}" if about else ""))
+    return "\n".join(["Tools:", *lines]) if lines else ""
+
+
+def from_atif(trajectory: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The messages of a trajectory in Harbor's format (ATIF 1.0 to 1.7): each step of an agent becomes an assistant
+    message, followed by one of role `tool` for each result that it observed.
+
+    Raises `InvalidRequest` if it has no steps, or one has another source than system, user or agent.
+    """
+    steps = trajectory.get("steps")
+    if not isinstance(steps, list) or not steps:
+        raise InvalidRequest("a trajectory in ATIF has a list of steps", "/steps")
+    messages: list[dict[str, Any]] = []
+    for index, step in enumerate(steps):
+        source = step.get("source")
+        if source not in {"system", "user", "agent"}:
+            raise InvalidRequest("the source of a step in ATIF is system, user or agent", f"/steps/{index}/source")
+        messages.append(
+            {
+                "role": "assistant" if source == "agent" else source,
+                "content": step.get("message"),
+                "reasoning_content": step.get("reasoning_content"),
+                "tool_calls": [
+                    {"id": call.get("tool_call_id"),
+                     "function": {"name": call.get("function_name"), "arguments": call.get("arguments") or {}}}
+                    for call in step.get("tool_calls") or ()
+                ],
+            }
+        )  # fmt: skip
+        messages += [
+            {"role": "tool", "tool_call_id": result.get("source_call_id"), "content": result.get("content") or ""}
+            for result in (step.get("observation") or {}).get("results") or ()
+        ]
+    return messages
+
+
+def _text(index: int, message: Message) -> str:
+    if not isinstance(message.content, list):
+        return (message.content or "").strip()
+    for place, part in enumerate(message.content):
+        if not isinstance(part.get("text"), str):
+            raise InvalidRequest(
+                f"message {index} has a part of type {part.get('type')!r}: only text is read",
+                f"/messages/{index}/content/{place}",
+            )
+    return "\n".join(part["text"] for part in message.content).strip()
+
+
+def _step(message: Message, text: str, reading: Reading) -> str:
+    """The text of a step without its evidence; empty if the message is none."""
+    if message.role != "assistant":
+        return ""
+    thoughts = message.reasoning_content if reading.thoughts else None
+    said = text if reading.thoughts else _THOUGHTS.sub("", text)
+    calls = (f"{call.function.name}({call.function.arguments})" for call in message.tool_calls or ())
+    return "\n".join(part for part in (thoughts, said.strip(), *calls) if part and part.strip())
+
+
+def _observation(
+    index: int, message: Message, names: Mapping[str | None, str], text: str, reading: Reading, cut: dict[int, Cut]
+) -> str:
+    most = reading.observation_tokens * TOKEN
+    if len(text) > most:
+        cut[index] = Cut(len(text), most)
+        text = f"{text[: most - most // 2]} … {text[len(text) - most // 2 :]}"
+    source = message.name or names.get(message.tool_call_id) or message.role
+    return f"[{source}] {text}"
+
+
+def _before(messages: Sequence[Message], texts: Sequence[str]) -> Iterator[str]:
+    """The messages of the problem; a single one of the user stands without its role."""
+    told = [(message, text) for message, text in zip(messages, texts, strict=False) if text]
+    alone = len(told) == 1 and told[0][0].role == "user"
+    for message, text in told:
+        yield text if alone else f"[{message.role}] {text}"

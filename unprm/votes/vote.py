@@ -1,0 +1,134 @@
+"""What a vote is made of; every file beside this one defines one, as its `VOTE`."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from unprm.types import DecidedBy
+
+Signal = Literal["none", "reward", "confidence"]
+"""What a vote takes of the candidates beside their answers: rewards of a PRM, or confidences of their own model."""
+
+Values = Sequence[float | None]
+"""One value per candidate, None for a candidate without one."""
+
+
+TIE = 1e-9
+"""Scores that differ by at most this are tied."""
+
+
+class Terms(BaseModel):
+    """The settings of a vote: fields with default, bounds and description. A name means the same in every vote."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Group(NamedTuple):
+    """A class of equal answers: the indices of its candidates, ascending."""
+
+    members: tuple[int, ...]
+
+    def of(self, values: Values) -> list[float]:
+        """The members' values, as far as there are any."""
+        return [value for index in self.members if (value := values[index]) is not None]
+
+
+class Tally(NamedTuple):
+    """What a vote is taken on. `total`: the number N of all candidates, also of those without an answer. `terms`: has
+    the settings of the vote, and may have those of others. `values`: of the vote's signal; None as a whole if the vote
+    takes none, or frequency alone decides."""
+
+    groups: Sequence[Group]
+    total: int
+    terms: Any
+    values: Values | None = None
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of candidates in each group."""
+        return [len(group.members) for group in self.groups]
+
+
+class Scored(NamedTuple):
+    """A group's score, None where it can't be elected for its values; and the normalized parts of WRF."""
+
+    score: float | None
+    normalized_reward: float | None = None
+    normalized_frequency: float | None = None
+
+
+Score = Callable[[Tally], list[Scored]]
+"""Scores each group; the highest wins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """A vote: its rule and its words.
+
+    `order`: votes are listed by it, then by name. `terms`: its settings; `grid`: values worth trying of each, the
+    default first. `frequency_decides`: whether frequency alone decides, so that no signal is needed. `settled`: given
+    the candidates so far and the number still to come, whether they provably can't change the winner; False where that
+    is not easily seen. `decided_by`: what a result is called that frequency did not decide: `reward` if the highest
+    single reward wins.
+
+    `summary`: what it elects, without a full stop; `description`: how, in sentences; `runs_prm`: when the PRM is run;
+    `take_when`: what it is good for; `score_name`: what its score is. `why_frequency` and `why_reward`: the page's
+    reasons for a result that frequency, or a single reward, decided.
+    """
+
+    name: str
+    order: int = 100
+    signal: Signal
+    decided_by: DecidedBy
+    score: Score
+    frequency_decides: Callable[[Tally], bool] = lambda tally: False
+    settled: Callable[[Tally, int], bool] = lambda tally, left: False
+    terms: type[Terms] = Terms
+    grid: Mapping[str, Sequence[float | str]] = field(default_factory=dict)
+    title: str
+    summary: str
+    description: str
+    runs_prm: str
+    take_when: str
+    score_name: str
+    why_frequency: str = "no answer has more"
+    why_reward: str = "The highest reward decides"
+
+    @property
+    def needs_problem(self) -> bool:
+        """Whether two different answers always take rewards, so that a request has to say how to get them."""
+        clear = Tally([Group(tuple(range(99))), Group((99,))], 100, self.terms())
+        return self.signal == "reward" and not self.frequency_decides(clear)
+
+
+def by_frequency(tally: Tally) -> list[Scored]:
+    """The number of candidates of each group."""
+    return [Scored(float(count)) for count in tally.counts]
+
+
+def by_highest(tally: Tally) -> list[Scored]:
+    """The highest value in each group, 0 in one without any."""
+    if tally.values is None:
+        return [Scored(None) for _ in tally.groups]
+    return [Scored(max(group.of(tally.values), default=0.0)) for group in tally.groups]
+
+
+def by_sum(tally: Tally) -> list[Scored]:
+    """The sum of the values in each group; `math.fsum` makes it independent of the order of the candidates."""
+    if tally.values is None:
+        return [Scored(None) for _ in tally.groups]
+    return [Scored(math.fsum(group.of(tally.values))) for group in tally.groups]
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean; 0 of no values."""
+    return math.fsum(values) / len(values) if values else 0.0
+
+
+def two_highest(values: Sequence[float]) -> tuple[float, float]:
+    """The two highest values; 0 for one that is missing."""
+    first, second = sorted([*values, 0.0, 0.0], reverse=True)[:2]
+    return first, second
