@@ -20,7 +20,7 @@ from unprm.errors import UnprmError
 from .settings import PoolSettings
 
 app = typer.Typer(
-    help="Samples what the studies need, and measures.", no_args_is_help=True, pretty_exceptions_show_locals=False
+    help="Samples and measurements for the studies.", no_args_is_help=True, pretty_exceptions_show_locals=False
 )
 console = Console(stderr=True)
 
@@ -32,13 +32,13 @@ SECONDS = 3600.0
 @with_options
 def pool(
     questions: Annotated[Path, typer.Argument(help="JSON lines with `problem` and `answer`.", exists=True)],
-    output: Annotated[Path, typer.Option(help="File for the candidates; the same command goes on there.")],
-    url: Annotated[list[str], typer.Option(help="URL of a server of the model; repeat for more.")],
+    output: Annotated[Path, typer.Option(help="File for the candidates; repeat the command to resume.")],
+    url: Annotated[list[str], typer.Option(help="URL of a server that runs the model; repeat for more.")],
     model: Annotated[str, typer.Option(help="The model's name at the server.")],
     settings: PoolSettings,
     concurrency: Annotated[int, typer.Option(min=1, help="Candidates sampled at the same time.")] = 8,
 ) -> None:
-    """Sample candidates of each question and judge them: each is kept as soon as it is finished."""
+    """Sample candidates of each question and check their answers; resumable after every candidate."""
     from unprm.openai.client import OpenAIClient
 
     from . import sampling
@@ -53,7 +53,7 @@ def pack(
     candidates: Annotated[Path, typer.Argument(help="File that `pool` wrote, finished or not.", exists=True)],
     output: Annotated[Path, typer.Option(help="Directory for candidates.jsonl.gz and its card.", callback=directory)],
 ) -> None:
-    """Write a pool for others: one line a question, compressed, with a card. The verdicts are made anew."""
+    """Write a pool for publication: one line per question, compressed, with a card. Answers are checked again."""
     from . import packing
 
     size, counts = packing.pack(candidates, output)
@@ -87,15 +87,15 @@ def steps(
     data: Annotated[str, typer.Option(help="ProcessBench: a file, a directory or its name on the hub.")],
     model: Annotated[list[str] | None, typer.Option(help="A PRM; repeat for more.")] = None,
     likelihood: Annotated[
-        list[str] | None, typer.Option(help="A language model: how likely it finds each step; repeat for more.")
+        list[str] | None, typer.Option(help="Language model whose likelihood of each step is measured; repeat.")
     ] = None,
-    server: Annotated[list[str] | None, typer.Option(help="URL of a server of a PRM or judge; repeat.")] = None,
+    server: Annotated[list[str] | None, typer.Option(help="URL of a server with a PRM or judge; repeat.")] = None,
     recorded: Annotated[
         list[Path] | None,
-        typer.Option(help="Recorded scores of published PRMs; only solutions that have them are taken.", exists=True),
+        typer.Option(help="Recorded scores of published PRMs; only solutions with scores are used.", exists=True),
     ] = None,
 ) -> None:
-    """Tell what step scores know of first errors: F1 and AUROC beside length, place, likelihood and published PRMs."""
+    """Evaluate step scores on first errors: F1 and AUROC beside length, position, likelihood and published PRMs."""
     from training.evaluate.scorers import EngineScorer, ServerScorer
     from unprm.checkpoints.files import fetch
     from unprm.models.load import load_engine
@@ -160,7 +160,7 @@ def report(
 
 @app.command()
 def lab(
-    output: Annotated[Path, typer.Option("--out", help="Directory for everything that is made.", callback=directory)],
+    output: Annotated[Path, typer.Option("--out", help="Output directory.", callback=directory)],
     preset: Annotated[
         Literal["quick", "full"], typer.Option(help="quick: minutes on two cores; full: hours.")
     ] = "quick",
@@ -177,9 +177,7 @@ def lab(
 
 @app.command()
 def mini(
-    output: Annotated[Path, typer.Option(help="Directory for everything that is made.", callback=directory)] = Path(
-        "runs/mini"
-    ),
+    output: Annotated[Path, typer.Option(help="Output directory.", callback=directory)] = Path("runs/mini"),
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Make the embedded model from scratch: reasoner, labelled solutions, PRM. Takes about two hours on two cores."""
@@ -192,7 +190,7 @@ def mini(
 
 @app.command("measure-mini")
 def measure_mini(
-    model: Annotated[str, typer.Option(help="The embedded model, or an adapter that `mini` made.")] = "unprm-mini",
+    model: Annotated[str, typer.Option(help="The embedded model, or an adapter made by `mini`.")] = "unprm-mini",
     problems: Annotated[int, typer.Option(min=2, help="New problems, 16 solutions each.")] = 300,
     seed: Annotated[str, typer.Option(help="Seed of the problems.")] = "held out",
     figures: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,

@@ -20,8 +20,8 @@ class PoolSettings:
     limit: Annotated[int, Option(min=1, help="Number of questions drawn.")] = 120
     only: Annotated[list[str] | None, Option(help="Draw among questions with FIELD=VALUE; repeat for others.")] = None
     samples: Annotated[int, Option(min=1, help="Candidates of each question.")] = 16
-    first: Annotated[int, Option(min=1, help="Candidates of every question before the others.")] = 4
+    first: Annotated[int, Option(min=1, help="Candidates of every question in the first round.")] = 4
     temperature: Annotated[float, Option(min=0.0)] = 0.8
-    max_tokens: Annotated[int, Option(min=1, help="Most tokens of a candidate.")] = 1024
+    max_tokens: Annotated[int, Option(min=1, help="Maximum tokens of a candidate.")] = 1024
     system: Annotated[str, Option(help="The system prompt; the problem alone is the user's message.")] = SYSTEM
-    seed: Annotated[int, Option(help="Decides which questions are drawn, and each candidate.")] = 0
+    seed: Annotated[int, Option(help="Seed of the questions drawn and of each candidate.")] = 0

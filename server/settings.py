@@ -63,7 +63,7 @@ class _Served(BaseModel):
 
     model: Annotated[list[str], NoDecode] = Field(
         default=["unprm-mini"],
-        description="Embedded model, hub name or path, or judge; with --adapter the base. Several: NAME=MODEL, each.",
+        description="Embedded model, hub name, path, or judge; the base with --adapter. Several: NAME=MODEL each.",
     )
 
 
@@ -86,29 +86,29 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     )
 
     config: FilePath | None = Field(
-        default=None, description="File of settings by the names of options: TOML, or YAML if its name ends in .yaml."
+        default=None, description="Settings file, keyed by option names: TOML, or YAML if its name ends in .yaml."
     )
     calibration: Literal["recorded"] | None = Field(
         default=None,
-        description="recorded: calibrate scores and set the error threshold by FoVer's data; see docs/engines.md.",
+        description="recorded: calibrate scores and set the error threshold from FoVer's data; see docs/engines.md.",
     )
     host: Annotated[list[str], NoDecode] = Field(
         default=["127.0.0.1"],
         min_length=1,
-        description="Address to listen on; 0.0.0.0 for every network, :: for IPv6 too. Several: each, or with commas.",
+        description="Address to listen on; 0.0.0.0 for all networks, :: also for IPv6. Repeat, or use commas.",
     )
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     api_key: SecretStr | None = Field(
         default=None,
         min_length=1,
-        description="Bearer token that callers must send; given as an option, other users of the machine can see it.",
+        description="Bearer token that callers must send. As an option it is visible to other users of the machine.",
     )
     api_keys_file: Path | None = Field(
         default=None,
         description="File with a line NAME KEY [TOKENS PER MINUTE] for each caller; read again when it changes.",
     )
     admin_key: SecretStr | None = Field(
-        default=None, min_length=1, description="Bearer token for /admin/models; without one, the route does not exist."
+        default=None, min_length=1, description="Bearer token for /admin/models; without it, the route does not exist."
     )
     share_caches: bool = Field(
         default=False,
@@ -124,20 +124,18 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         description="Tokens that may wait, at most half of them one caller's; others get 429.",
     )
     max_request_seconds: Seconds = Field(
-        default=60.0, description="Time limit of a request; X-Request-Timeout may ask for less."
+        default=60.0, description="Time limit of a request; X-Request-Timeout may lower it."
     )
     max_batch_seconds: Seconds = Field(
         default=300.0,
-        description="Time limit of a batch; a model that exceeds it counts as hung, and the server ends with status 1.",
+        description="Time limit of a batch; beyond it the model counts as hung, and the server exits with status 1.",
     )
-    equivalence_deadline: Seconds = Field(
-        default=2.0, description="Seconds of processor time for comparing a request's answers."
-    )
+    equivalence_deadline: Seconds = Field(default=2.0, description="CPU seconds for comparing a request's answers.")
     drain_seconds: float | None = Field(
         default=None,
         ge=0,
         allow_inf_nan=False,
-        description="Time for running requests to finish after SIGTERM; default: the longest that one may take.",
+        description="Time for running requests to finish after SIGTERM. Default: the longest that a request may take.",
     )
     upstream_url: Address | None = Field(
         default=None,
@@ -145,7 +143,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     )
     upstream_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the upstream.")
     gateway_strategy: Strategy | None = Field(
-        default=None, description="Default vote of /v1/chat/completions; default: that of /vote."
+        default=None, description="Default vote of /v1/chat/completions. Default: that of /vote."
     )
     gateway_budget: int | None = Field(
         default=None,
@@ -171,10 +169,10 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         allow_inf_nan=False,
         description="MiB of the journal; the oldest entries are deleted first.",
     )
-    ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) to serve HTTPS with.")
-    ssl_keyfile: Path | None = Field(default=None, description="Private key (PEM), if not in the certificate's file.")
+    ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) for HTTPS.")
+    ssl_keyfile: Path | None = Field(default=None, description="Private key (PEM), if not in the certificate file.")
     otlp_endpoint: Address | None = Field(
-        default=None, description="Address of an OpenTelemetry collector (OTLP over HTTP) that traces are sent to."
+        default=None, description="OpenTelemetry collector for traces (OTLP over HTTP)."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Lowest level logged.")
     log_format: Literal["json", "text"] = Field(default="text", description="json: one object per line.")

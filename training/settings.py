@@ -61,7 +61,7 @@ class TrainSettings:
     positive: Annotated[str, Option(help="Verdict on a right step: one token of the base.")] = POSITIVE
     negative: Annotated[str, Option(help="Verdict on a wrong step: one token of the base.")] = NEGATIVE
     validation: Annotated[
-        tuple[Path, ...], Option(help="Held-out step labels, evaluated after each epoch; recognised by their fields.")
+        tuple[Path, ...], Option(help="Held-out step labels, evaluated after each epoch; their layout is detected.")
     ] = ()
     patience: Annotated[
         int | None, Option(min=1, help="Stop after this many epochs without a better validation; keep the best.")
@@ -86,15 +86,15 @@ class TrainSettings:
     lora_dropout: Annotated[float, Option(min=0.0, max=0.99)] = 0.1
     lora_targets: Annotated[
         tuple[str, ...],
-        Option(help="Layers that get an adapter, comma-separated; all-linear: all linear ones but the output."),
+        Option(help="Layers that get an adapter, comma-separated; all-linear: all linear layers except the output."),
     ] = ("q_proj", "v_proj")
     start: Annotated[
         Path | None,
-        Option(help="An adapter for the same layers, of the same rank, with whose weights training begins."),
+        Option(help="Adapter for the same layers and of the same rank, to start from."),
     ] = None
     bf16: Annotated[
         bool,
-        Option("--bf16", help="Keep a frozen base in bfloat16 (always so on a GPU); compute in it where that is fast."),
+        Option("--bf16", help="Keep a frozen base in bfloat16 (always on a GPU); compute in it where that is fast."),
     ] = False
     packing: bool | None = None
     gradient_checkpointing: Annotated[
@@ -102,7 +102,7 @@ class TrainSettings:
     ] = None
     share_prefixes: Annotated[
         bool,
-        Option("--share-prefixes", help="Batch solutions by problem; compute what several begin with once."),
+        Option("--share-prefixes", help="Batch solutions by problem, and compute shared beginnings once."),
     ] = False
     compile: Annotated[bool, Option("--compile", help="Compile the model first; pays off in long runs.")] = False
     checkpoint_every: Annotated[int, Option(min=1, help="Optimiser steps between checkpoints.")] = 50

@@ -33,12 +33,12 @@ PROGRAMS = (
     Program("server", "serve", "Serve a model and its page", f"{SERVE} models reference"),
     Program("server.scale", "ray", "Serve replicas on a Ray cluster", SCALE),
     Program("unprm.upstream", "llama", "Run a language model behind OpenAI's API", UPSTREAM),
-    Program("unprm_client", "client", "Ask a server", "score vote compare"),
-    Program("unprm_client", "agents", "Ask a server as the tools of an agent", "mcp"),
+    Program("unprm_client", "client", "Call a server", "score vote compare"),
+    Program("unprm_client", "agents", "Offer a server to agents as MCP tools", "mcp"),
     Program(
         "training",
         "train",
-        "Make data, train, measure",
+        "Make data, train, evaluate",
         "build sample select annotate merge convert stats study train memory calibrate merge-adapter push evaluate",
     ),
 )

@@ -27,7 +27,7 @@ def upstream(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: any free one.")] = 8001,
     slots: Annotated[int, typer.Option(min=1, help="Completions written at the same time.")] = 4,
     threads: Annotated[int, typer.Option(min=1, help="Threads, at most the machine's idle cores.")] = 1,
-    tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a prompt and its completion.")] = 2048,
+    tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of a prompt and its completion.")] = 2048,
 ) -> None:
     """Serve a language model to the gateway, to samplers over HTTP and to the judge, by llama.cpp."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")

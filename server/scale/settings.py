@@ -28,16 +28,16 @@ class ScaleSettings(Settings):
     model_config = SettingsConfigDict(**Settings.model_config | {"cli_prog_name": "unprm scale"})
 
     replicas: int = Field(default=1, ge=1, description="Minimum number of replicas.")
-    max_replicas: int | None = Field(default=None, ge=1, description="Maximum number of replicas; default: --replicas.")
+    max_replicas: int | None = Field(default=None, ge=1, description="Maximum number of replicas. Default: --replicas.")
     replica_cpus: float = Field(default=1.0, gt=0, description="CPU cores per replica.")
     replica_gpus: float = Field(default=0.0, ge=0, description="GPUs per replica.")
     target_ongoing_requests: float = Field(
-        default=16.0, gt=0, description="Requests in each replica before another one is started."
+        default=16.0, gt=0, description="Requests per replica above which another replica is started."
     )
     max_ongoing_requests: int = Field(
         default=256,
         ge=1,
-        description="Requests that a replica handles at a time; as many more wait, the rest get 503.",
+        description="Requests that a replica handles at once; as many more may wait, the rest get 503.",
     )
 
     @model_validator(mode="after")

@@ -44,9 +44,7 @@ _MODEL = "The sampling model: its name at the servers; else a hub name, a direct
 Model = Annotated[str, typer.Option("--model", help=_MODEL)]
 Rollouts = Annotated[
     int | None,
-    typer.Option(
-        "--n", min=1, help="Most rollouts: of a solution with the search bayes, else of each of its prefixes."
-    ),
+    typer.Option("--n", min=1, help="Maximum rollouts per solution (search bayes) or per prefix (others)."),
 ]
 Concurrency = Annotated[int, typer.Option(min=1, help="Questions processed at the same time.")]
 
@@ -56,7 +54,7 @@ class QuestionSource:
     """Where questions come from, and how many are drawn."""
 
     questions: Annotated[
-        str, typer.Option(help="JSON lines with `problem` and `answer`, a data set of the hub, or `mini`: made up.")
+        str, typer.Option(help="JSON lines with `problem` and `answer`, a data set of the hub, or `mini` (generated).")
     ] = "mini"
     limit: Annotated[int | None, typer.Option(min=1, help="Number of questions drawn from the source.")] = None
     per: Annotated[
@@ -97,7 +95,7 @@ class SamplerOptions:
         SamplerName,
         typer.Option(help="Run the model here (transformers, vllm) or call servers (openai, chat)."),
     ] = "transformers"
-    url: Annotated[list[str] | None, typer.Option(help="URL of a server of the model; repeat for more.")] = None
+    url: Annotated[list[str] | None, typer.Option(help="URL of a server that runs the model; repeat for more.")] = None
     tokenizer: Annotated[
         str | None,
         typer.Option(
@@ -173,7 +171,7 @@ def select(
     output: Annotated[Path, typer.Option(help="File for the selected solutions.")],
     given: Annotated[Given, SelectSettings],
     tokenizer: Annotated[
-        str, typer.Option(help="The samples' tokenizer: hub name, directory, base by name or GGUF file.")
+        str, typer.Option(help="Tokenizer of the samples: hub name, directory, base by name or GGUF file.")
     ] = "unprm-mini",
     preset: PresetOption = "paper",
 ) -> None:
@@ -243,8 +241,8 @@ def convert(
     data: Annotated[
         Path, typer.Argument(metavar="INPUT", help="Step labels: a file, a directory, or a data set of the hub.")
     ],
-    output: Annotated[Path, typer.Argument(help="File for the same in another layout, as JSON lines.")],
-    to: Annotated[WrittenLayout, typer.Option(help="The layout that is written.")],
+    output: Annotated[Path, typer.Argument(help="Output file in the other layout, as JSON lines.")],
+    to: Annotated[WrittenLayout, typer.Option(help="Layout to write.")],
     layout: Annotated[LayoutName | None, LAYOUT] = None,
 ) -> None:
     """Write step labels in another layout; refused if that layout can't hold them all."""
@@ -259,7 +257,7 @@ def convert(
 def stats(
     annotated: Annotated[list[Path], typer.Argument(help="Files of `annotate`, one row each.", exists=True)],
 ) -> None:
-    """Print what annotation cost, what it found, and how often its labels are right where that can be checked."""
+    """Print the cost of annotation, what it found, and, where it can be checked, how often its labels are right."""
     from ..data.stats import tables
 
     for table in tables(annotated):
@@ -269,7 +267,7 @@ def stats(
 @app.command()
 @with_options
 def build(
-    output: Annotated[Path, typer.Option("--out", help="Directory for everything that is made.", callback=directory)],
+    output: Annotated[Path, typer.Option("--out", help="Output directory.", callback=directory)],
     source: QuestionSource,
     sampler: SamplerOptions,
     given: Annotated[Given, Reading],

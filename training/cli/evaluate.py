@@ -24,7 +24,7 @@ app = typer.Typer(help="Measure a PRM on a benchmark.", no_args_is_help=True)
 console = Console(stderr=True)
 
 _OUTPUT_HELP = "Directory for scores and results; the same command goes on there."
-Runs = Annotated[list[Path], typer.Argument(help="Directories that `best-of-n --output` wrote.", file_okay=False)]
+Runs = Annotated[list[Path], typer.Argument(help="Output directories of `best-of-n`.", file_okay=False)]
 TableFile = Annotated[Path, typer.Option("--output", help="File for the table, in Markdown.")]
 
 
@@ -32,13 +32,13 @@ TableFile = Annotated[Path, typer.Option("--output", help="File for the table, i
 class PrmOptions:
     """The PRM that scores: loaded in this process, or served by a server."""
 
-    model: Annotated[str, typer.Option(help="The PRM: unprm-mini, a directory that `train` made, or a hub name.")] = (
+    model: Annotated[str, typer.Option(help="The PRM: unprm-mini, a directory made by `train`, or a hub name.")] = (
         "unprm-mini"
     )
     adapter: Annotated[str | None, typer.Option(help="Its adapter, if the model is a base.")] = None
     family: Annotated[str | None, typer.Option(help="Its model family, if not detected: see `unprm models`.")] = None
     engine: Annotated[
-        Literal["auto", "torch", "vllm"], typer.Option(help="auto: vLLM on CUDA where it is installed, else torch.")
+        Literal["auto", "torch", "vllm"], typer.Option(help="auto: vLLM on CUDA if installed, otherwise torch.")
     ] = "auto"
     server: Annotated[str | None, typer.Option(help="Call the server at this URL instead of a model here.")] = None
 
@@ -119,7 +119,7 @@ def best_of_n(
     wrf: WrfSettings,
     reading: Reading,
     reward: Annotated[
-        str, typer.Option(help="Candidate field with its reward or list of step scores, used instead of a model.")
+        str, typer.Option(help="Field of each candidate with its reward or step scores, used instead of a model.")
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
 ) -> None:
@@ -249,7 +249,7 @@ def calibrate_votes(
 
 @app.command()
 def pool(
-    run: Annotated[Path, typer.Argument(help="Directory that `evaluate best-of-n` wrote.", exists=True)],
+    run: Annotated[Path, typer.Argument(help="Output directory of `evaluate best-of-n`.", exists=True)],
     output: Annotated[Path, typer.Option(help="Directory for the data set and its card.", callback=directory)],
     licence: Annotated[str, typer.Option(help="Licence of the questions and solutions, as the hub spells it.")],
 ) -> None:

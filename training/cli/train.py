@@ -53,7 +53,7 @@ def memory(
     tune: Annotated[TuneName, typer.Option(help="What is trained, as for `train`.")] = "lora",
     processes: Annotated[int, typer.Option(min=1, help="Number of GPUs that train together.")] = 1,
 ) -> None:
-    """Count the memory that `train` needs, and show what it would choose on GPUs: tokens per pass, checkpointing."""
+    """Calculate the memory that `train` needs, and what it would choose on GPUs: tokens per pass, checkpointing."""
     from unprm.checkpoints.bases import BASES
     from unprm.checkpoints.files import fetch
 
@@ -66,7 +66,7 @@ def memory(
 
 
 def merge_adapter(
-    model: Annotated[str, typer.Argument(help="The PRM: a directory that `train` made, a hub name, or a base.")],
+    model: Annotated[str, typer.Argument(help="The PRM: a directory made by `train`, a hub name, or a base.")],
     output: Annotated[Path, typer.Option(help="Directory for the merged checkpoint.", callback=stage.directory)],
     adapter: Annotated[str | None, typer.Option(help="The adapter, if the model is a base.")] = None,
     dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Type of the merged weights.")] = "bfloat16",
@@ -81,14 +81,14 @@ def merge_adapter(
 
 
 def push(
-    directory: Annotated[Path, typer.Argument(help="A PRM that `train` or `merge-adapter` made.", exists=True)],
+    directory: Annotated[Path, typer.Argument(help="PRM made by `train` or `merge-adapter`.", exists=True)],
     repository: Annotated[str, typer.Argument(help="Its name on the hub.")],
     figures: Annotated[
         Path | None,
         typer.Option(help="Page of results for its card, from `evaluate all`.", exists=True, dir_okay=False),
     ] = None,
 ) -> None:
-    """Publish a PRM on the hub, with the token from the environment: merged, its adapter, and a card."""
+    """Publish a PRM on the hub: merged checkpoint, adapter and card. Needs HF_TOKEN in the environment."""
     from ..prm import publish
 
     console.print(publish.push(directory, repository, figures))
@@ -98,9 +98,7 @@ def push(
 def calibrate(
     context: typer.Context,
     prm: PrmOptions,
-    data: Annotated[
-        Path | None, typer.Option(help="Step labels not used in training: as for `train`, by their fields.")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Step labels not used in training; layouts as for `train`.")] = None,
     scores: Annotated[
         Path | None,
         typer.Option(

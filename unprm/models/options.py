@@ -51,12 +51,12 @@ class ModelOptions(BaseModel):
     adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
     revision: str | None = Field(default=None, description="Revision of the model on the hub.")
     adapter_revision: str | None = Field(default=None, description="Revision of the adapter on the hub.")
-    family: str | None = Field(default=None, description="PRM family, if name and files do not show it; see `models`.")
+    family: str | None = Field(default=None, description="PRM family, if name and files don't show it; see `models`.")
     step_tag: _Token | None = Field(
-        default=None, description="Token at the end of each step; for a PRM without prm_config.json."
+        default=None, description="Token at the end of each step, for a PRM without prm_config.json."
     )
-    positive: _Token | None = Field(default=None, description="Token of its verdict on a right step.")
-    negative: _Token | None = Field(default=None, description="Token of its verdict on a wrong step.")
+    positive: _Token | None = Field(default=None, description="Token of the verdict on a right step.")
+    negative: _Token | None = Field(default=None, description="Token of the verdict on a wrong step.")
     reference: str | None = Field(default=None, description="Reference model of implicit rewards (eurus).")
     beta: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Scale of implicit rewards (eurus)."
@@ -71,32 +71,32 @@ class JudgeOptions(BaseModel):
     judge_url: Address | None = Field(
         default=None, description="Server with OpenAI's chat API that runs the judge, for --model judge."
     )
-    judge_model: _Token | None = Field(default=None, description="The judge's name at its server.")
+    judge_model: _Token | None = Field(default=None, description="The judge's model name on that server.")
     judge_readout: JudgeReadoutName = Field(
         default="verdict",
-        description="verdict: P(Yes) for each step; grade: expected digit for each step; chain: verdicts of a check.",
+        description="verdict: P(Yes) for each step; grade: expected digit for each step; chain: written checks.",
     )
     judge_layout: JudgeLayoutName = Field(
-        default="plain", description="plain: for any model; else the verifier whose conversation is used."
+        default="plain", description="plain: for any model; otherwise the verifier whose prompts are used."
     )
     judge_criterion: Annotated[list[_Token], NoDecode] = Field(
-        default=[], description="Criterion of a grade; several, repeated or separated by commas, are averaged."
+        default=[], description="Criterion of a grade; repeat, or separate with commas, to average several."
     )
     judge_repeats: int = Field(
-        default=4, ge=1, le=128, description="Checks of a solution (chain); answers to a step, without logprobs."
+        default=4, ge=1, le=128, description="Checks per solution (chain); without logprobs, samples per step."
     )
     judge_tokens: int = Field(
-        default=2048, ge=1, description="Most tokens of a check (chain); of that of each step (genprm)."
+        default=2048, ge=1, description="Maximum tokens of a check (chain), or of each step's check (genprm)."
     )
-    judge_concurrency: int = Field(default=32, ge=1, description="Most requests to the judge in flight.")
+    judge_concurrency: int = Field(default=32, ge=1, description="Maximum requests to the judge in flight.")
     judge_prompt_tokens: int = Field(
-        default=4_194_304, ge=1, description="Most tokens of prompts for a request; a call counts as at least 512."
+        default=4_194_304, ge=1, description="Maximum prompt tokens for a request; a call counts as at least 512."
     )
     judge_seconds: float = Field(
-        default=60.0, gt=0, allow_inf_nan=False, description="Time limit of an attempt to get an answer of the judge."
+        default=60.0, gt=0, allow_inf_nan=False, description="Time limit of an attempt to get an answer from the judge."
     )
     judge_calibration: DirectoryPath | None = Field(
-        default=None, description="Directory with the judge's calibration.json, for means with other models."
+        default=None, description="Directory with the judge's calibration.json, for averages with other models."
     )
 
     @field_validator("judge_criterion", mode="before")
@@ -141,25 +141,25 @@ class EngineOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     engine: EngineName = Field(
-        default="auto", description="auto: vllm on CUDA where installed, else torch; remote: the vLLM server at --url."
+        default="auto", description="auto: vllm on CUDA if installed, or torch; remote: the vLLM server at --url."
     )
     url: Address | None = Field(default=None, description="Address of the vLLM server, for --engine remote.")
     url_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the vLLM server.")
     judge_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the judge's server.")
     memory: float = Field(default=0.9, gt=0, le=1, description="Fraction of the GPU's memory that vLLM takes.")
-    device: Device = Field(default="auto", description="auto: CUDA if there is one.")
+    device: Device = Field(default="auto", description="auto: CUDA if available.")
     dtype: Dtype = Field(
-        default="auto", description="auto: bfloat16 on CUDA, else float32. int8 is fast on a CPU, float8 on Hopper."
+        default="auto", description="auto: bfloat16 on CUDA, or float32. int8 is for CPUs, float8 for Ada and Hopper."
     )
     max_solution_tokens: int = Field(
-        default=8192, ge=1, description="Most tokens of a problem and a solution together; at most the model's window."
+        default=8192, ge=1, description="Maximum tokens of problem and solution together; at most the model's window."
     )
-    batch_tokens: int = Field(default=16_384, ge=1, description="Most tokens that the model runs at once.")
+    batch_tokens: int = Field(default=16_384, ge=1, description="Maximum tokens that the model runs at once.")
     prefix_cache_gb: float = Field(
         default=1.0,
         ge=0,
         allow_inf_nan=False,
-        description="GiB per model for the prefix cache; 0: no cache. vLLM takes it from --memory.",
+        description="GiB per model for the prefix cache; 0: none. vLLM takes it from --memory.",
     )
 
 

@@ -222,7 +222,8 @@ class Candidates(TrajectoryTerms):
     @property
     def scored(self) -> bool:
         """Whether every candidate comes with step scores, so that no model is needed."""
-        return all(each.step_scores is not None for each in self.trajectories or self._objects)
+        sent: Sequence[SolutionIn | TrajectoryIn] = self.trajectories or self._objects
+        return all(each.step_scores is not None for each in sent)
 
     @property
     def lengths(self) -> list[int]:

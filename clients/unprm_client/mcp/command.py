@@ -21,12 +21,12 @@ def mcp(
         Transport, typer.Option(help="stdio: the agent starts this program; http: it connects to /mcp (streamable).")
     ] = Transport.STDIO,
     url: Annotated[
-        str, typer.Option(envvar="UNPRM_CLIENT_URL", help="Address of the server of unprm.")
+        str, typer.Option(envvar="UNPRM_CLIENT_URL", help="Address of the unprm server.")
     ] = "http://127.0.0.1:8000",
     key: Annotated[str | None, typer.Option(envvar="UNPRM_CLIENT_KEY", help="Its API key.", show_default=False)] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a call, including all its attempts.")] = 60.0,
     host: Annotated[
-        str, typer.Option(help="http: address to listen on. Without --mcp-key, all who reach it can call the tools.")
+        str, typer.Option(help="http: address to listen on. Without --mcp-key, anyone there can call the tools.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="http: port to listen on.")] = 8001,
     mcp_key: Annotated[
