@@ -149,8 +149,8 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         default=None,
         ge=1,
         le=MAX_SOLUTIONS,
-        description="Maximum number of candidates per chat completion, and the default; without it, the maximum is "
-        "--max-solutions and the default is 8.",
+        description="Maximum number of candidates per chat completion, and the default. Without it the default is 8, "
+        "and the maximum that of solutions.",
     )
     gateway_stable: float = Field(
         default=0.95,

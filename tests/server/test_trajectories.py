@@ -91,8 +91,8 @@ def test_real_trajectories_are_voted_on(server: Running) -> None:
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        ({}, "exactly one of solutions and trajectories"),
-        ({"solutions": ["1"], "trajectories": [trajectory("1")]}, "exactly one of solutions and trajectories"),
+        ({}, "exactly one of /solutions and /trajectories"),
+        ({"solutions": ["1"], "trajectories": [trajectory("1")]}, "exactly one of /solutions and /trajectories"),
         ({"trajectories": [trajectory("1"), {"messages": [{"role": "assistant", "content": "1"}]}]}, "differ among"),
         ({"trajectories": [trajectory("1", step_scores=[0.5])]}, "1 step_scores were sent for 2 steps"),
         ({"trajectories": [{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}]},

@@ -203,12 +203,12 @@ class Candidates(TrajectoryTerms):
     @model_validator(mode="after")
     def _read_trajectories(self) -> Self:
         if bool(self.solutions) == (self.trajectories is not None):
-            raise ValueError("exactly one of solutions and trajectories must be given")
+            raise InvalidRequest("exactly one of /solutions and /trajectories must be given", "/solutions")
         if self.trajectories is not None:
             self._rendered = [self.render(each, f"/trajectories/{k}") for k, each in enumerate(self.trajectories)]
             begins = {each.problem for each in self._rendered}
             if len(begins) > 1:
-                raise ValueError("the messages before the first step differ among the trajectories")
+                raise InvalidRequest("the messages before the first step differ among trajectories", "/trajectories")
             self.problem = self.problem_of(self.problem, self._rendered[0])
             if "aggregate" not in self.model_fields_set:
                 self.aggregate = "mean"
