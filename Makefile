@@ -59,6 +59,11 @@ format:
 clean:
 	rm -rf .venv .venv-plugs .venv-trainers .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
 
+# the base of the PRM on Qwen2.5 that comes with the package, 491 MB: that PRM's tests are skipped without it
+.venv/qwen: .venv/dev.installed
+	$(BIN)/python -c 'from unprm.checkpoints import bases; bases.directory(bases.BASES["qwen2.5-coder-0.5b-instruct"])'
+	touch $@
+
 .venv-vllm/installed: pyproject.toml tests/vllm/requirements.txt
 	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python $(PIP) --editable '.[dev]' --requirement tests/vllm/requirements.txt

@@ -174,12 +174,17 @@ def directory(base: NamedBase, cache: Path | None = None) -> Path:
 
     Raises `ModelInvalid` as `file` does, and if what converts it is not installed.
     """
-    place = (cache or _cache()) / base.sha256
+    place = converted(base, cache)
     if not place.exists():
         from unprm.checkpoints import gguf  # PyTorch, which llama.cpp does not need
 
         gguf.convert(file(base, cache), place)
     return place
+
+
+def converted(base: NamedBase, cache: Path | None = None) -> Path:
+    """Where `directory` keeps the base, whether or not it is there yet."""
+    return (cache or _cache()) / base.sha256
 
 
 def _cache() -> Path:

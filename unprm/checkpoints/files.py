@@ -28,6 +28,8 @@ StoredDtype = torch.dtype | Literal["auto"]
 """The type that weights are loaded in; `auto`: the type they are stored in."""
 EMBEDDED = {*mini.ADAPTERS}
 """Names of the PRMs that this package contains."""
+ADAPTERS = {"unprm-qwen-0.5b": Path(__file__).parent / "weights" / "unprm-qwen-0.5b"}
+"""Adapters for bases by name that this package contains, by their names."""
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
@@ -79,7 +81,7 @@ def locate(
 
 def fetch(name: str, revision: str | None) -> Path:
     """The local directory of a model: a path unchanged, a hub name after downloading it into the cache; or that of a
-    base by name, or of an embedded PRM's base.
+    base or an adapter by name, or of an embedded PRM's base.
 
     Raises `ModelInvalid` if the name is neither.
     """
@@ -87,10 +89,10 @@ def fetch(name: str, revision: str | None) -> Path:
         return Path(name)
     if name in mini.ADAPTERS:
         return mini.BASE
-    if name in bases.BASES:
+    if name in bases.BASES or name in ADAPTERS:
         if revision is not None:
-            raise ModelInvalid(f"{name} is one file, which has no other revisions: leave out its revision")
-        return bases.directory(bases.BASES[name])
+            raise ModelInvalid(f"{name} has no other revisions: leave out its revision")
+        return ADAPTERS[name] if name in ADAPTERS else bases.directory(bases.BASES[name])
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         raise ModelInvalid(f"there is no directory {name!r}, and no model on the hub can have this name")
     try:

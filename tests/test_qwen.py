@@ -1,0 +1,62 @@
+"""The PRM on Qwen2.5 that comes with the package, on real problems: over HTTP, and its AUROC."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from research import steps
+from research.auroc import auroc
+from tests.server.harness import serving
+from training.evaluate.scorers import EngineScorer, Solution
+from unprm.checkpoints import bases
+from unprm.models.load import load_engine
+from unprm.types import Engine
+
+NAME = "unprm-qwen-0.5b"
+DATA = Path(__file__).parent / "data"
+PAIRS = [json.loads(line) for line in (DATA / "qwen/pairs.jsonl").read_text("utf-8").splitlines()]
+
+pytestmark = pytest.mark.skipif(
+    not bases.converted(bases.BASES["qwen2.5-coder-0.5b-instruct"]).exists(),
+    reason="its base, 491 MB, is not in the cache: `make .venv/qwen` fetches it",
+)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with closing(load_engine(NAME)) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def server(engine: Engine) -> Iterator[httpx.Client]:
+    with serving(engine) as running:
+        yield running.http
+
+
+def test_right_and_wrong_solutions_of_real_problems_over_http(server: httpx.Client) -> None:
+    ahead = 0
+    for pair in PAIRS:
+        solutions = [pair[kind]["text"] for kind in ("right", "wrong")]
+        sent = {"problem": pair["problem"], "solutions": solutions, "extraction": "last_number"}
+        voted = server.post("/vote/wrf", json=sent).json()
+        right, wrong = voted["solutions"]
+        for solution in (right, wrong):
+            assert len(solution["step_scores"]) > 1
+            assert solution["reward"] == min(solution["step_scores"])
+        assert float(right["answer"]) == float(pair["answer"]) != float(wrong["answer"])
+        assert voted["model"] == NAME
+        ahead += right["reward"] > wrong["reward"]
+    assert ahead >= 4
+
+
+def test_it_tells_first_errors_from_right_steps(engine: Engine) -> None:
+    sets, _ = steps.load(str(DATA / "processbench/gsm8k.jsonl"), [])
+    (solutions,) = sets.values()
+    scores = EngineScorer(engine).score([Solution(each.problem, tuple(each.steps)) for each in solutions])
+    scored = steps.scored_steps(solutions, {each.id: found for each, found in zip(solutions, scores, strict=True)})
+    assert auroc(scored, matched=False).value > 0.6
