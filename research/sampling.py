@@ -107,7 +107,7 @@ async def sample(
                 board.advance(right=int(candidate.correct), tokens=candidate.tokens)
 
             try:
-                return await stage.run(todo, work, lambda each: _id(*each), concurrency)
+                return await stage.process(todo, work, lambda each: _id(*each), concurrency)
             finally:
                 await sampler.close()
 

@@ -22,7 +22,6 @@ from .settings import AdaptiveSettings
 
 T = TypeVar("T")
 NonEmpty = Annotated[str, Field(min_length=1)]
-Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
 Scores = tuple[float, ...] | None
 """Step scores in [0, 1]; None for a solution that does not fit the model's window."""
 Confidences = Annotated[dict[Strategy, tuple[float | None, ...]], Field(exclude_if=lambda confidences: not confidences)]
@@ -208,38 +207,6 @@ class BenchmarkSolution:
         return None if self.label < 0 else self.label
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedSolution:
-    """Scores of published PRMs for a solution of ProcessBench (`id`), recorded without a model.
-
-    `label`: index of the first wrong step, -1 if all are right. `scores`: by PRM, the scores of the same steps, at
-    least up to the first wrong one.
-    """
-
-    id: NonEmpty
-    label: Annotated[int, Field(ge=-1, strict=True)]
-    scores: Annotated[dict[str, Annotated[tuple[Score, ...], Field(min_length=1)]], Field(min_length=1)]
-
-    def __post_init__(self) -> None:
-        lengths = {len(scores) for scores in self.scores.values()}
-        if len(lengths) > 1:
-            raise ValueError(f"its PRMs scored different numbers of steps: {sorted(lengths)}")
-        if self.label >= (scored := lengths.pop()):
-            raise ValueError(f"label {self.label}, but only {scored} steps have scores")
-
-    @property
-    def first_error(self) -> int | None:
-        """Index of the first wrong step, None if all are right."""
-        return None if self.label < 0 else self.label
-
-    @property
-    def step_labels(self) -> tuple[bool, ...]:
-        """Whether each step is right, up to the first wrong one; the labels of later steps are unknown."""
-        if self.first_error is None:
-            return (True,) * len(next(iter(self.scores.values())))
-        return (True,) * self.first_error + (False,)
-
-
 PrmBenchCategory = Literal[
     "redundency",
     "circular",
@@ -365,14 +332,6 @@ class Election:
     candidates: int
     right: int
     elected: dict[Strategy, bool]
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedStage:
-    """A stage of the lab (its name) that is done, and how long it took."""
-
-    id: str
-    seconds: int
 
 
 def adapter(kind: type[T]) -> TypeAdapter[T]:

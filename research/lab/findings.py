@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 
 from training import resumable
-from training.data import search_findings
 from training.evaluate import judging
 
+from ..searches import findings as search_findings
 from . import data_findings, label_findings, vote_findings
 from .construct import annotated, selected_file
 from .models import seeds

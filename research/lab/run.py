@@ -3,14 +3,13 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from training import stage
 from training.resumable import ResumableFile
-from training.schema import FinishedStage
 from unprm import mini
 from unprm.errors import SamplerFailed
 from unprm.samplers.load import SamplerSource
@@ -22,6 +21,14 @@ from .settings import LabSettings
 
 Sampling = Callable[[LabSettings, Sampler, Path, Console], Awaitable[dict[str, str]]]
 """A stage that samples; returns the failed questions with reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedStage:
+    """A stage of the lab (its name) that is done, and how long it took."""
+
+    id: str
+    seconds: int
 
 
 def run(settings: LabSettings, output: Path, console: Console) -> Path:
@@ -68,5 +75,5 @@ def _sampled(work: Sampling, settings: LabSettings, output: Path, console: Conso
             await sampler.close()
 
     failures = asyncio.run(whole())
-    if stage.tell(console, failures):
+    if stage.print_failures(console, failures):
         raise SamplerFailed(f"{len(failures)} questions could not be sampled; the same command tries them again")

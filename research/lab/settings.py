@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from training.data.study import variants
 from training.settings import AdaptiveSettings, AnnotateSettings, SampleSettings, SelectionName, SelectSettings
+
+from ..searches.study import variants
 
 LONGEST = 192
 """Maximum number of tokens of a solution or a rollout."""

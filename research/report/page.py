@@ -6,10 +6,10 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from training import resumable
-from training.found import Finding, Found
 
 from . import accuracy, cost, first_errors, frequency
 from .blocks import Section, Table
+from .found import Finding, Found
 from .read import LAYOUT, read
 
 

@@ -27,7 +27,7 @@ from ..schema import Candidate, CandidateTexts, Election, JudgedCandidates
 from ..settings import AUTO, WRF, Reading, WrfSettings
 from . import pool
 from .bootstrap import Estimate, Numbers
-from .comparisons import ACCURACY_MARGIN, compare
+from .comparisons import compare
 from .judging import GIVEN, are_probabilities, judge
 from .metrics import Share
 from .pool import CandidatePool
@@ -150,8 +150,7 @@ def _against_majority(
             (vote, reward): Estimate.mean(np.array([outcomes(judged, rules[vote]) - majority]))
             for vote, rewards in compared.items()
             for reward, judged in rewards.items()
-        },
-        ACCURACY_MARGIN,
+        }
     )
     return {
         vote: {reward: Difference.of(family[vote, reward]) for reward in rewards} for vote, rewards in compared.items()

@@ -112,22 +112,11 @@ class Estimate:
         fewer than `FEWEST` questions."""
         if self.questions < FEWEST:
             return 1.0
-        return _share_beyond(abs(self.value), self.deviations())
-
-    def p_within(self, margin: float) -> float:
-        """p-value against a difference of `margin` or more, by two one-sided tests: below 0.05 only if the 90 %
-        interval lies within the margin; 1 if there are fewer than `FEWEST` questions.
-
-        If no question shows a difference, no resample does, however few the questions are. To allow for differences
-        they may have missed, the variance of half a question each way is added (Agresti and Min, 2005).
-        """
-        if abs(self.value) >= margin or self.questions < FEWEST:
-            return 1.0
-        missed = np.random.default_rng(0).normal(0, 1 / (self.questions + 2), RESAMPLES)
-        return _share_beyond(margin - abs(self.value), self.deviations() + missed) / 2
+        return share_beyond(abs(self.value), self.deviations())
 
 
-def _share_beyond(distance: float, deviations: Numbers) -> float:
+def share_beyond(distance: float, deviations: Numbers) -> float:
+    """Share of simulated deviations, (RESAMPLES,), at least `distance` from 0; never 0, as there are only so many."""
     beyond = int((np.abs(deviations) >= distance - ROUNDING).sum())
     return (1 + beyond) / (1 + RESAMPLES)
 

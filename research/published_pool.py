@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from training import resumable, sources
+from training.evaluate import judging
+from training.schema import CandidateTexts, JudgedCandidates
 from unprm.errors import OutputMismatch, RecordInvalid
-
-from .. import resumable, sources
-from ..schema import CandidateTexts, JudgedCandidates
-from . import judging
 
 _CARD = """---
 license: {licence}

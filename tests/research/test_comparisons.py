@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from research.comparisons import compare, grouped, note, sentences
 from training.evaluate.bootstrap import Estimate
-from training.evaluate.comparisons import compare, grouped, note, sentences
 
 QUESTIONS = 200
 

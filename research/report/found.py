@@ -8,13 +8,12 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, model_validator
 
+from training.data import stats
+from training.evaluate.metrics import Share
+from training.evaluate.processbench import Result
+from training.schema import JudgedCandidates
+from training.settings import WrfSettings
 from unprm.types import Strategy
-
-from .data import stats
-from .evaluate.metrics import Share
-from .evaluate.processbench import Result
-from .schema import JudgedCandidates
-from .settings import WrfSettings
 
 
 class Finding(BaseModel):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from training.cli.evaluate import app
-from training.evaluate import budget
+from research import budget
+from research.__main__ import app
 from training.schema import JudgedCandidates, to_line
 
 
