@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 import httpx
 
 from unprm_client import errors
-from unprm_client._calls import Call, Result
-from unprm_client.progress import Progress
 
 URL = "http://127.0.0.1:8000"
 SECONDS = 60.0
@@ -74,21 +72,6 @@ class Attempts:
         return wait
 
 
-class BaseClient:
-    """The settings of both clients."""
-
-    def __init__(self, timeout: float, attempts: int) -> None:
-        self._seconds, self._most = timeout, attempts
-
-    def _attempts(self, call: Call[Result]) -> Attempts:
-        return Attempts(self._seconds if call.seconds is None else call.seconds, self._most, every=call.every)
-
-
-def headers(api_key: str | None) -> dict[str, str]:
-    """The headers of every request."""
-    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
-
-
 @contextmanager
 def client_errors(request: httpx.Request) -> Iterator[None]:
     """Turns httpx's errors into the clients' errors, which name the server's address."""
@@ -109,20 +92,38 @@ def client_errors(request: httpx.Request) -> Iterator[None]:
 _Pending = TypeVar("_Pending", bound="Future[Any] | asyncio.Future[Any]")
 
 
-def ahead(calls: Iterator[_Pending], concurrency: int, progress: Progress) -> Generator[_Pending, None, None]:
+def ahead(
+    calls: Iterator[_Pending], concurrency: int, show: Callable[[int, int], None]
+) -> Generator[_Pending, None, None]:
     """The calls in their order. To take one from `calls` submits it, which happens in advance; closing this generator
-    cancels those that are left."""
+    cancels those that are left. `show` is called with the numbers of submitted and of answered calls."""
     waiting: deque[_Pending] = deque()
+    submitted = 0
     try:
         for call in calls:
             waiting.append(call)
-            progress.submitted()
+            submitted += 1
+            show(submitted, submitted - len(waiting))
             if len(waiting) >= _AHEAD * concurrency:
                 yield waiting.popleft()
-                progress.answered()
         while waiting:
             yield waiting.popleft()
-            progress.answered()
+            show(submitted, submitted - len(waiting))
     finally:  # a caller that stops reading needs no more answers
         for call in waiting:
             call.cancel()
+
+
+@contextmanager
+def progress_bar(shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """A function that shows how many calls were submitted and answered: on stderr, by rich, if `shown`."""
+    if not shown:
+        yield lambda submitted, answered: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("answered"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("answered", total=0)
+        yield lambda submitted, answered: bar.update(task, total=submitted, completed=answered)
