@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from pydantic import Field, StrictBool, TypeAdapter
+from pydantic import AliasChoices, Field, StrictBool, TypeAdapter
 
 from unprm import steps
 from unprm.types import Aggregate, Completion, Strategy
@@ -22,6 +22,10 @@ from .settings import AdaptiveSettings
 
 T = TypeVar("T")
 NonEmpty = Annotated[str, Field(min_length=1)]
+GoldAnswer = Annotated[str, Field(validation_alias=AliasChoices("gold", "answer"), serialization_alias="answer")]
+"""`answer` in every file. Older files have it as `gold` beside the candidate's own `answer`, now `predicted`."""
+OWN_ANSWER = Field(validation_alias=AliasChoices("predicted", "answer"), serialization_alias="predicted")
+"""Of the answer that a candidate states: `predicted` in every file, `answer` in older ones."""
 Scores = tuple[float, ...] | None
 """Step scores in [0, 1]; None for a solution that does not fit the model's window."""
 Confidences = Annotated[dict[Strategy, tuple[float | None, ...]], Field(exclude_if=lambda confidences: not confidences)]
@@ -34,7 +38,7 @@ class SampledQuestion:
 
     id: str
     problem: str
-    gold_answer: Annotated[str, Field(alias="answer")]
+    gold_answer: GoldAnswer
     model: str
     prompt: tuple[int, ...]
     solutions: Annotated[tuple[Completion, ...], Field(alias="completions")]
@@ -50,16 +54,16 @@ class SelectedSolution:
     """A well-formed solution that is worth annotating (`training select`).
 
     `question`: the question's id. `prompt`, `ids`: token ids of the prompt and of the solution, which is number `index`
-    of the question. `ends`: for each step, the number of tokens up to its end; empty without token ids. `answer`: the
-    solution's own, and `correct`, whether it equals `gold_answer`. `uncertainty`: of the whole solution, by the measure
-    of the selection. `mean_step_uncertainty`: by measure, the mean u of the steps of all well-formed solutions of the
+    of the question. `ends`: for each step, the number of tokens up to its end; empty without token ids. `predicted`:
+    the answer that it states, and `correct`, whether that equals `gold_answer`. `uncertainty`: of the whole solution,
+    by the measure of the selection. `mean_step_uncertainty`: by measure, the mean u of the steps of all well-formed solutions of the
     question; None without token ids.
     """
 
     id: str
     question: str
     problem: str
-    gold_answer: Annotated[str, Field(alias="gold")]
+    gold_answer: GoldAnswer
     model: str
     prompt: tuple[int, ...]
     index: int
@@ -68,7 +72,7 @@ class SelectedSolution:
     logprobs: tuple[float, ...]
     steps: tuple[str, ...]
     ends: tuple[int, ...]
-    answer: str
+    predicted: Annotated[str, OWN_ANSWER]
     correct: StrictBool
     uncertainty: float
     mean_step_uncertainty: dict[str, float | None]
@@ -105,7 +109,7 @@ class AnnotatedSolution:
     question: str
     model: str
     problem: str
-    gold_answer: Annotated[str, Field(alias="gold")]
+    gold_answer: GoldAnswer
     steps: tuple[str, ...]
     correct: StrictBool
     labels: Annotated[tuple[StrictBool, ...] | None, Field(exclude_if=lambda labels: labels is None)] = None
@@ -307,10 +311,10 @@ def reward_of(scores: Scores, aggregate: Aggregate = "min") -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate's steps, and its answer, None if it has none."""
+    """A candidate's steps, and the answer that it states, None if none."""
 
     steps: tuple[str, ...]
-    answer: str | None
+    predicted: Annotated[str | None, OWN_ANSWER]
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +323,7 @@ class CandidateTexts:
 
     id: str
     problem: str
-    gold_answer: Annotated[str, Field(alias="gold")]
+    gold_answer: GoldAnswer
     solutions: tuple[Candidate, ...]
 
 

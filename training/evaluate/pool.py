@@ -41,7 +41,7 @@ class CandidatePool:
 
     id: str
     problem: str
-    gold_answer: Annotated[str, Field(alias="gold")]
+    gold_answer: Annotated[str, Field(alias="gold")]  # a part of the digest in existing files
     texts: tuple[str, ...]
     steps: tuple[tuple[str, ...] | None, ...]
     rewards: tuple[float, ...] | None = None

@@ -58,7 +58,7 @@ export class Questions {
     const rewarded = judged.rewards.some((reward) => reward !== null);
     byId("gold").replaceChildren(
       "Gold answer ",
-      el("strong", {}, answer(question.gold)),
+      el("strong", {}, answer(question.gold ?? question.answer)),
       `, given by ${right} of ${counted(judged.correct.length, "candidate")}. PRM: ${run.name}.`,
       answered ? "" : " No candidate has an answer, so no vote elects one.",
       answered && !rewarded ? " No candidate has a reward, so the votes are not compared." : "",
@@ -70,10 +70,11 @@ export class Questions {
 }
 
 function candidates({ solutions }, { correct, rewards, scores }, logistic) {
-  return solutions.map(({ steps, answer: stated }, k) => ({
+  // older files have the gold answer as `gold` and a candidate's own as `answer`
+  return solutions.map(({ steps, answer, predicted = answer }, k) => ({
     id: null,
     steps,
-    answer: stated,
+    answer: predicted,
     correct: correct[k],
     reward: logistic && rewards[k] !== null ? 1 / (1 + Math.exp(-rewards[k])) : rewards[k],
     step_scores: steps.length > 0 && scores?.[k]?.length === steps.length ? scores[k] : null,

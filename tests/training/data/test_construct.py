@@ -128,7 +128,7 @@ def test_selected_solutions_are_the_most_uncertain_of_each_kind(selected):
     assert max(counts[q, True] for q, _ in counts) == 2
     assert max(counts[q, False] for q, _ in counts) <= 6
     for record in chosen:
-        assert (str(parse(record["problem"]).answer) == record["answer"]) is record["correct"]
+        assert (str(parse(record["problem"]).answer) == record["predicted"]) is record["correct"]
         assert record["steps"] == steps.split(record["text"])
 
 
@@ -233,7 +233,7 @@ def test_shared_prefixes_are_drawn_once_and_labels_stay_good(selected, equivalen
 
 def test_a_model_that_never_solves_the_question_labels_nothing(selected, equivalence, tmp_path):
     (tmp_path / "selected.config.json").write_text("{}")
-    wrong = [record | {"gold": "no such number"} for record in _records(selected / "selected.jsonl")]
+    wrong = [record | {"answer": "no such number"} for record in _records(selected / "selected.jsonl")]
     lines.write(tmp_path / "selected.jsonl", {}, [record for record in wrong if not record["correct"]])
     sampler = ScriptedSampler()
     output = _annotate(tmp_path, equivalence, sampler=sampler)[1]

@@ -229,11 +229,11 @@ def test_solutions_are_written_once_with_their_steps(tmp_path):
     path = tmp_path / "solutions.jsonl"
     whole = path.read_bytes()
     first, second = lines.read(path)
-    assert (first["id"], first["problem"], first["gold"]) == ("a", ROW["question"], "3/4")
-    assert [solution["answer"] for solution in first["solutions"]] == ["0.75", "\\frac{1}{6}", "\\frac34", None]
+    assert (first["id"], first["problem"], first["answer"]) == ("a", ROW["question"], "3/4")
+    assert [solution["predicted"] for solution in first["solutions"]] == ["0.75", "\\frac{1}{6}", "\\frac34", None]
     assert second["solutions"] == [
-        {"steps": ["One.", "Two: \\boxed{3}."], "answer": "3"},
-        {"steps": [], "answer": None},
+        {"steps": ["One.", "Two: \\boxed{3}."], "predicted": "3"},
+        {"steps": [], "predicted": None},
     ]
     path.write_bytes(whole[:-9])
     best_of_n.write_solutions(questions, tmp_path)
