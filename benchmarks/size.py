@@ -36,9 +36,9 @@ from benchmarks.queries import Query
 from benchmarks.timing import Comparison, median, timed
 from training import resumable
 from training.prm.memory import Footprint
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
-from training.settings import TrainSettings
 from unprm.engines.torch.quantized import widen
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat

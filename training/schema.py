@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from pydantic import AliasChoices, Field, StrictBool, TypeAdapter
+from pydantic import AliasChoices, BeforeValidator, Field, StrictBool, TypeAdapter
 
 from unprm import steps
 from unprm.types import Aggregate, Completion, Strategy
 from unprm.votes.rules import RULES
 
-from .layouts.label import Label
 from .settings import AdaptiveSettings
 
 T = TypeVar("T")
@@ -30,6 +29,23 @@ Scores = tuple[float, ...] | None
 """Step scores in [0, 1]; None for a solution that does not fit the model's window."""
 Confidences = Annotated[dict[Strategy, tuple[float | None, ...]], Field(exclude_if=lambda confidences: not confidences)]
 """By vote, the confidence of each candidate; None for a candidate without one."""
+
+
+VERDICT = 0.5
+"""Where only right or wrong will do (ranking, metrics, calibration), a label above this is right."""
+
+
+def _label(value: object) -> bool | float | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float) and 0 <= value <= 1:
+        return bool(value) if value in (0, 1) else value
+    raise ValueError("expected true, false, null, or a number in [0, 1]")
+
+
+Label = Annotated[bool | float | None, BeforeValidator(_label)]
+"""True: right; False: wrong; between 0 and 1, a soft label: the probability of right; None: unknown. 0 and 1 are read
+as False and True."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +72,8 @@ class SelectedSolution:
     `question`: the question's id. `prompt`, `ids`: token ids of the prompt and of the solution, which is number `index`
     of the question. `ends`: for each step, the number of tokens up to its end; empty without token ids. `predicted`:
     the answer that it states, and `correct`, whether that equals `gold_answer`. `uncertainty`: of the whole solution,
-    by the measure of the selection. `mean_step_uncertainty`: by measure, the mean u of the steps of all well-formed solutions of the
-    question; None without token ids.
+    by the measure of the selection. `mean_step_uncertainty`: by measure, the mean u of the steps of all well-formed
+    solutions of the question; None without token ids.
     """
 
     id: str

@@ -19,7 +19,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from training.prm import resume
 from training.prm.loss import LOSSES
-from training.settings import warmed_cosine
+from training.prm.settings import warmed_cosine
 from unprm.formats.unprm import NEGATIVE, POSITIVE
 
 from . import corpus

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from .. import stage
-from ..settings import TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings, TuneName
+from ..prm.settings import TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings, TuneName
 from .evaluate import PrmOptions
 from .options import Given, with_options
 

@@ -16,7 +16,7 @@ from unprm.formats.unprm import PrmConfig
 from unprm.models.bases import BASES, hub_name
 from unprm.models.checkpoint import load_tokenizer, locate, read_config
 
-from ..settings import TrainSettings, TrainSummary
+from .settings import TrainSettings, TrainSummary
 
 CARD = "README.md"
 PLACE = "PATH_OF_THIS_DIRECTORY"

@@ -16,9 +16,9 @@ from unprm.engines.torch.readers import LOGITS, log_probs
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Verdicts
 
-from ..settings import TrainSettings
 from .collate import MicroBatch
 from .network import drop_output
+from .settings import TrainSettings
 
 FILE = "head.safetensors"
 """A trained layer, beside the adapter or the other weights."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from ..layouts.label import VERDICT
+from ..schema import VERDICT
 
 ZETA = 4.0
 """Margin between right and wrong steps in the ranking loss."""

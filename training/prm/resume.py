@@ -21,9 +21,9 @@ from safetensors.torch import save_file
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 
-from ..settings import TrainSettings
 from .collate import Example
 from .processes import Processes
+from .settings import TrainSettings
 
 Parameters = Mapping[str, torch.Tensor]
 

@@ -24,8 +24,7 @@ from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.models.checkpoint import fetch, load_base, load_tokenizer
 
 from ..evaluate.metrics import Validation
-from ..layouts.label import VERDICT
-from ..settings import TrainSettings, TrainSummary, TuneName
+from ..schema import VERDICT
 from .card import write_card
 from .collate import Example, MicroBatch, batches, micro_batches, read_examples
 from .free_memory import free_memory, return_freed_memory
@@ -37,6 +36,7 @@ from .network import Network, base_dtype, check_sharing, computes_in_bf16, prepa
 from .processes import Processes
 from .result import portable, write_adapter, write_all
 from .resume import OneFile, Shards, fingerprint
+from .settings import TrainSettings, TrainSummary, TuneName
 from .shards import layers, shard
 
 STATE, BEST = "checkpoint", "best"

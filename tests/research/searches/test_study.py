@@ -1,17 +1,23 @@
 """The study of the searches: what each is charged, and how its labels compare."""
 
 import asyncio
+import json
+from dataclasses import asdict
 
 import pytest
+from typer.testing import CliRunner
 
+from research.__main__ import app
 from research.searches.findings import markdown
 from research.searches.study import study, variants
 from research.searches.truth import agreement, same_outcome
+from tests.training import lines
 from tests.training.data.test_construct import _annotate, _console, _records, _sample, _select
 from tests.training.scripted import ScriptedSampler
 from tests.training.solutions import annotated
+from training import resumable
 from training.data import stats
-from training.settings import AnnotateSettings
+from training.settings import PRESETS, AnnotateSettings
 from unprm.answers.equivalence import Equivalence
 
 
@@ -64,3 +70,15 @@ def test_runs_agree_where_both_label_alike_or_not_at_all():
     first = run((True, False), (False, False), None, None)
     assert same_outcome(first, first) == 1
     assert same_outcome(first, run((True, False), (True, False), None, (False,))) == 0.5
+
+
+def test_the_command_takes_the_preset(selected, tmp_path):
+    empty = tmp_path / "selected.jsonl"
+    lines.write(empty, resumable.config_of(selected / "selected.jsonl"), [])
+    result = CliRunner().invoke(
+        app, ["searches", str(empty), "--preset", "authors", "--output", str(tmp_path / "made")]
+    )
+    assert result.exit_code == 0, result.output
+    config = json.loads((tmp_path / "made" / "bayes.config.json").read_text("utf-8"))
+    assert config["adaptive"] == asdict(PRESETS["authors"].annotate.adaptive)
+    assert "| bayes |" in (tmp_path / "made" / "study.md").read_text("utf-8")

@@ -13,9 +13,9 @@ from tests.tiny import write_base
 from training.__main__ import app
 from training.layouts.files import SHOWN, convert, read_labelled
 from training.layouts.table import LAYOUTS, WRITERS
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
-from training.settings import TrainSettings
 from unprm.errors import RecordInvalid, RecordsInvalid
 
 SLICES = TEST_DATA / "layouts"

@@ -18,8 +18,8 @@ from tests.training.prm import together
 from tests.training.solutions import learnable
 from training import resumable
 from training.prm.collate import micro_batches
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
-from training.settings import TrainSettings
 from unprm.errors import ModelInvalid
 from unprm.models.checkpoint import load_base
 from unprm.models.load import load_engine

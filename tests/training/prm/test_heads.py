@@ -20,9 +20,9 @@ from training.prm.heads import FILE
 from training.prm.loss import LOSSES
 from training.prm.memory import footprint
 from training.prm.network import read_shape
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
-from training.settings import TrainSettings
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig
 from unprm.models.load import load_engine

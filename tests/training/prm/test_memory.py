@@ -23,7 +23,7 @@ from training.prm.network import (
     prepare,
     read_shape,
 )
-from training.settings import LINEAR, TrainSettings
+from training.prm.settings import LINEAR, TrainSettings
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.types import Encoded

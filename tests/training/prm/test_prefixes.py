@@ -13,8 +13,8 @@ from tests.tiny import write_base
 from training.prm.collate import batches, micro_batches
 from training.prm.loss import LOSSES
 from training.prm.prefixes import grow, sees
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
-from training.settings import TrainSettings
 from unprm.errors import ModelInvalid
 from unprm.models.checkpoint import load_tokenizer
 

@@ -21,9 +21,9 @@ from training.evaluate.metrics import Validation
 from training.prm import resume
 from training.prm.collate import Example, batches, micro_batches
 from training.prm.loss import LOSSES
+from training.prm.settings import LINEAR, TrainSettings
 from training.prm.train import STATE, Trainer
 from training.schema import LabelledSolution
-from training.settings import LINEAR, TrainSettings
 from unprm.errors import ModelInvalid
 from unprm.models.checkpoint import load_base
 from unprm.models.load import load_engine

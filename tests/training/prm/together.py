@@ -7,8 +7,8 @@ from multiprocessing.process import BaseProcess
 from rich.progress import Progress
 
 from tests.support import free_port
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
-from training.settings import TrainSettings
 
 COUNT = 2
 _CONTEXT = multiprocessing.get_context("forkserver")
