@@ -68,7 +68,7 @@ class Served:
     computed: int
 
 
-def run() -> list[Comparison]:
+def comparisons() -> list[Comparison]:
     """Measures one size after the other; each is written, served, trained and deleted."""
     if shutil.disk_usage(tempfile.gettempdir()).free < DISK:
         raise SystemExit(f"this benchmark needs 40 GB of disk in {tempfile.gettempdir()}; TMPDIR names another place")

@@ -56,7 +56,7 @@ def plain_step(trainer: Trainer, batch: Sequence[Example]) -> None:
     trainer.optimizer.zero_grad()
 
 
-def run() -> list[Comparison]:
+def comparisons() -> list[Comparison]:
     """Compares the time of one optimiser step, and its peak memory above the model's."""
     with tempfile.TemporaryDirectory() as place:
         made = trainer(Path(place))

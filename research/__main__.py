@@ -212,10 +212,10 @@ def lab(
 
     Run the same command again to resume an interrupted run.
     """
-    from .lab.run import run
+    from .lab.run import run_lab
     from .lab.settings import PRESETS
 
-    console.print(f"wrote {run(PRESETS[preset], output, console)}")
+    console.print(f"wrote {run_lab(PRESETS[preset], output, console)}")
 
 
 @app.command()

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from training.evaluate import comparisons
+from training.evaluate import bootstrap
 from training.evaluate.bootstrap import FEWEST, RESAMPLES, Estimate, Key, holm, share_beyond
 
 LEVEL = 0.05
@@ -21,7 +21,7 @@ Outcome = Literal["better", "worse", "as good", "open"]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(comparisons.Comparison):
+class Comparison(bootstrap.Comparison):
     """A comparison that can also show that two methods are as good. `p_equivalent`: against a difference of `margin` or
     more, corrected within the family."""
 
@@ -44,7 +44,7 @@ class Comparison(comparisons.Comparison):
 def compare(differences: Mapping[Key, Estimate], margin: float) -> dict[Key, Comparison]:
     """Compares a family of differences, with p-values corrected over all of them; it must hold every difference about
     which something is said."""
-    compared = comparisons.compare(differences)
+    compared = bootstrap.compare(differences)
     within = holm({key: p_within(difference, margin) for key, difference in differences.items()})
     return {key: Comparison(each.difference, each.p, margin, within[key]) for key, each in compared.items()}
 

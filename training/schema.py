@@ -5,7 +5,6 @@ Keys that a class does not have are ignored.
 """
 
 import json
-import re
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -225,64 +224,6 @@ class BenchmarkSolution:
     def first_error(self) -> int | None:
         """Index of the first wrong step, None if all are right."""
         return None if self.label < 0 else self.label
-
-
-PrmBenchCategory = Literal[
-    "redundency",
-    "circular",
-    "counterfactual",
-    "step_contradiction",
-    "domain_inconsistency",
-    "confidence",
-    "missing_condition",
-    "deception",
-    "multi_solutions",
-]
-"""PRMBench's kinds of errors, as its files spell them."""
-
-
-@dataclass(frozen=True, slots=True)
-class PrmBenchSolution:
-    """A modified solution in PRMBench's layout. `error_steps`: numbers of the wrong steps, from 1; some rows have
-    numbers beyond the last step (`misnumbered`), which label none."""
-
-    idx: NonEmpty
-    category: Annotated[PrmBenchCategory, Field(alias="classification")]
-    problem: Annotated[NonEmpty, Field(alias="modified_question")]
-    process: Annotated[tuple[str, ...], Field(alias="modified_process")]
-    error_steps: tuple[Annotated[int, Field(ge=1, strict=True)], ...]
-
-    def __post_init__(self) -> None:
-        if not self.steps:
-            raise ValueError("modified_process: every step is blank, or there is none")
-
-    @property
-    def question(self) -> str:
-        """The question that the solution is for; solutions of several categories have the same."""
-        return self.idx.removeprefix(f"{self.category}_")
-
-    @property
-    def id(self) -> str:
-        """Unique in the benchmark, but for solutions that its authors' program leaves out."""
-        return f"{self.category}_{self.question}"
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """The steps that are not blank, without their numbers (`3. `, `Step 3. `)."""
-        return tuple(_NUMBER.sub("", step.strip()) for step in self.process if step.strip())
-
-    @property
-    def labels(self) -> tuple[bool, ...]:
-        """Whether each of `steps` is right."""
-        return tuple(k not in self.error_steps for k, step in enumerate(self.process, 1) if step.strip())
-
-    @property
-    def misnumbered(self) -> bool:
-        """Whether a number in `error_steps` is beyond the last step."""
-        return any(number > len(self.process) for number in self.error_steps)
-
-
-_NUMBER = re.compile(r"^(?:Step\s*)?\d+\.\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from .benchmark import candidates_file, load_benchmark
 from .construct import data_file
 from .settings import DATA_SETS, VERDICTS, BaseName, LabSettings
 
-Call = Callable[[], str]
+Job = Callable[[], str]
 """Does one piece of work and returns a line about its result."""
 
 
@@ -84,7 +84,7 @@ def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
         console.print(line)
 
 
-def _side_by_side(calls: Sequence[Call]) -> Iterator[str]:
+def _side_by_side(calls: Sequence[Job]) -> Iterator[str]:
     """The results of the calls, in order of completion. On a CPU each call has one core, as small models gain more from
     that than from several cores each; on a GPU the calls run one after the other in this process."""
     if torch.cuda.is_available() or cpu_count() == 1:
@@ -94,7 +94,7 @@ def _side_by_side(calls: Sequence[Call]) -> Iterator[str]:
         yield from Parallel(n_jobs=cpu_count(), return_as="generator_unordered")(map(delayed(_child), calls))
 
 
-def _child(call: Call) -> str:
+def _child(call: Job) -> str:
     """Runs a call in a process that dies with its parent: a killed run must not leave a process that writes to the same
     files as the next run."""
     if sys.platform == "linux":
@@ -104,7 +104,7 @@ def _child(call: Call) -> str:
 
 def _train(settings: TrainSettings) -> str:
     with stage.progress(_lines()) as progress:
-        summary = Trainer(settings).run(progress)
+        summary = Trainer(settings).train(progress)
     return f"{settings.name}: {summary.steps} steps on {summary.examples} solutions, loss {summary.loss:.4f}"
 
 

@@ -31,7 +31,7 @@ class FinishedStage:
     seconds: int
 
 
-def run(settings: LabSettings, output: Path, console: Console) -> Path:
+def run_lab(settings: LabSettings, output: Path, console: Console) -> Path:
     """Runs the stages not yet done in `output` and returns the report's path.
 
     Raises `OutputMismatch` if `output` holds a lab with other settings.

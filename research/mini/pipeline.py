@@ -12,16 +12,18 @@ from typing import Any
 
 import torch
 from rich.progress import Progress
+from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerBase
 
 from training import resumable
-from training.prm.result import halve
+from training.prm.resume import replace_file
 from training.prm.settings import LINEAR, TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
 from unprm import mini, steps
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import generate
+from unprm.models import lora
 from unprm.models.checkpoint import load_base, read_tokenizer
 
 from . import corpus
@@ -147,6 +149,13 @@ def _prm(output: Path, base: Path, data: list[Path], settings: MiniSettings, pro
         bf16=True,
         compile=True,
     )
-    Trainer(train).run(progress)
-    halve(adapter)
+    Trainer(train).train(progress)
+    _halve(adapter)
     return adapter
+
+
+def _halve(adapter: Path) -> None:
+    """Rewrites an adapter's weights in bfloat16."""
+    weights = adapter / lora.WEIGHTS
+    halved = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(weights).items()}
+    replace_file(halved, weights, {"format": "pt"})

@@ -370,10 +370,10 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(models, "evaluate", stop)
         with pytest.raises(KeyboardInterrupt):
-            run.run(TINY, tmp_path, console)
+            run.run_lab(TINY, tmp_path, console)
     weights = tmp_path / "models" / "UnPRM-verdicts" / "seed-0" / "adapter_model.safetensors"
     before = weights.stat().st_mtime_ns
-    report = run.run(TINY, tmp_path, console)
+    report = run.run_lab(TINY, tmp_path, console)
     assert weights.stat().st_mtime_ns == before
     stages = [json.loads(line)["id"] for line in (tmp_path / "stages.jsonl").read_text().splitlines()]
     assert stages == ["data sets", "candidates", "training", "evaluation", "findings"]
@@ -392,4 +392,4 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     text = report.read_text("utf-8")
     assert all(finding["question"] in text for finding in written)
     with pytest.raises(OutputMismatch, match="seeds was 1, is 2"):
-        run.run(replace(TINY, seeds=2), tmp_path, console)
+        run.run_lab(replace(TINY, seeds=2), tmp_path, console)

@@ -83,9 +83,9 @@ def prmbench(
     ] = "hitsmy/PRMBench_Preview",
 ) -> None:
     """Tell right steps from wrong ones: PRMBench's PRMScore by kind of error, next to published results."""
-    from ..evaluate import prmbench
+    from ..evaluate import prmbench, prmbench_solutions
 
-    benchmark = prmbench.load(data)
+    benchmark = prmbench_solutions.load(data)
     with prm.scoring() as scorer:
         result = prmbench.evaluate(benchmark, scorer, output, console)
     _print_remarks(prmbench.remarks(benchmark, result))
@@ -144,9 +144,9 @@ def every(
     """Measure a PRM on ProcessBench, PRMBench and best-of-n at the defaults: one page beside published results."""
     from unprm.answers.equivalence import Equivalence
 
-    from ..evaluate import best_of_n, pool, prmbench, processbench, summary
+    from ..evaluate import best_of_n, pool, prmbench, prmbench_solutions, processbench, summary
 
-    subsets, benchmark = processbench.load(processbench_data), prmbench.load(prmbench_data)
+    subsets, benchmark = processbench.load(processbench_data), prmbench_solutions.load(prmbench_data)
     questions = None if samples is None else pool.load(samples)
     votes = None
     with prm.scoring() as scorer:

@@ -37,7 +37,7 @@ def train(
     if trainer.processes.is_first:
         console.print(str(trainer.memory), highlight=False, soft_wrap=True)
     with stage.progress(console, shown=trainer.processes.is_first) as progress:
-        summary = trainer.run(progress)
+        summary = trainer.train(progress)
     if trainer.processes.is_first:
         counts = f"{summary.steps} steps on {summary.examples} solutions"
         console.print(f"{counts}, loss {summary.loss:.4f}; wrote {settings.output}")

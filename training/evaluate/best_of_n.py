@@ -26,8 +26,7 @@ from ..resumable import ResumableFile
 from ..schema import Candidate, CandidateTexts, Election, JudgedCandidates
 from ..settings import AUTO, WRF, Reading, WrfSettings
 from . import pool
-from .bootstrap import Estimate, Numbers
-from .comparisons import compare
+from .bootstrap import Estimate, Numbers, compare
 from .judging import GIVEN, are_probabilities, judge
 from .metrics import Share
 from .pool import CandidatePool

@@ -23,8 +23,7 @@ from unprm.wire import VoteTerms
 
 from ..schema import JudgedCandidates
 from .best_of_n import accuracies, outcomes
-from .bootstrap import Estimate, Numbers
-from .comparisons import compare
+from .bootstrap import Estimate, Numbers, compare
 from .metrics import Share
 from .right_votes import RightShare, right_share, takeable, uses_rewards
 from .vote_results import AGGREGATES, NO_REWARD, first_reward, in_markdown

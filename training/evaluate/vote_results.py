@@ -8,7 +8,7 @@ from rich.table import Table
 
 from unprm.types import Aggregate, Strategy
 
-from .comparisons import Comparison, points, shown
+from .bootstrap import Comparison, points, shown
 from .metrics import Share
 from .right_votes import uses_rewards
 

@@ -22,9 +22,9 @@ from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.types import Encoded
 
+from .bytes_in_use import LiveBytes
 from .collate import Example, micro_batches
 from .heads import make_head
-from .live_bytes import LiveBytes
 from .network import Network, base_dtype, computes_in_bf16, prepare
 from .settings import TRAIN_PRESETS, TrainSettings, TuneName
 from .shards import layers

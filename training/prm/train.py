@@ -25,9 +25,9 @@ from unprm.models.checkpoint import fetch, load_base, load_tokenizer
 
 from ..evaluate.metrics import Validation
 from ..schema import VERDICT
+from .bytes_in_use import free_memory, return_freed_memory
 from .card import write_card
 from .collate import Example, MicroBatch, batches, micro_batches, read_examples
-from .free_memory import free_memory, return_freed_memory
 from .heads import make_head
 from .history import History
 from .loss import LOSSES
@@ -46,7 +46,7 @@ CHOSEN = ("batch_tokens", "gradient_checkpointing")
 
 
 class Trainer:
-    """One training run: the constructor loads data and model, `run` trains."""
+    """One training run: the constructor loads data and model, `train` trains."""
 
     def __init__(self, settings: TrainSettings) -> None:
         self.settings = settings
@@ -91,7 +91,7 @@ class Trainer:
         self.history = History()
         self.fingerprint = fingerprint(self.settings, self.examples)
 
-    def run(self, progress: Progress) -> TrainSummary:
+    def train(self, progress: Progress) -> TrainSummary:
         """Trains, resuming from the last checkpoint if any; writes the weights, their configuration and card."""
         self.settings.output.mkdir(parents=True, exist_ok=True)
         first = self._resume()

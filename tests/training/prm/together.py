@@ -36,5 +36,5 @@ def _train(rank: int, port: int, settings: TrainSettings) -> None:
     os.environ |= {name: str(value) for name, value in names.items()}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RUN_ID": "test"}
     trainer = Trainer(settings)
-    trainer.run(Progress(disable=True))
+    trainer.train(Progress(disable=True))
     trainer.processes.leave()

@@ -22,7 +22,7 @@ from torch.utils.backend_registration import _DummyBackendModule, _setup_private
 from torch.utils.flop_counter import flop_registry
 from transformers import PreTrainedModel
 
-from training.prm.live_bytes import LiveBytes
+from training.prm.bytes_in_use import LiveBytes
 from unprm.engines.torch import spans
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.passes import Pass
