@@ -175,7 +175,8 @@ def test_a_key_that_is_missing_or_wrong_is_told(protected: Running, key: str | N
 
 def test_the_scores_of_a_demonstration_outside_its_domain_say_that_they_mean_nothing() -> None:
     with serving(FakeEngine(demo=True, scores=lambda item: [0.1])) as running:
-        scored = ask(running.url, "score_steps", REQUEST).structured_content
+        unknown = {"problem": "What is 3 + 4?", "solutions": [["3 + 4 = 7."]]}
+        scored = ask(running.url, "score_steps", unknown).structured_content
         voted = ask(running.url, "vote", REQUEST).structured_content
     assert scored is not None
     assert not scored["demonstration"]["in_domain"]
