@@ -86,7 +86,7 @@ def _other_operand(problem: str, step: str, result: re.Match[str], rng: random.R
     if not others or not operands:
         return None
     operand = rng.choice(operands)
-    return step[: operand.start()] + rng.choice(others) + step[operand.end() :]
+    return step[: operand.start()] + str(rng.choice(others)) + step[operand.end() :]
 
 
 def written(
@@ -101,9 +101,10 @@ def written(
     """The mix of these files of JSON lines, as JSON lines that `training train` reads. `gold`: rows of GSM8K; the
     others have `problem`, `steps` and `labels`. Raises `RecordInvalid`."""
     steps = {_key(row.question): row.steps for row in read(gold, GoldSolution)}
-    labelled = (list(read(path, Labelled)) for path in (errors, model_written, competition, solutions, branches))
-    wrong, *others = labelled
-    return (json.dumps(asdict(each), ensure_ascii=False) for each in mix(wrong, steps, *others, characters))
+    paths = (errors, model_written, competition, solutions, branches)
+    wrong, written_by_models, cut, right, alternatives = (list(read(path, Labelled)) for path in paths)
+    rows = mix(wrong, steps, written_by_models, cut, right, alternatives, characters)
+    return (json.dumps(asdict(each), ensure_ascii=False) for each in rows)
 
 
 def mix(

@@ -1,12 +1,10 @@
 """A sampler whose engines are actors on a Ray cluster, so that a stage runs there as it does here.
 
-    unprm annotate selected.jsonl --output annotated.jsonl --ray 4
-
 An actor that dies is started again and repeats its calls; they are seeded, so the records are the same.
 """
 
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -35,38 +33,32 @@ class ClusterSampler:
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
         """`count` solutions of a problem."""
-        return await _answered(self._engine(problem).solve.remote(problem, count, seed))
+        return await self._call(problem, "solve", problem, count, seed)
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """`count` completions of a prompt."""
-        return await _answered(self._engine(affinity).complete.remote(prompt, count, seed, affinity))
+        return await self._call(affinity, "complete", prompt, count, seed, affinity)
 
     async def close(self) -> None:
         """Ends the actors."""
         for engine in self._engines:
             ray.kill(engine)
 
-    def _engine(self, affinity: str) -> Any:
-        return self._engines[zlib.crc32(affinity.encode()) % len(self._engines)]
+    async def _call(self, question: str, method: str, *arguments: Any) -> list[Completion]:
+        engine = self._engines[zlib.crc32(question.encode()) % len(self._engines)]
+        try:
+            return list(await engine.call.remote(method, *arguments))
+        except RayTaskError as error:
+            raise error.cause from None
+        except RayActorError as error:
+            raise SamplerFailed(f"an actor could not load the model: {error}") from error
 
 
 class _Engine:
-    """An actor's sampler. It works on many calls at once, as its methods are coroutines."""
+    """An actor's sampler. It works on many calls at once, as they are coroutines."""
 
     def __init__(self, load: Callable[[], Sampler]) -> None:
         self._sampler = load()
 
-    async def solve(self, *arguments: Any) -> list[Completion]:
-        return await self._sampler.solve(*arguments)
-
-    async def complete(self, *arguments: Any) -> list[Completion]:
-        return await self._sampler.complete(*arguments)
-
-
-async def _answered(call: Awaitable[list[Completion]]) -> list[Completion]:
-    try:
-        return await call
-    except RayTaskError as error:
-        raise error.cause from None
-    except RayActorError as error:
-        raise SamplerFailed(f"an actor could not load the model: {error}") from error
+    async def call(self, method: str, *arguments: Any) -> Any:
+        return await getattr(self._sampler, method)(*arguments)
