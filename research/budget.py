@@ -14,9 +14,9 @@ import numpy as np
 from training.evaluate.best_of_n import SIZES
 from training.evaluate.bootstrap import Estimate, Numbers
 from training.evaluate.metrics import Share
+from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import right_share, uses_rewards
 from training.evaluate.vote_results import in_markdown
-from training.schema import JudgedCandidates
 from unprm.types import DEFAULT_STRATEGY, Strategy
 from unprm.votes.adaptive import Standing, least_decided, stability
 

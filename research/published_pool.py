@@ -5,7 +5,7 @@ from typing import Any
 
 from training import resumable, sources
 from training.evaluate import judging
-from training.schema import CandidateTexts, JudgedCandidates
+from training.evaluate.records import CandidateTexts, JudgedCandidates
 from unprm.errors import OutputMismatch, RecordInvalid
 
 _CARD = """---

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, m
 from training.data import stats
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import Result
-from training.schema import JudgedCandidates
+from training.evaluate.records import JudgedCandidates
 from training.settings import WrfSettings
 from unprm.types import Strategy
 

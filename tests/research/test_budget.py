@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 
 from research import budget
 from research.__main__ import app
-from training.schema import JudgedCandidates, to_line
+from training.evaluate.records import JudgedCandidates
+from training.schema import to_line
 
 
 def _question(name, classes):

@@ -18,7 +18,8 @@ from tests.training.solutions import annotated, selected
 from training import resumable
 from training.data.questions import make_mini
 from training.evaluate.metrics import Share
-from training.schema import JudgedCandidates, LabelledSolution, SampledQuestion, ScoredSolution
+from training.evaluate.records import JudgedCandidates, ScoredSolution
+from training.schema import LabelledSolution, SampledQuestion
 from training.settings import AdaptiveSettings
 from unprm.errors import OutputMismatch
 from unprm.mini.checker import first_error

@@ -14,7 +14,8 @@ from tests.training.solutions import annotated
 from training import resumable
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import PUBLISHED, SUBSETS, Figures
-from training.schema import JudgedCandidates, QuestionValue
+from training.evaluate.records import JudgedCandidates
+from training.schema import QuestionValue
 from unprm.errors import RecordInvalid
 from unprm.mini.storyteller import generate
 from unprm.votes.decide import STRATEGIES

@@ -9,20 +9,9 @@ import pytest
 
 from tests.training.solutions import annotated
 from training import sources
+from training.evaluate.records import CandidateTexts, Election, JudgedCandidates, ScoredSolution
 from training.layouts.rows import UnprmRow
-from training.schema import (
-    AnnotatedSolution,
-    CandidateTexts,
-    Election,
-    JudgedCandidates,
-    QuestionValue,
-    SampledQuestion,
-    ScoredSolution,
-    SelectedSolution,
-    Trial,
-    adapter,
-    to_line,
-)
+from training.schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, Trial, adapter, to_line
 from unprm.errors import RecordInvalid
 from unprm.types import Completion
 

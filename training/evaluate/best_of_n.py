@@ -23,13 +23,13 @@ from unprm.types import Aggregate, Strategy
 
 from .. import resumable
 from ..resumable import ResumableFile
-from ..schema import Candidate, CandidateTexts, Election, JudgedCandidates
 from ..settings import AUTO, WRF, Reading, WrfSettings
 from . import pool
 from .bootstrap import Estimate, Numbers, compare
 from .judging import GIVEN, are_probabilities, judge
 from .metrics import Share
 from .pool import CandidatePool
+from .records import Candidate, CandidateTexts, Election, JudgedCandidates
 from .right_votes import RightShare, elects_right, right_share, takeable, uses_rewards
 from .scorers import Scorer
 from .vote_results import AGGREGATES, NO_REWARD, Accuracy, Difference, Results, first_reward, markdown

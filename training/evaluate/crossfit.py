@@ -21,10 +21,10 @@ from unprm.types import DEFAULT_STRATEGY, Strategy
 from unprm.votes.decide import STRATEGIES
 from unprm.wire import VoteTerms
 
-from ..schema import JudgedCandidates
 from .best_of_n import accuracies, outcomes
 from .bootstrap import Estimate, Numbers, compare
 from .metrics import Share
+from .records import JudgedCandidates
 from .right_votes import RightShare, right_share, takeable, uses_rewards
 from .vote_results import AGGREGATES, NO_REWARD, first_reward, in_markdown
 

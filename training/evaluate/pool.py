@@ -20,8 +20,9 @@ from unprm.votes.rules import RULES
 from unprm.wire import Confidence, LogProbs, TopLogProbs
 
 from .. import sources
-from ..schema import Confidences, adapter
+from ..schema import adapter
 from ..settings import Reading
+from .records import Confidences
 
 BY_CONFIDENCE = tuple(name for name in STRATEGIES if RULES[name].signal == "confidence")
 _GOLD = "ground_truth_answer"

@@ -7,7 +7,7 @@ from unprm.votes import decide as votes
 from unprm.votes.rules import RULES
 from unprm.wire import VoteTerms
 
-from ..schema import JudgedCandidates
+from .records import JudgedCandidates
 
 STUDIED: tuple[Strategy, ...] = ("majority", "prm", "hmr", "wrf", "weighted")
 """The votes that reports and the lab compare: the paper's, and the weighted majority."""

@@ -13,9 +13,9 @@ from tests.support import TEST_DATA
 from tests.training import lines
 from training.cli.evaluate import app
 from training.evaluate import best_of_n, judging, pool, right_votes, vote_results
+from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import STUDIED
 from training.evaluate.scorers import EngineScorer
-from training.schema import JudgedCandidates
 from training.settings import Reading, WrfSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine

@@ -1,0 +1,84 @@
+"""The records of evaluations: one JSON object per line of a file, as those in `training.schema`."""
+
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from pydantic import Field, StrictBool
+
+from unprm import steps
+from unprm.types import Aggregate, Strategy
+from unprm.votes.rules import RULES
+
+from ..schema import OWN_ANSWER, GoldAnswer, Scores
+
+Confidences = Annotated[dict[Strategy, tuple[float | None, ...]], Field(exclude_if=lambda confidences: not confidences)]
+"""By vote, the confidence of each candidate; None for a candidate without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredSolution:
+    """The step scores of a solution of a benchmark (`training evaluate processbench` or `prmbench`)."""
+
+    id: str
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCandidates:
+    """A question's candidates as votes use them (`training evaluate best-of-n`): classes of equal answers (None: no
+    answer), whether each is right, and rewards (None: not scored, for example too long for the PRM).
+
+    `scores`: the step scores from which the rewards are computed, None or empty for a candidate that was not scored;
+    None as a whole if rewards were given as numbers. `confidences`: by vote, for the votes by confidence that can be
+    taken.
+    """
+
+    id: str
+    classes: tuple[int | None, ...]
+    correct: tuple[StrictBool, ...]
+    rewards: tuple[float | None, ...]
+    scores: tuple[Scores, ...] | None = None
+    confidences: Confidences = field(default_factory=dict)
+
+    def values(self, strategy: Strategy) -> tuple[float | None, ...]:
+        """The rewards or confidences that the vote takes. Raises `KeyError` if there are no such confidences."""
+        return self.confidences[strategy] if RULES[strategy].signal == "confidence" else self.rewards
+
+    def rewarded(self, aggregate: Aggregate) -> "JudgedCandidates":
+        """The same candidates with rewards aggregated from the step scores, which must not be None."""
+        assert self.scores is not None
+        return replace(self, rewards=tuple(reward_of(scores, aggregate) for scores in self.scores))
+
+
+def reward_of(scores: Scores, aggregate: Aggregate = "min") -> float | None:
+    """The reward of a candidate's step scores, None if it was not scored."""
+    return steps.reward(scores, aggregate) if scores else None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A candidate's steps, and the answer that it states, None if none."""
+
+    steps: tuple[str, ...]
+    predicted: Annotated[str | None, OWN_ANSWER]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTexts:
+    """What a reader sees of a question's candidates, the same for every PRM that is evaluated on them."""
+
+    id: str
+    problem: str
+    gold_answer: GoldAnswer
+    solutions: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """Which votes elect a right answer among all `candidates` of a question, of which `right` are right."""
+
+    id: str
+    problem: str
+    candidates: int
+    right: int
+    elected: dict[Strategy, bool]
