@@ -1,7 +1,6 @@
 """Annotation cost of the searches, compared with the paper's baseline search."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -46,18 +45,6 @@ def figure(runs: Sequence[Annotation]) -> Plot:
         1.7 + 0.36 * len(runs),
         draw,
     )
-
-
-def as_json(runs: Sequence[Annotation]) -> dict[str, Any]:
-    """The content of figure and tables as JSON values, for pages that draw it themselves."""
-    baseline = _baseline(runs)
-    panels = _panels(runs, baseline)
-    return {
-        "finding": _finding(panels["samples"], baseline, _comparable(runs, baseline)),
-        "baseline": baseline,
-        "per_solution": panels,
-        "tables": [{"title": table.title, "columns": table.columns, "rows": table.rows} for table in tables(runs)],
-    }
 
 
 def tables(runs: Sequence[Annotation]) -> tuple[Table, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.training.solutions import annotated
 from training import sources
-from training.evaluate.records import CandidateTexts, Election, JudgedCandidates, ScoredSolution
+from training.evaluate.records import CandidateTexts, JudgedCandidates, ScoredSolution
 from training.layouts.rows import UnprmRow
 from training.schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, Trial, adapter, to_line
 from unprm.errors import RecordInvalid
@@ -51,10 +51,6 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
             JudgedCandidates("a", (0,), (True,), (0.5,), confidences={"cisc": (0.25,)}),
             '{"id": "a", "classes": [0], "correct": [true], "rewards": [0.5], "scores": null, '
             '"confidences": {"cisc": [0.25]}}\n',
-        ),
-        (
-            Election("a", "Why?", 2, 1, {"majority": True}),
-            '{"id": "a", "problem": "Why?", "candidates": 2, "right": 1, "elected": {"majority": true}}\n',
         ),
     ],
     ids=lambda value: type(value).__name__,

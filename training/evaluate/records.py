@@ -71,14 +71,3 @@ class CandidateTexts:
     problem: str
     gold_answer: GoldAnswer
     solutions: tuple[Candidate, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Election:
-    """Which votes elect a right answer among all `candidates` of a question, of which `right` are right."""
-
-    id: str
-    problem: str
-    candidates: int
-    right: int
-    elected: dict[Strategy, bool]

@@ -57,14 +57,6 @@ def _level(result: VoteResult) -> list[AnswerClass]:
     ]
 
 
-def elects_right(
-    strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: VoteTerms = votes.DEFAULTS
-) -> bool:
-    """Whether the answer elected by a vote among these candidates is right; of tied answers the first counts."""
-    result = _vote(strategy, judged, picks, terms)
-    return result is not None and judged.correct[picks[result.solution_index]]
-
-
 def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: VoteTerms) -> VoteResult | None:
     """None if no candidate has an answer, or none that has one the reward or confidence that the vote needs."""
     given = judged.values(strategy)

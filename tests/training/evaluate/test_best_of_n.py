@@ -105,16 +105,14 @@ def test_solutions_without_steps_or_over_the_window_have_no_reward(tmp_path, equ
 
 def test_a_vote_that_needs_rewards_of_which_there_is_none_is_not_right():
     judged = JudgedCandidates("q", (0, 1), (True, True), (None, None))
-    for elected in (right_votes.elects_right, right_votes.right_share):
-        assert not elected("wrf", judged, [0, 1])
-        assert elected("majority", judged, [0, 1])
-        assert elected("wrf", judged, [1])  # unanimous
+    assert not right_votes.right_share("wrf", judged, [0, 1])
+    assert right_votes.right_share("majority", judged, [0, 1])
+    assert right_votes.right_share("wrf", judged, [1])  # unanimous
     sure = {"deepconf": (None, None, 0.9)}
     without_answer = JudgedCandidates("q", (0, 1, None), (True, True, False), (None, None, 0.9), None, sure)
-    for elected in (right_votes.elects_right, right_votes.right_share):
-        assert not elected("wrf", without_answer, [0, 1, 2])
-        assert not elected("deepconf", without_answer, [0, 1, 2])
-        assert elected("majority", without_answer, [0, 1, 2])
+    assert not right_votes.right_share("wrf", without_answer, [0, 1, 2])
+    assert not right_votes.right_share("deepconf", without_answer, [0, 1, 2])
+    assert right_votes.right_share("majority", without_answer, [0, 1, 2])
 
 
 @pytest.mark.parametrize(
@@ -145,15 +143,12 @@ def test_a_tie_that_frequency_breaks_is_right_or_not():
     assert best_of_n.results([three]).accuracy["majority"][4].mean == pytest.approx(1 / 3)
 
 
-def test_a_tie_is_recorded_as_it_is_elected(tmp_path, equivalence):
+def test_a_tie_of_all_votes_counts_by_its_share(tmp_path, equivalence):
     candidates = [{"text": "\\boxed{1}", "rm": 0.5}, {"text": "\\boxed{2}", "rm": 0.5}]
     rows = [ROW | {"id": gold, "gold": gold, "candidates": candidates} for gold in "12"]
     questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
     measured = best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
     assert {share.mean for share in measured.accuracy_of_all.values()} == {0.5}
-    first, second = lines.read(tmp_path / "out" / "elections.jsonl")
-    assert set(first["elected"].values()) == {True}
-    assert set(second["elected"].values()) == {False}
 
 
 def test_step_scores_are_kept_where_there_are_any(tmp_path, equivalence):
@@ -183,7 +178,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path, equivalence):
     assert best_of_n.evaluate(questions, EngineScorer(engine), equivalence, killed, _quiet()) == expected
     assert len(engine.batches) == calls + 1
     assert (killed / "candidates.jsonl").read_text() == (whole / "candidates.jsonl").read_text()
-    assert (killed / "elections.jsonl").read_text() == (whole / "elections.jsonl").read_text()
+    assert (killed / "votes.md").read_text() == (whole / "votes.md").read_text()
 
 
 def _made(place):
@@ -191,26 +186,21 @@ def _made(place):
     return place
 
 
-def test_each_question_is_recorded_with_the_votes_that_are_right(tmp_path, equivalence):
+def test_each_question_has_the_votes_that_are_right(tmp_path, equivalence):
     texts = ["\\boxed{1}", "\\boxed{1}", "\\boxed{2}", "none"]
     rewards = [0.1, 0.2, 0.6, 0.9]
     candidates = [{"text": text, "rm": reward} for text, reward in zip(texts, rewards, strict=True)]
     rows = [{"id": gold, "problem": f"{gold}?", "gold": gold, "candidates": candidates} for gold in ("2", "1", "3")]
     questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
     others = {"logodds": "2", "best_of_majority": "2", "soft": "2"}
+    best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
+    judged = {each.id: each for each in judging.kept(tmp_path / "out")}
+    assert {gold: sum(each.correct) for gold, each in judged.items()} == {"1": 2, "2": 1, "3": 0}
     for alpha, by_wrf in ((0.0, "1"), (1.0, "2")):
-        best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet(), WrfSettings(alpha))
-        elections = {record["id"]: record for record in lines.read(tmp_path / "out" / "elections.jsonl")}
-        assert [
-            (election["problem"], election["candidates"], election["right"]) for election in elections.values()
-        ] == [
-            ("1?", 4, 2),
-            ("2?", 4, 1),
-            ("3?", 4, 0),
-        ]
         elected = {"majority": "1", "prm": "2", "hmr": "1", "wrf": by_wrf, "weighted": "2", **others}
-        for gold, election in elections.items():
-            assert election["elected"] == {vote: answer == gold for vote, answer in elected.items()}
+        for gold, each in judged.items():
+            right = {vote: right_votes.right_share(vote, each, range(4), WrfSettings(alpha).terms) for vote in elected}
+            assert right == {vote: answer == gold for vote, answer in elected.items()}
 
 
 @pytest.mark.parametrize(("rewards", "logistic"), [((0.0, 1.0), False), ((0.0, 1.5), True), ((-0.5, 1.0), True)])
@@ -482,7 +472,6 @@ def test_the_command_normalises_by_its_option(tmp_path):
         results = json.loads((output / "results.json").read_text("utf-8"))
         assert results["normalization"] == normalization
         assert results["accuracy"]["wrf"]["4"]["mean"] == right
-        assert lines.read(output / "elections.jsonl")[0]["elected"]["wrf"] is bool(right)
 
 
 def test_votes_are_held_against_majority_on_the_same_questions():
@@ -522,7 +511,6 @@ def test_votes_by_confidence_are_judged_where_every_question_has_confidences(tmp
     # softmax at 0.5 of 0.905 against two of 0.135: 6.11 against 2.62; Borda: 3 votes against twice 1.5
     assert (right["majority"], right["cisc"], right["deepconf"], right["self_certainty"]) == (0, 1, 0, 0)
     assert measured.against_majority["cisc"]["–"].difference.mean == 1
-    assert lines.read(tmp_path / "out" / "elections.jsonl")[0]["elected"]["cisc"]
     assert "| cisc | – | " in vote_results.markdown(measured)
     without = ROW | {"id": "b", "candidates": [{"text": texts[0], "rm": 0.5, "logprobs": [-0.1], "top_logprobs": []}]}
     path = _file(tmp_path / "d.jsonl", [ROW | {"candidates": candidates}, without])
@@ -545,7 +533,7 @@ def test_a_candidate_that_says_how_sure_it_is_is_believed_and_one_that_does_not_
     for vote in judged.confidences:
         assert right_votes.right_share(vote, judged, range(3)) == 1
         assert right_votes.right_share(vote, judged, [2]) == 0  # alone, and wrong
-        assert right_votes.elects_right(vote, judged, [0, 2])
+        assert right_votes.right_share(vote, judged, [0, 2]) == 1
     nobody = JudgedCandidates("q", (0, 1), (True, True), (0.5, 0.5), confidences={"cisc": (None, None)})
     assert right_votes.right_share("cisc", nobody, [0, 1]) == 0
 
