@@ -31,18 +31,18 @@ class Attempts:
     """The attempts of one call, until its time is up.
 
     `every`: seconds from one attempt to the next, as many as there is time for; by default the pauses grow, and there
-    are no more than `most`. `now` is a clock in seconds, `jitter` is in [0, 1).
+    are no more than `maximum`. `now` is a clock in seconds, `jitter` is in [0, 1).
     """
 
     def __init__(
         self,
         seconds: float,
-        most: int = ATTEMPTS,
+        maximum: int = ATTEMPTS,
         now: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
         every: float | None = None,
     ) -> None:
-        self._most, self._now, self._jitter, self._every = most, now, jitter, every
+        self._maximum, self._now, self._jitter, self._every = maximum, now, jitter, every
         self._seconds, self._until = seconds, now() + seconds
         self._made = 0
 
@@ -57,7 +57,7 @@ class Attempts:
     def pause(self, error: errors.ClientError) -> float:
         """Seconds before the next attempt. Raises the error if there is none: it would change nothing, or there is no
         attempt or time left. Repeating scores and votes is safe."""
-        last = self._every is None and self._made >= self._most
+        last = self._every is None and self._made >= self._maximum
         if last or not isinstance(error, errors.ConnectionFailed | errors.TryAgain):
             raise error
         wait = self._wait(error) if self._every is None else self._every

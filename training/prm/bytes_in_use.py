@@ -36,13 +36,13 @@ def return_freed_memory() -> None:
 
 
 class LiveBytes:
-    """Bytes of the counted tensors: `now`, and `most` at any time so far. Tensors that share memory count once.
+    """Bytes of the counted tensors: `now`, and their `peak` so far. Tensors that share memory count once.
 
     `others`: tensors whose memory is not counted.
     """
 
     def __init__(self, others: Iterable[torch.Tensor] = ()) -> None:
-        self.now = self.most = 0
+        self.now = self.peak = 0
         self._known = weakref.WeakSet(tensor.untyped_storage() for tensor in others)
 
     def add(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -55,4 +55,4 @@ class LiveBytes:
 
     def _change(self, size: int) -> None:
         self.now += size
-        self.most = max(self.most, self.now)
+        self.peak = max(self.peak, self.now)

@@ -171,7 +171,7 @@ def footprint(
         live = LiveBytes(held)
         with _Watch(live):
             network(micro, in_bf16).sum().backward()
-    return Footprint(frozen, 4 * -(-trained // shards), gathered, live.most)
+    return Footprint(frozen, 4 * -(-trained // shards), gathered, live.peak)
 
 
 def _gathered(network: Network, parts: Sequence[torch.nn.Module], in_bf16: bool) -> int:

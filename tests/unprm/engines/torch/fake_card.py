@@ -73,7 +73,7 @@ class FakeCard(TorchDispatchMode):
     def reset(self) -> None:
         """Resets the count, except the bytes held now."""
         self.count = Count()
-        self.live.most = self.live.now
+        self.live.peak = self.live.now
 
     def begin(self, spans: Sequence[Span]) -> None:
         """Begins a pass; `spans` are needed as only the host knows their lengths."""
