@@ -108,11 +108,11 @@ _FILLS_THE_DISK = """
 import json, sys
 from pathlib import Path
 from training.resumable import ResumableFile
-from training.schema import FinishedStage
-with ResumableFile(Path(sys.argv[1]), FinishedStage, {}) as written:
+from training.evaluate.records import ScoredSolution
+with ResumableFile(Path(sys.argv[1]), ScoredSolution, {}) as written:
     for number in range(1000):
         try:
-            written.append(FinishedStage(str(number) + "x" * 100, 1))
+            written.append(ScoredSolution(str(number) + "x" * 100, None))
         except OSError:
             print(number)
             break

@@ -243,7 +243,7 @@ def test_solutions_are_read_as_the_settings_say_and_no_run_goes_on_otherwise(tmp
         judging.judge(questions, None, equivalence, tmp_path, _quiet())
     best_of_n.write_solutions(questions, tmp_path, reading)
     (record,) = lines.read(tmp_path / "solutions.jsonl")
-    assert record["solutions"][0] == {"steps": [candidates[0]["text"]], "answer": "0.75"}
+    assert record["solutions"][0] == {"steps": [candidates[0]["text"]], "predicted": "0.75"}
     with pytest.raises(OutputMismatch, match="split"):
         best_of_n.write_solutions(questions, tmp_path, Reading("last_number"))
 
@@ -379,7 +379,7 @@ def test_steps_and_their_scores_are_taken_as_they_were_given(tmp_path, equivalen
     assert measured.accuracy["prm"][2].mean == 1
     best_of_n.write_solutions(questions, output)
     (record,) = lines.read(output / "solutions.jsonl")
-    assert record["solutions"] == [{"steps": ["One.", "So \\boxed{3/4}."], "answer": "3/4"}] * 2
+    assert record["solutions"] == [{"steps": ["One.", "So \\boxed{3/4}."], "predicted": "3/4"}] * 2
 
 
 def test_a_model_scores_steps_as_they_were_given(tmp_path, equivalence):
