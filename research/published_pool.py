@@ -25,7 +25,7 @@ its gold answer. A candidate has its `steps`; the answer that it states, `predic
 that is the gold answer as mathematics; its `reward`, null if it could not be scored; and its `step_scores`, of
 `{model}`: for each step a probability in [0, 1] that all is right so far, null where only rewards are known.
 
-Made by `unprm evaluate best-of-n` and `evaluate pool` of unprm. The questions and solutions keep the
+Made by `unprm evaluate best-of-n` and `research publish-pool` of unprm. The questions and solutions keep the
 licences of their sources.
 """
 
