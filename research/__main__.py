@@ -125,7 +125,7 @@ def steps(
 
 @app.command()
 @with_options
-def searches(
+def study(
     selected: Annotated[Path, typer.Argument(help="File of `training select`.", exists=True)],
     output: Annotated[Path, typer.Option(help="Directory for a file per search and the table.", callback=directory)],
     sampler: SamplerOptions,
@@ -136,13 +136,14 @@ def searches(
     """Annotate the same solutions by every search, and compare costs and accuracy: the table `study.md`."""
     from unprm.answers.equivalence import Equivalence
 
-    from .searches import findings, study
+    from .searches import findings
+    from .searches import study as searches
 
     settings = PRESETS[preset].annotate
     settings = replace(settings, extraction=extraction or settings.extraction)
-    loaded, equivalence, variants = sampler.load(model, settings.drawing), Equivalence(), study.variants(settings)
+    loaded, equivalence, variants = sampler.load(model, settings.drawing), Equivalence(), searches.variants(settings)
     at_once = sampler.concurrency
-    run_stage(partial(study.study, selected, loaded, equivalence, output, variants, at_once, console), loaded)
+    run_stage(partial(searches.study, selected, loaded, equivalence, output, variants, at_once, console), loaded)
     _write_table(output / "study.md", findings.markdown(output))
 
 

@@ -1,4 +1,4 @@
-"""The tables of `research searches`: what each search costs on the same solutions, and how accurate its labels are."""
+"""The tables of `research study`: what each search costs on the same solutions, and how accurate its labels are."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

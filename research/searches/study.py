@@ -1,6 +1,6 @@
 """Runs every search on the same solutions, to compare their costs and how often they are right.
 
-    python -m research searches runs/mini/unprm-mini/selected.jsonl --output runs/study
+    python -m research study runs/mini/unprm-mini/selected.jsonl --output runs/study
 
 Rollouts of a prefix are drawn once and used by every search that tries it; each search is charged the rollouts it
 would have drawn on its own. Writes one file of annotated solutions per search, and the tables in `study.md`.

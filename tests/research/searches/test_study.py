@@ -75,9 +75,7 @@ def test_runs_agree_where_both_label_alike_or_not_at_all():
 def test_the_command_takes_the_preset(selected, tmp_path):
     empty = tmp_path / "selected.jsonl"
     lines.write(empty, resumable.config_of(selected / "selected.jsonl"), [])
-    result = CliRunner().invoke(
-        app, ["searches", str(empty), "--preset", "authors", "--output", str(tmp_path / "made")]
-    )
+    result = CliRunner().invoke(app, ["study", str(empty), "--preset", "authors", "--output", str(tmp_path / "made")])
     assert result.exit_code == 0, result.output
     config = json.loads((tmp_path / "made" / "bayes.config.json").read_text("utf-8"))
     assert config["adaptive"] == asdict(PRESETS["authors"].annotate.adaptive)
