@@ -76,7 +76,7 @@ async def ballot(
         if request.trajectories is None:
             raise NoAnswer(len(classes))
         # without answers each trajectory stands for itself, so that rewards elect one
-        classes = tuple(range(len(classes)))
+        classes = list(range(len(classes)))
         solutions = [replace(each, answer=f"trajectory {k}") for k, each in enumerate(solutions)]
     needed = {needed_signal(strategy, classes, request.terms) for strategy in strategies}
     scored = "reward" in needed

@@ -88,13 +88,6 @@ def test_an_unknown_measure_is_refused_with_those_that_are_known(command, tmp_pa
     assert "'doubt' is none of entropy, entropy_t5" in result.output
 
 
-def test_a_single_alternative_of_each_token_is_refused(tmp_path):
-    arguments = ["sample", "--output", str(tmp_path / "samples.jsonl"), "--top-logprobs", "1"]
-    result = CliRunner(env={"COLUMNS": "400"}).invoke(pipeline, arguments)
-    assert result.exit_code == 2
-    assert "0, or 2 to 20" in result.output
-
-
 def test_the_help_has_the_fields_texts():
     result, _ = _run("--help")
     assert all(text in result.output for text in ("Trains.", "By commas.", "Which.", "--cpus"))
