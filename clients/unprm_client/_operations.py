@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from unprm.affinity import HEADER, question_hash
 from unprm.errors import InvalidRequest
 from unprm.fields import summary, validation_errors
+from unprm.trajectories import Evidence
 from unprm.types import Aggregate, Extraction, Split
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
@@ -50,6 +51,11 @@ class ScoreOptions(TypedDict, total=False):
     split: Split
     extraction: Extraction
     on_invalid: OnInvalid
+    trajectories: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]]
+    evidence: Evidence
+    observation_tokens: int
+    thoughts: bool
     aggregate: Aggregate
     threshold: float | None
     log_odds: bool
@@ -107,9 +113,10 @@ class Calls(Generic[Result]):
 
 
 def score_steps(
-    problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[ScoreOptions]
+    problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Unpack[ScoreOptions]
 ) -> Call[ScoreResponse]:
-    """A score in [0, 1] for every step of every solution. `problem` may be None if all have step scores."""
+    """A score in [0, 1] for every step of every solution. `problem` may be None if all have step scores, or for
+    `trajectories` in place of the solutions."""
     return _work("/score_steps", ScoreRequest, ScoreResponse, problem, options, solutions=solutions)
 
 
@@ -128,7 +135,7 @@ def vote(
     return _work(f"/vote/{strategy}", VOTE_REQUESTS[strategy], VoteResponse, problem, options, solutions=solutions)
 
 
-def compare(problem: str | None, solutions: Sequence[AnySolution], **options: Any) -> Call[CompareResponse]:
+def compare(problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any) -> Call[CompareResponse]:
     """The outcomes of all votes, over one scoring pass. `options` as of `vote`."""
     return _work("/vote/compare", CompareRequest, CompareResponse, problem, options, solutions=solutions)
 
@@ -193,6 +200,8 @@ def _work(
     """A call whose body is validated here: an invalid one raises at once, the same error as from the server."""
     fields = {**options, **more} if problem is None else {"problem": problem, **options, **more}
     seconds = fields.pop("timeout", None)
+    if "trajectories" in fields and not fields["solutions"]:
+        del fields["solutions"]
     try:
         request = form.model_validate(fields)
         if isinstance(request, Candidates):
@@ -205,7 +214,9 @@ def _work(
     marks = {"Content-Type": "application/json"}
     if problem is not None:
         marks[HEADER] = question_hash(problem)
-    body = request.model_dump_json(exclude_unset=True).encode()
+    # as it was given: reading trajectories puts their first messages into the problem, as the server will
+    as_given = request.model_copy(update={"problem": problem})
+    body = as_given.model_dump_json(exclude_unset=True, include=set(fields)).encode()
     return Call("POST", path, result, body, marks, seconds)
 
 

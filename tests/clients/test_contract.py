@@ -101,6 +101,17 @@ def test_a_problem_is_not_needed_for_given_scores(server: Running, call: Calls) 
     assert call("vote", "prm", None, [given]).answer == "1"
 
 
+def test_trajectories_stand_in_place_of_solutions(server: Running, call: Calls) -> None:
+    task = {"role": "user", "content": "What is the capital of Peru?"}
+    given = [{"messages": [task, {"role": "assistant", "content": f"It is {{{name}}}."}]} for name in ("Lima", "Cusco")]
+    for more in ({}, {"problem": "Answer briefly."}):
+        sent = {"trajectories": given, **more}
+        server.post("/score_steps", sent)  # from here on the usage is the same
+        assert dumped(call("score_steps", **sent)) == server.post("/score_steps", sent).json()
+        assert dumped(call("vote", "prm", **sent)) == server.post("/vote/prm", sent).json()
+        assert dumped(call("compare", **sent)) == server.post("/vote/compare", sent).json()
+
+
 def test_previews_and_describes_as_the_server(server: Running, call: Calls) -> None:
     body = {"problem": PROBLEM, "solution": JSON[3], "model": "fake"}
     assert dumped(call("preview", PROBLEM, SOLUTIONS[3], "fake")) == server.post("/preview", body).json()
