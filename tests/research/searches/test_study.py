@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from research.__main__ import app
+from research.searches.by_people import by_people
 from research.searches.findings import markdown
 from research.searches.study import study, variants
 from research.searches.truth import agreement, same_outcome
@@ -35,11 +36,18 @@ def selected(tmp_path_factory, equivalence):
     return place
 
 
-def test_a_study_charges_each_search_what_it_takes_alone(selected, equivalence):
-    sampler, settings = ScriptedSampler(), AnnotateSettings()
-    output = selected / "study"
-    work = study(selected / "selected.jsonl", sampler, equivalence, output, variants(settings), 4, _console())
+@pytest.fixture(scope="module")
+def studied(selected, equivalence):
+    """The directory of a study of all searches, and its sampler."""
+    sampler, output = ScriptedSampler(), selected / "study"
+    searches = variants(AnnotateSettings())
+    work = study(selected / "selected.jsonl", sampler, equivalence, output, searches, 4, _console())
     assert asyncio.run(work) == {}
+    return output, sampler
+
+
+def test_a_study_charges_each_search_what_it_takes_alone(studied, selected, equivalence):
+    (output, sampler), settings = studied, AnnotateSettings()
     charged = 0
     for name, variant in variants(settings).items():
         alone = _records(_annotate(selected, equivalence, variant, name=f"alone-{name}")[1])
@@ -60,6 +68,24 @@ def test_a_study_charges_each_search_what_it_takes_alone(selected, equivalence):
     early = by_search["adaptive_binary+early-1"]
     assert early["labelled as without saving"] == "100.0 %"
     assert early["first error found, against adaptive_binary, points"].startswith("+0.0 [")
+
+
+def test_people_s_labels_are_a_truth(studied, tmp_path):
+    place, labels = studied[0], tmp_path / "labels.jsonl"
+    wrong = [row for row in stats.load(place / "adaptive_binary.jsonl") if not row.correct]
+    rows = [{"problem": row.problem, "steps": row.steps, "first_error": 1} for row in wrong]
+    labels.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    with pytest.raises(ValueError, match="nobody labelled"):
+        by_people(labels)(wrong[0].problem, ["another step"])
+    result = CliRunner().invoke(app, ["searches", str(place), "--labels", str(labels)])
+    assert result.exit_code == 0, result.output
+    columns, line = (
+        next(row for row in result.output.splitlines() if row.startswith(f"| {name} |")).split(" | ")
+        for name in ("search", "adaptive_binary")
+    )
+    found = sum(row.first_error == 1 for row in wrong) / len(wrong)
+    assert 0 < found < 1
+    assert line[columns.index("first error found")].startswith(f"{100 * found:.1f} ")
 
 
 def test_runs_agree_where_both_label_alike_or_not_at_all():
