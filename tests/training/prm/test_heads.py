@@ -59,7 +59,7 @@ def trained(base, tmp_path_factory):
     """Where the model with each head is, trained for a few steps."""
     places = {head: tmp_path_factory.mktemp(head) for head in HEADS}
     for head, place in places.items():
-        _trainer(base, place, head, "orm", epochs=1).run(QUIET)
+        _trainer(base, place, head, "orm", epochs=1).train(QUIET)
     return {head: place / "prm" for head, place in places.items()}
 
 
