@@ -18,11 +18,11 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Runs a benchmark and prints its ratios against named baselines of the same run."""
-    comparisons = importlib.import_module(f"benchmarks.{name}").run()
+    rows = importlib.import_module(f"benchmarks.{name}").comparisons()
     if as_json:
-        typer.echo(json.dumps([asdict(row) | {"ratio": row.ratio} for row in comparisons], indent=1))
+        typer.echo(json.dumps([asdict(row) | {"ratio": row.ratio} for row in rows], indent=1))
     else:
-        Console().print(table(comparisons))
+        Console().print(table(rows))
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def _verdicts(
     return verdicts, seconds
 
 
-def run() -> list[Comparison]:
+def comparisons() -> list[Comparison]:
     """A vote over numbers, grouping of expressions (first time, and from the cache), and real answers."""
     rng = random.Random(0)
     spelled, written = numbers(rng), expressions(rng)

@@ -28,7 +28,7 @@ def _search(seed: int) -> list[list[Encoded]]:
 WORKS: dict[str, Work] = {"64 candidates of one question": _vote, "a beam search, 8 × 8 × 10 steps": _search}
 
 
-def run() -> list[Comparison]:
+def comparisons() -> list[Comparison]:
     """Runs both engines in fp32, one after the other, as both at once would share the cores."""
     with tempfile.TemporaryDirectory() as directory:
         place = models.write(Path(directory))

@@ -21,7 +21,7 @@ from unprm.types import Encoded, ModelDescription
 CANDIDATES, LENGTH, ROUNDS, MATRIX = 64, 500, 5, 8192
 
 
-def run() -> list[Comparison]:
+def comparisons() -> list[Comparison]:
     """Measures in bf16."""
     if not torch.cuda.is_available():
         raise SystemExit("this benchmark needs a GPU that PyTorch sees")

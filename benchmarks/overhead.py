@@ -16,7 +16,7 @@ from unprm.types import Encoded, Engine
 CLIENTS, SINGLE, ROUNDS = 64, 50, 3
 
 
-def run() -> list[Comparison]:
+def comparisons() -> list[Comparison]:
     """Measures in fp32. Every round has different requests; the engine alone gets all of a round's at once."""
     with tempfile.TemporaryDirectory() as directory:
         place = str(models.write(Path(directory)))

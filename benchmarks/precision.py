@@ -18,7 +18,7 @@ HERE: list[Dtype] = ["bfloat16", "int8"]
 ROUNDS, SOLUTIONS = 3, 500
 
 
-def run() -> list[Comparison]:
+def comparisons() -> list[Comparison]:
     """Measures speed and AUROC. bf16 is fast on processors that compute in it, int8 on any; float8, for GPUs, is
     measured by AUROC only."""
     candidates = models.vote(random.Random(0))

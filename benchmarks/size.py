@@ -36,9 +36,9 @@ from benchmarks.queries import Query
 from benchmarks.timing import Comparison, median, timed
 from training import resumable
 from training.prm.memory import Footprint
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
-from training.settings import TrainSettings
 from unprm.checkpoints.files import load_base, load_tokenizer
 from unprm.engines.torch.quantized import widen
 from unprm.formats.family import Verdicts
@@ -68,7 +68,7 @@ class Served:
     computed: int
 
 
-def run() -> list[Comparison]:
+def comparisons() -> list[Comparison]:
     """Measures one size after the other; each is written, served, trained and deleted."""
     if shutil.disk_usage(tempfile.gettempdir()).free < DISK:
         raise SystemExit(f"this benchmark needs 40 GB of disk in {tempfile.gettempdir()}; TMPDIR names another place")

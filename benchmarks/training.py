@@ -15,9 +15,9 @@ from benchmarks import models, queries
 from benchmarks.timing import Comparison, compare, peak
 from training import resumable
 from training.prm.collate import Example
+from training.prm.settings import LINEAR, TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
-from training.settings import LINEAR, TrainSettings
 
 SOLUTIONS, PLAIN_BATCH = 8, 8
 SHAPE = models.SMALL | {
@@ -56,7 +56,7 @@ def plain_step(trainer: Trainer, batch: Sequence[Example]) -> None:
     trainer.optimizer.zero_grad()
 
 
-def run() -> list[Comparison]:
+def comparisons() -> list[Comparison]:
     """Compares the time of one optimiser step, and its peak memory above the model's."""
     with tempfile.TemporaryDirectory() as place:
         made = trainer(Path(place))

@@ -12,7 +12,7 @@ from unprm.types import Encoded
 ROUNDS = 2
 
 
-def run() -> list[Comparison]:
+def comparisons() -> list[Comparison]:
     """Measures in fp32; every search has a new question."""
     first = models.beam_search(random.Random(0))
     everything = [item for items in first for item in items]

@@ -11,7 +11,7 @@ from benchmarks.timing import Comparison, compare
 ROUNDS = 2
 
 
-def run() -> list[Comparison]:
+def comparisons() -> list[Comparison]:
     """Measures in fp32."""
     rng = random.Random(0)
     candidates, unlike = models.vote(rng), models.unlike(rng)

@@ -4,7 +4,8 @@ import asyncio
 import json
 import os
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,10 +13,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from training import stage
+from training import resumable, stage
 from training.cli.options import with_options
-from training.stage import directory, tell
+from training.cli.sampling import ModelOption, PresetOption, SamplerOptions, run_stage
+from training.settings import EXTRACTION, PRESETS
+from training.stage import directory, print_failures
 from unprm.errors import UnprmError
+from unprm.types import Extraction
 
 from .settings import PoolSettings
 
@@ -45,7 +49,7 @@ def pool(
 
     client = OpenAIClient(url, os.environ.get("OPENAI_API_KEY"), timeout=SECONDS, attempts=6)
     failures = asyncio.run(sampling.sample(questions, client, model, output, settings, concurrency, console))
-    raise typer.Exit(tell(console, failures))
+    raise typer.Exit(print_failures(console, failures))
 
 
 @app.command()
@@ -120,12 +124,98 @@ def steps(
 
 
 @app.command()
+@with_options
+def study(
+    selected: Annotated[Path, typer.Argument(help="File of `training select`.", exists=True)],
+    output: Annotated[Path, typer.Option(help="Directory for a file per search and the table.", callback=directory)],
+    sampler: SamplerOptions,
+    model: ModelOption = "unprm-mini",
+    preset: PresetOption = "paper",
+    extraction: Annotated[Extraction | None, EXTRACTION] = None,
+) -> None:
+    """Annotate the same solutions by every search, and compare costs and accuracy: the table `study.md`."""
+    from unprm.answers.equivalence import Equivalence
+
+    from .searches import findings
+    from .searches import study as searches
+
+    settings = PRESETS[preset].annotate
+    settings = replace(settings, extraction=extraction or settings.extraction)
+    loaded, equivalence, variants = sampler.load(model, settings.drawing), Equivalence(), searches.variants(settings)
+    at_once = sampler.concurrency
+    run_stage(partial(searches.study, selected, loaded, equivalence, output, variants, at_once, console), loaded)
+    _write_table(output / "study.md", findings.markdown(output))
+
+
+@app.command()
+def budget(
+    runs: Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)],
+    output: Annotated[Path, typer.Option("--output", help="File for the table, in Markdown.")],
+) -> None:
+    """Compare N candidates for each question with as many in all, spent where votes are least decided."""
+    from training.evaluate import judging
+
+    from .budget import markdown, measure
+
+    _write_table(output, markdown({run.name: measure(judging.load(run)) for run in runs}))
+
+
+@app.command()
+def recorded(
+    scores: Annotated[
+        list[Path],
+        typer.Argument(help="Recorded step scores of PRMs on ProcessBench.", exists=True),
+    ],
+) -> None:
+    """Tell how well published PRMs find first errors, from their recorded scores."""
+    from . import recorded_scores
+
+    Console().print(recorded_scores.table(recorded_scores.measure(recorded_scores.read(scores))))
+
+
+@app.command("calibrate-recorded")
+def calibrate_recorded(
+    scores: Annotated[Path, typer.Argument(help="Recorded scores of PRMs on one subset.", exists=True, dir_okay=False)],
+    test: Annotated[Path, typer.Option(help="Their scores on a subset to test on.", exists=True, dir_okay=False)],
+    source: Annotated[
+        str, typer.Option(help="With --output: origin and licence of the scores, written to the file.")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option(help="JSON file for `unprm serve --calibration recorded`.", dir_okay=False)
+    ] = None,
+) -> None:
+    """Fit published PRMs' calibrations and best thresholds to recorded scores, and test them on another subset."""
+    from . import recorded_calibration, recorded_scores
+
+    if output is not None and not source:
+        raise typer.BadParameter("a file says where its numbers are from: give --source with it", param_hint="--output")
+    subsets = recorded_scores.read([scores, test])
+    found = recorded_calibration.fit_all(subsets, str(scores))
+    Console().print(recorded_calibration.table(found))
+    if output is not None:
+        recorded_calibration.write(found, subsets, source, output)
+        console.print(f"wrote {output}")
+
+
+@app.command("publish-pool")
+def publish_pool(
+    run: Annotated[Path, typer.Argument(help="Output directory of `evaluate best-of-n`.", exists=True)],
+    output: Annotated[Path, typer.Option(help="Directory for the data set and its card.", callback=directory)],
+    licence: Annotated[str, typer.Option(help="Licence of the questions and solutions, as the hub spells it.")],
+) -> None:
+    """Write candidates with their verdicts and step scores as a data set for others: parquet and a card."""
+    from . import published_pool
+
+    console.print(f"wrote {published_pool.write(run, output, licence)} questions to {output}")
+
+
+@app.command()
 def searches(
-    study: Annotated[Path, typer.Argument(help="Directory that `training study` wrote.", file_okay=False, exists=True)],
+    study: Annotated[Path, typer.Argument(help="Directory that `research study` wrote.", file_okay=False, exists=True)],
     labels: Annotated[Path, typer.Option(help="JSON lines: `problem`, `steps`, `first_error` (from 0).", exists=True)],
 ) -> None:
     """Tell what each search costs and finds, where people labelled the first errors."""
-    from .searches import markdown
+    from .searches.by_people import markdown
 
     Console().print(markdown(study, labels), markup=False, soft_wrap=True)
 
@@ -169,10 +259,10 @@ def lab(
 
     Run the same command again to resume an interrupted run.
     """
-    from .lab.run import run
+    from .lab.run import run_lab
     from .lab.settings import PRESETS
 
-    console.print(f"wrote {run(PRESETS[preset], output, console)}")
+    console.print(f"wrote {run_lab(PRESETS[preset], output, console)}")
 
 
 @app.command()
@@ -205,6 +295,11 @@ def measure_mini(
     Console().print(measured.table())
     if figures:
         figures.write_text(json.dumps(asdict(measured), indent=2) + "\n", "utf-8")
+
+
+def _write_table(output: Path, table: str) -> None:
+    resumable.replace(output, table)
+    typer.echo(table, nl=False)
 
 
 def main() -> None:

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from training import resumable
-from training.data.search_findings import table
 from training.evaluate.acceptance import elections
+from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import takeable
-from training.schema import JudgedCandidates
 from unprm.election.acceptance import CONFIDENCE, Election, threshold
 from unprm.votes.registry import Strategy
+
+from .searches.findings import table
 
 SPLITS = 200
 """Ways to cut the questions into halves: one calibrates, the other judges."""

@@ -86,7 +86,7 @@ def _other_operand(problem: str, step: str, result: re.Match[str], rng: random.R
     if not others or not operands:
         return None
     operand = rng.choice(operands)
-    return step[: operand.start()] + rng.choice(others) + step[operand.end() :]
+    return step[: operand.start()] + str(rng.choice(others)) + step[operand.end() :]
 
 
 def written(

@@ -19,7 +19,7 @@ from unprm.errors import RecordInvalid
 from .sampling import PATIENCE, Candidate
 
 FILE = "candidates.jsonl.gz"
-_KEPT = ("text", "answer", "correct", "finish_reason", "tokens", "mean_logprob")
+_KEPT = ("text", "predicted", "correct", "finish_reason", "tokens", "mean_logprob")
 _CARD = """---
 license: apache-2.0
 tags: [best-of-n, unprm]
@@ -42,9 +42,10 @@ right.{majority}{unfinished}
 | most tokens | {max_tokens}; {cut} candidates were cut off there (`finish_reason` "length") |
 
 `{file}`: a line for each question, with `id`, `problem`, its gold `answer` and its `candidates`. A candidate has its
-`text`; the `answer` that it states, null if none; `correct`, whether that is the gold answer as mathematics; the number
-of its `tokens`; `mean_logprob`, the mean log-probability of its tokens in nats, before temperature; and `confidence`,
-its exponential, the probability per token, which the vote `cisc` takes. `unprm evaluate best-of-n` reads it.
+`text`; the answer that it states, `predicted`, null if none; `correct`, whether that is the gold answer as mathematics;
+the number of its `tokens`; `mean_logprob`, the mean log-probability of its tokens in nats, before temperature; and
+`confidence`, its exponential, the probability per token, which the vote `cisc` takes. `unprm evaluate best-of-n` reads
+it.
 """
 
 
@@ -101,14 +102,14 @@ def _complete(place: Path) -> Iterator[Candidate]:
 def _judged(candidate: Candidate, equivalence: Equivalence) -> Candidate:
     answer = extract(candidate.text)
     correct = answer is not None and equivalence.equal(answer, candidate.gold_answer)
-    return replace(candidate, answer=answer, correct=correct)
+    return replace(candidate, predicted=answer, correct=correct)
 
 
 def _elects_right(candidates: Sequence[Candidate], equivalence: Equivalence) -> bool:
-    stated = [each for each in candidates if each.answer is not None]
+    stated = [each for each in candidates if each.predicted is not None]
     if not stated:
         return False
-    classes = equivalence.classes([str(each.answer) for each in stated])
+    classes = equivalence.classes([str(each.predicted) for each in stated])
     return stated[decide("majority", classes).solution_index].correct
 
 

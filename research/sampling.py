@@ -6,7 +6,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated
 
-from pydantic import Field
 from rich.console import Console
 
 from training import stage
@@ -14,6 +13,7 @@ from training.data import questions as sources
 from training.data.questions import Question
 from training.data.sample import seed_of
 from training.resumable import ResumableFile
+from training.schema import OWN_ANSWER, GoldAnswer
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 from unprm.openai.client import OpenAIClient
@@ -36,11 +36,11 @@ class Candidate:
     id: str
     sample: int
     problem: str
-    gold_answer: Annotated[str, Field(alias="gold")]
+    gold_answer: GoldAnswer
     text: str
     finish_reason: str
     tokens: int
-    answer: str | None
+    predicted: Annotated[str | None, OWN_ANSWER]
     correct: bool
     mean_logprob: float | None
 
@@ -101,7 +101,7 @@ async def sample(
                 board.advance(right=int(candidate.correct), tokens=candidate.tokens)
 
             try:
-                return await stage.run(todo, work, lambda each: _id(*each), concurrency)
+                return await stage.process(todo, work, lambda each: _id(*each), concurrency)
             finally:
                 await sampler.close()
 

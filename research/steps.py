@@ -9,13 +9,14 @@ from pathlib import Path
 from rich.console import Console
 
 from training import resumable
-from training.data.search_findings import table
-from training.evaluate import processbench, recorded_scores
+from training.evaluate import processbench
 from training.evaluate.metrics import Share
 from training.evaluate.scorers import Scorer
 from training.schema import BenchmarkSolution, Scores
 
+from . import recorded_scores
 from .auroc import ScoredSteps, auroc
+from .searches.findings import table
 
 _FALL = 100.0
 """Characters over which the score of a step's length falls by half: thresholds are in [0, 1]."""

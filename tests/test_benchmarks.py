@@ -25,7 +25,7 @@ TINY = {
 def test_every_name_is_a_benchmark():
     for name in get_args(Name):
         module = importlib.import_module(f"benchmarks.{name}")
-        assert callable(module.run)
+        assert callable(module.comparisons)
         assert module.__doc__
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from server import reference
 from tests.support import ROOT
-from training.settings import PRESETS, TRAIN_PRESETS, TrainSettings
+from training.prm.settings import TRAIN_PRESETS, TrainSettings
+from training.settings import PRESETS
 from unprm.mini.domain import knows
 from unprm.votes.registry import REWARD_STRATEGIES, VOTES
 

@@ -5,35 +5,41 @@ Keys that a class does not have are ignored.
 """
 
 import json
-import re
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from pydantic import AliasChoices, AliasPath, Field, StrictBool, TypeAdapter
+from pydantic import AliasChoices, BeforeValidator, Field, StrictBool, TypeAdapter
 
-from unprm import steps
-from unprm.types import Aggregate, Completion
-from unprm.votes.registry import VOTES, Strategy
+from unprm.types import Completion
 
-from .layouts.label import Label
 from .settings import AdaptiveSettings
 
 T = TypeVar("T")
 NonEmpty = Annotated[str, Field(min_length=1)]
-Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
+GoldAnswer = Annotated[str, Field(validation_alias=AliasChoices("gold", "answer"), serialization_alias="answer")]
+"""`answer` in every file. Older files have it as `gold` beside the candidate's own `answer`, now `predicted`."""
+OWN_ANSWER = Field(validation_alias=AliasChoices("predicted", "answer"), serialization_alias="predicted")
+"""Of the answer that a candidate states: `predicted` in every file, `answer` in older ones."""
 Scores = tuple[float, ...] | None
 """Step scores in [0, 1]; None for a solution that does not fit the model's window."""
-Confidences = Annotated[
-    tuple[float | None, ...] | None,
-    Field(
-        exclude_if=lambda confidences: confidences is None,
-        # once they were by vote
-        validation_alias=AliasChoices(AliasPath("confidences", "cisc"), "confidences"),
-    ),
-]
-"""The confidence of each candidate, None for one without; None as a whole, and not written, if none has one."""
+
+VERDICT = 0.5
+"""Where only right or wrong will do (ranking, metrics, calibration), a label above this is right."""
+
+
+def _label(value: object) -> bool | float | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float) and 0 <= value <= 1:
+        return bool(value) if value in (0, 1) else value
+    raise ValueError("expected true, false, null, or a number in [0, 1]")
+
+
+Label = Annotated[bool | float | None, BeforeValidator(_label)]
+"""True: right; False: wrong; between 0 and 1, a soft label: the probability of right; None: unknown. 0 and 1 are read
+as False and True."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ class SampledQuestion:
 
     id: str
     problem: str
-    gold_answer: Annotated[str, Field(alias="answer")]
+    gold_answer: GoldAnswer
     model: str
     prompt: tuple[int, ...]
     solutions: Annotated[tuple[Completion, ...], Field(alias="completions")]
@@ -58,16 +64,16 @@ class SelectedSolution:
     """A well-formed solution that is worth annotating (`training select`).
 
     `question`: the question's id. `prompt`, `ids`: token ids of the prompt and of the solution, which is number `index`
-    of the question. `ends`: for each step, the number of tokens up to its end; empty without token ids. `answer`: the
-    solution's own, and `correct`, whether it equals `gold_answer`. `uncertainty`: of the whole solution, by the measure
-    of the selection. `mean_step_uncertainty`: by measure, the mean u of the steps of all well-formed solutions of the
-    question; None without token ids.
+    of the question. `ends`: for each step, the number of tokens up to its end; empty without token ids. `predicted`:
+    the answer that it states, and `correct`, whether that equals `gold_answer`. `uncertainty`: of the whole solution,
+    by the measure of the selection. `mean_step_uncertainty`: by measure, the mean u of the steps of all well-formed
+    solutions of the question; None without token ids.
     """
 
     id: str
     question: str
     problem: str
-    gold_answer: Annotated[str, Field(alias="gold")]
+    gold_answer: GoldAnswer
     model: str
     prompt: tuple[int, ...]
     index: int
@@ -76,7 +82,7 @@ class SelectedSolution:
     logprobs: tuple[float, ...]
     steps: tuple[str, ...]
     ends: tuple[int, ...]
-    answer: str
+    predicted: Annotated[str, OWN_ANSWER]
     correct: StrictBool
     uncertainty: float
     mean_step_uncertainty: dict[str, float | None]
@@ -113,7 +119,7 @@ class AnnotatedSolution:
     question: str
     model: str
     problem: str
-    gold_answer: Annotated[str, Field(alias="gold")]
+    gold_answer: GoldAnswer
     steps: tuple[str, ...]
     correct: StrictBool
     labels: Annotated[tuple[StrictBool, ...] | None, Field(exclude_if=lambda labels: labels is None)] = None
@@ -213,175 +219,6 @@ class BenchmarkSolution:
     def first_error(self) -> int | None:
         """Index of the first wrong step, None if all are right."""
         return None if self.label < 0 else self.label
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedSolution:
-    """Scores of published PRMs for a solution of ProcessBench (`id`), recorded without a model.
-
-    `label`: index of the first wrong step, -1 if all are right. `scores`: by PRM, the scores of the same steps, at
-    least up to the first wrong one.
-    """
-
-    id: NonEmpty
-    label: Annotated[int, Field(ge=-1, strict=True)]
-    scores: Annotated[dict[str, Annotated[tuple[Score, ...], Field(min_length=1)]], Field(min_length=1)]
-
-    def __post_init__(self) -> None:
-        lengths = {len(scores) for scores in self.scores.values()}
-        if len(lengths) > 1:
-            raise ValueError(f"its PRMs scored different numbers of steps: {sorted(lengths)}")
-        if self.label >= (scored := lengths.pop()):
-            raise ValueError(f"label {self.label}, but only {scored} steps have scores")
-
-    @property
-    def first_error(self) -> int | None:
-        """Index of the first wrong step, None if all are right."""
-        return None if self.label < 0 else self.label
-
-    @property
-    def step_labels(self) -> tuple[bool, ...]:
-        """Whether each step is right, up to the first wrong one; the labels of later steps are unknown."""
-        if self.first_error is None:
-            return (True,) * len(next(iter(self.scores.values())))
-        return (True,) * self.first_error + (False,)
-
-
-PrmBenchCategory = Literal[
-    "redundency",
-    "circular",
-    "counterfactual",
-    "step_contradiction",
-    "domain_inconsistency",
-    "confidence",
-    "missing_condition",
-    "deception",
-    "multi_solutions",
-]
-"""PRMBench's kinds of errors, as its files spell them."""
-
-
-@dataclass(frozen=True, slots=True)
-class PrmBenchSolution:
-    """A modified solution in PRMBench's layout. `error_steps`: numbers of the wrong steps, from 1; some rows have
-    numbers beyond the last step (`misnumbered`), which label none."""
-
-    idx: NonEmpty
-    category: Annotated[PrmBenchCategory, Field(alias="classification")]
-    problem: Annotated[NonEmpty, Field(alias="modified_question")]
-    process: Annotated[tuple[str, ...], Field(alias="modified_process")]
-    error_steps: tuple[Annotated[int, Field(ge=1, strict=True)], ...]
-
-    def __post_init__(self) -> None:
-        if not self.steps:
-            raise ValueError("modified_process: every step is blank, or there is none")
-
-    @property
-    def question(self) -> str:
-        """The question that the solution is for; solutions of several categories have the same."""
-        return self.idx.removeprefix(f"{self.category}_")
-
-    @property
-    def id(self) -> str:
-        """Unique in the benchmark, but for solutions that its authors' program leaves out."""
-        return f"{self.category}_{self.question}"
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """The steps that are not blank, without their numbers (`3. `, `Step 3. `)."""
-        return tuple(_NUMBER.sub("", step.strip()) for step in self.process if step.strip())
-
-    @property
-    def labels(self) -> tuple[bool, ...]:
-        """Whether each of `steps` is right."""
-        return tuple(k not in self.error_steps for k, step in enumerate(self.process, 1) if step.strip())
-
-    @property
-    def misnumbered(self) -> bool:
-        """Whether a number in `error_steps` is beyond the last step."""
-        return any(number > len(self.process) for number in self.error_steps)
-
-
-_NUMBER = re.compile(r"^(?:Step\s*)?\d+\.\s+", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredSolution:
-    """The step scores of a solution of a benchmark (`training evaluate processbench` or `prmbench`)."""
-
-    id: str
-    scores: Scores
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedCandidates:
-    """A question's candidates as votes use them (`training evaluate best-of-n`): classes of equal answers (None: no
-    answer), whether each is right, and rewards (None: not scored, for example too long for the PRM).
-
-    `scores`: the step scores from which the rewards are computed, None or empty for a candidate that was not scored;
-    None as a whole if rewards were given as numbers. `confidences`: for the votes by confidence, if there are any.
-    """
-
-    id: str
-    classes: tuple[int | None, ...]
-    correct: tuple[StrictBool, ...]
-    rewards: tuple[float | None, ...]
-    scores: tuple[Scores, ...] | None = None
-    confidences: Confidences = None
-
-    def values(self, strategy: Strategy) -> tuple[float | None, ...]:
-        """The rewards or confidences that the vote takes; for a vote by confidence there must be some."""
-        if VOTES[strategy].signal != "confidence":
-            return self.rewards
-        assert self.confidences is not None
-        return self.confidences
-
-    def rewarded(self, aggregate: Aggregate) -> "JudgedCandidates":
-        """The same candidates with rewards aggregated from the step scores, which must not be None."""
-        assert self.scores is not None
-        return replace(self, rewards=tuple(reward_of(scores, aggregate) for scores in self.scores))
-
-
-def reward_of(scores: Scores, aggregate: Aggregate = "min") -> float | None:
-    """The reward of a candidate's step scores, None if it was not scored."""
-    return steps.reward(scores, aggregate) if scores else None
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A candidate's steps, and its answer, None if it has none."""
-
-    steps: tuple[str, ...]
-    answer: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateTexts:
-    """What a reader sees of a question's candidates, the same for every PRM that is evaluated on them."""
-
-    id: str
-    problem: str
-    gold_answer: Annotated[str, Field(alias="gold")]
-    solutions: tuple[Candidate, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Election:
-    """Which votes elect a right answer among all `candidates` of a question, of which `right` are right."""
-
-    id: str
-    problem: str
-    candidates: int
-    right: int
-    elected: dict[str, bool]
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedStage:
-    """A stage of the lab (its name) that is done, and how long it took."""
-
-    id: str
-    seconds: int
 
 
 def adapter(kind: type[T]) -> TypeAdapter[T]:

@@ -153,7 +153,7 @@ def directory(path: Path) -> Path:
     return path
 
 
-async def run(
+async def process(
     items: Iterable[Item],
     work: Callable[[Item], Awaitable[None]],
     name: Callable[[Item], str],
@@ -182,7 +182,7 @@ async def run(
     return failures
 
 
-def tell(console: Console, failures: dict[str, str]) -> int:
+def print_failures(console: Console, failures: dict[str, str]) -> int:
     """Prints the failures, grouped by reason; returns the exit status, 0 if there are none."""
     for reason, count in Counter(failures.values()).most_common():
         console.print(f"[red]failed {count} times:[/red] {escape(reason)}", highlight=False, soft_wrap=True)

@@ -8,8 +8,7 @@ from unprm.wire import (
     SolutionIn,
     VoteResponse,
 )
-from unprm_client.aio import AsyncClient
-from unprm_client.client import Client
+from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import ClientError, DeadlineExceeded, ServerError
 
 __all__ = [

@@ -4,10 +4,11 @@ unprm vote requests.jsonl --strategy hmr
 echo '{"problem": "…", "solutions": ["…", "…"]}' | unprm score --json
 """
 
+import asyncio
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import BaseModel
@@ -19,9 +20,8 @@ from unprm.types import Extraction, Split
 from unprm.votes.registry import Strategy
 from unprm.wire import EXTRACTION, SPLIT, CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
 from unprm_client import _base, terminal
-from unprm_client.client import Client
+from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import ClientError
-from unprm_client.mcp.command import mcp
 from unprm_client.settings import SUMMARIES, with_settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -101,7 +101,43 @@ def compare(
         _show(requests, client.compare_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
 
 
-app.command()(mcp)
+@app.command()
+def mcp(
+    transport: Annotated[
+        Literal["stdio", "http"],
+        typer.Option(help="stdio: the agent starts this program; http: it connects to /mcp (streamable)."),
+    ] = "stdio",
+    url: Url = _base.URL,
+    key: Key = None,
+    timeout: Timeout = _base.SECONDS,
+    host: Annotated[
+        str, typer.Option(help="http: address to listen on. Without --mcp-key, anyone there can call the tools.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="http: port to listen on.")] = 8001,
+    mcp_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="UNPRM_CLIENT_MCP_KEY", help="http: bearer token that agents must send.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """A Model Context Protocol server: step scores and votes as tools for agents.
+
+    It serves until stdin ends (stdio) or a signal comes (http).
+    """
+    if mcp_key == "":
+        raise typer.BadParameter("it is empty", param_hint="--mcp-key")
+    from unprm_client.mcp import create  # needs the package mcp, which no other command does
+
+    async def serve() -> None:
+        async with AsyncClient(url, api_key=key, timeout=timeout) as client:
+            server = create(client, mcp_key)
+            if transport == "stdio":
+                await server.run_stdio_async()
+            else:
+                await server.run_streamable_http_async(host=host, port=port, stateless_http=True)
+
+    asyncio.run(serve())
 
 
 def _read(file: str, **fields: object) -> list[dict[str, Any]]:

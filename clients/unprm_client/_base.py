@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 import httpx
 
 from unprm_client import errors
-from unprm_client._calls import Call, Result
-from unprm_client.progress import Progress
 
 URL = "http://127.0.0.1:8000"
 SECONDS = 60.0
@@ -33,18 +31,18 @@ class Attempts:
     """The attempts of one call, until its time is up.
 
     `every`: seconds from one attempt to the next, as many as there is time for; by default the pauses grow, and there
-    are no more than `most`. `now` is a clock in seconds, `jitter` is in [0, 1).
+    are no more than `maximum`. `now` is a clock in seconds, `jitter` is in [0, 1).
     """
 
     def __init__(
         self,
         seconds: float,
-        most: int = ATTEMPTS,
+        maximum: int = ATTEMPTS,
         now: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
         every: float | None = None,
     ) -> None:
-        self._most, self._now, self._jitter, self._every = most, now, jitter, every
+        self._maximum, self._now, self._jitter, self._every = maximum, now, jitter, every
         self._seconds, self._until = seconds, now() + seconds
         self._made = 0
 
@@ -59,7 +57,7 @@ class Attempts:
     def pause(self, error: errors.ClientError) -> float:
         """Seconds before the next attempt. Raises the error if there is none: it would change nothing, or there is no
         attempt or time left. Repeating scores and votes is safe."""
-        last = self._every is None and self._made >= self._most
+        last = self._every is None and self._made >= self._maximum
         if last or not isinstance(error, errors.ConnectionFailed | errors.TryAgain):
             raise error
         wait = self._wait(error) if self._every is None else self._every
@@ -72,21 +70,6 @@ class Attempts:
         if isinstance(error, errors.TryAgain) and error.retry_after is not None:
             wait += error.retry_after  # not before the server said, and not all clients at the same moment
         return wait
-
-
-class BaseClient:
-    """The settings of both clients."""
-
-    def __init__(self, timeout: float, attempts: int) -> None:
-        self._seconds, self._most = timeout, attempts
-
-    def _attempts(self, call: Call[Result]) -> Attempts:
-        return Attempts(self._seconds if call.seconds is None else call.seconds, self._most, every=call.every)
-
-
-def headers(api_key: str | None) -> dict[str, str]:
-    """The headers of every request."""
-    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
 @contextmanager
@@ -109,20 +92,38 @@ def client_errors(request: httpx.Request) -> Iterator[None]:
 _Pending = TypeVar("_Pending", bound="Future[Any] | asyncio.Future[Any]")
 
 
-def ahead(calls: Iterator[_Pending], concurrency: int, progress: Progress) -> Generator[_Pending, None, None]:
+def ahead(
+    calls: Iterator[_Pending], concurrency: int, show: Callable[[int, int], None]
+) -> Generator[_Pending, None, None]:
     """The calls in their order. To take one from `calls` submits it, which happens in advance; closing this generator
-    cancels those that are left."""
+    cancels those that are left. `show` is called with the numbers of submitted and of answered calls."""
     waiting: deque[_Pending] = deque()
+    submitted = 0
     try:
         for call in calls:
             waiting.append(call)
-            progress.submitted()
+            submitted += 1
+            show(submitted, submitted - len(waiting))
             if len(waiting) >= _AHEAD * concurrency:
                 yield waiting.popleft()
-                progress.answered()
         while waiting:
             yield waiting.popleft()
-            progress.answered()
+            show(submitted, submitted - len(waiting))
     finally:  # a caller that stops reading needs no more answers
         for call in waiting:
             call.cancel()
+
+
+@contextmanager
+def progress_bar(shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """A function that shows how many calls were submitted and answered: on stderr, by rich, if `shown`."""
+    if not shown:
+        yield lambda submitted, answered: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("answered"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("answered", total=0)
+        yield lambda submitted, answered: bar.update(task, total=submitted, completed=answered)

@@ -60,6 +60,12 @@ class ServerError(ClientError):
 
     code: ClassVar[str | None] = None
 
+    def __init_subclass__(cls, code: str | None = None) -> None:
+        """Enters a class under its code in `BY_CODE`."""
+        cls.code = code
+        if code is not None:
+            BY_CODE[code] = cls
+
     def __init__(self, problem: ProblemDetails, retry_after: float | None = None) -> None:
         super().__init__(_message(problem))
         self.status = problem.status
@@ -70,6 +76,10 @@ class ServerError(ClientError):
         self.retry_after = retry_after
 
 
+BY_CODE: dict[str, type[ServerError]] = {}
+"""The class of each code that has one."""
+
+
 class RequestRefused(ServerError):
     """The request can't be answered as it stands."""
 
@@ -78,137 +88,88 @@ class TryAgain(ServerError):
     """The request is valid; the server can't answer it now."""
 
 
-class MalformedJson(RequestRefused):
+class MalformedJson(RequestRefused, code="malformed_json"):
     """The body is not JSON."""
 
-    code = "malformed_json"
 
-
-class InvalidRequest(RequestRefused):
+class InvalidRequest(RequestRefused, code="invalid_request"):
     """The request does not fit the contract; `errors` says where."""
 
-    code = "invalid_request"
 
-
-class TooManySolutions(RequestRefused):
+class TooManySolutions(RequestRefused, code="too_many_solutions"):
     """More solutions than the server accepts."""
 
-    code = "too_many_solutions"
 
-
-class BlankSolution(RequestRefused):
+class BlankSolution(RequestRefused, code="blank"):
     """A solution without text."""
 
-    code = "blank"
 
-
-class TooManySteps(RequestRefused):
+class TooManySteps(RequestRefused, code="too_many_steps"):
     """A solution with more steps than the server accepts."""
 
-    code = "too_many_steps"
 
-
-class SolutionTooLong(RequestRefused):
+class SolutionTooLong(RequestRefused, code="solution_too_long"):
     """A solution that does not fit the model's window."""
 
-    code = "solution_too_long"
 
-
-class NoVerdict(RequestRefused):
+class NoVerdict(RequestRefused, code="no_verdict"):
     """A solution of which the server's judge did not judge all steps."""
 
-    code = "no_verdict"
 
-
-class UnknownModel(RequestRefused):
+class UnknownModel(RequestRefused, code="unknown_model"):
     """The server has no model of this name."""
 
-    code = "unknown_model"
 
-
-class NoAnswer(RequestRefused):
+class NoAnswer(RequestRefused, code="no_answer"):
     """A vote in which no solution has an answer."""
 
-    code = "no_answer"
 
-
-class BodyTooLarge(RequestRefused):
+class BodyTooLarge(RequestRefused, code="body_too_large"):
     """The request is larger than the server reads."""
 
-    code = "body_too_large"
 
-
-class UnsupportedMediaType(RequestRefused):
+class UnsupportedMediaType(RequestRefused, code="unsupported_media_type"):
     """The body is not declared as JSON."""
 
-    code = "unsupported_media_type"
 
-
-class NotFound(RequestRefused):
+class NotFound(RequestRefused, code="not_found"):
     """There is nothing at this address."""
 
-    code = "not_found"
 
-
-class MethodNotAllowed(RequestRefused):
+class MethodNotAllowed(RequestRefused, code="method_not_allowed"):
     """The address does not take this method."""
 
-    code = "method_not_allowed"
 
-
-class Unauthorized(RequestRefused):
+class Unauthorized(RequestRefused, code="unauthorized"):
     """The key is missing or wrong."""
 
-    code = "unauthorized"
 
-
-class ForeignSite(RequestRefused):
+class ForeignSite(RequestRefused, code="foreign_site"):
     """The server has no key, and is called by a name that may be anybody's."""
 
-    code = "foreign_site"
 
-
-class UpstreamRefused(RequestRefused):
+class UpstreamRefused(RequestRefused, code="upstream_refused"):
     """The model behind the gateway refused the request."""
 
-    code = "upstream_refused"
 
-
-class Overloaded(TryAgain):
+class Overloaded(TryAgain, code="overloaded"):
     """Too much is waiting on the server; nothing of the request was run."""
 
-    code = "overloaded"
 
-
-class ModelUnavailable(TryAgain):
+class ModelUnavailable(TryAgain, code="model_unavailable"):
     """The model is not loaded yet, or failed."""
 
-    code = "model_unavailable"
 
-
-class ShuttingDown(TryAgain):
+class ShuttingDown(TryAgain, code="shutting_down"):
     """The server is about to end."""
 
-    code = "shutting_down"
 
-
-class UpstreamFailed(TryAgain):
+class UpstreamFailed(TryAgain, code="upstream_failed"):
     """The model behind the gateway did not answer properly."""
 
-    code = "upstream_failed"
 
-
-class InternalError(TryAgain):
+class InternalError(TryAgain, code="internal"):
     """Something went wrong on the server."""
-
-    code = "internal"
-
-
-def _by_code(*bases: type[ServerError]) -> dict[str, type[ServerError]]:
-    return {kind.code: kind for base in bases for kind in base.__subclasses__() if kind.code is not None}
-
-
-BY_CODE = _by_code(RequestRefused, TryAgain)
 
 
 def server_at(url: httpx.URL) -> str:

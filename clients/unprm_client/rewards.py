@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from unprm.wire import ScoreResponse
-from unprm_client.aio import AsyncClient
-from unprm_client.client import Client
+from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import BlankSolution, ClientError, NoVerdict, SolutionTooLong, TooManySteps
 
 AT_A_TIME = 32

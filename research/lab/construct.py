@@ -8,7 +8,6 @@ from training import resumable, sources
 from training.data.questions import make_mini
 from training.data.sample import sample
 from training.data.select import Selector, select
-from training.data.study import study
 from training.schema import LabelledSolution, ResolvedSolution, SelectedSolution
 from training.settings import SelectionName
 from unprm.answers.equivalence import Equivalence
@@ -16,6 +15,7 @@ from unprm.mini.checker import labels
 from unprm.mini.domain import parse
 from unprm.types import Sampler
 
+from ..searches.study import study
 from .settings import DATA_SETS, LabSettings, searches
 
 CONCURRENCY = 32

@@ -7,11 +7,11 @@ import numpy as np
 
 from training.evaluate import judging
 from training.evaluate.bootstrap import Estimate, Numbers
-from training.evaluate.comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note
 from training.evaluate.metrics import Share, percent
-from training.found import Finding
 
+from ..comparisons import F1_MARGIN, LEVEL, Comparison, compare, grouped, note, sentence
 from ..report.blocks import listed
+from ..report.found import Finding
 from . import elections, labels
 from .labels import Hits, ThresholdName
 from .models import seeds
@@ -89,7 +89,7 @@ def data(
         f"F1 of finding the first error is highest for {highest}: {percent(f1[highest].value)}.",
         f"Against {REFERENCE} with {percent(f1[REFERENCE].value)}: "
         f"{grouped({a: comparison for (a, b), comparison in family.items() if b == REFERENCE})}.",
-        *(f"{comparison.sentence(*pair)}." for pair, comparison in family.items() if pair[1] != REFERENCE),
+        *(f"{sentence(comparison, *pair)}." for pair, comparison in family.items() if pair[1] != REFERENCE),
         note(len(family), F1_MARGIN, settings.seeds),
     ]
     return Finding(

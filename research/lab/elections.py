@@ -8,8 +8,8 @@ import numpy as np
 
 from training.evaluate import best_of_n
 from training.evaluate.bootstrap import Numbers
+from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import STUDIED, RightShare, right_share
-from training.schema import JudgedCandidates
 from unprm.election import decide as votes
 from unprm.types import AnswerClass
 from unprm.votes.registry import VoteTerms

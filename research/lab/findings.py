@@ -1,16 +1,16 @@
 """The lab's findings: each question of the study with its answer and the numbers behind it.
 
 Every statement that compares two methods was tested, in a family of comparisons that is fixed beforehand and corrected
-jointly (`training.evaluate.comparisons`).
+jointly (`research.comparisons`).
 """
 
 import json
 from pathlib import Path
 
 from training import resumable
-from training.data import search_findings
 from training.evaluate import judging
 
+from ..searches import findings as search_findings
 from . import data_findings, label_findings, vote_findings
 from .construct import annotated, selected_file
 from .models import seeds

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from training.data.stats import FirstErrorOf, by_checker
 from training.evaluate.bootstrap import Estimate
-from training.evaluate.comparisons import F1_MARGIN, compare, grouped, note
 from training.evaluate.metrics import percent
-from training.found import Finding
 
+from ..comparisons import F1_MARGIN, compare, grouped, note
+from ..report.found import Finding
+from ..searches.truth import FirstErrorOf, by_checker
 from . import labels
 from .labels import Pointer
 

@@ -11,13 +11,13 @@ import numpy as np
 from training import sources
 from training.data import stats
 from training.data.select import step_uncertainties
-from training.data.stats import FirstErrorOf, by_checker
 from training.evaluate import processbench, step_scores
 from training.evaluate.bootstrap import Estimate, Numbers, weights
 from training.layouts.files import read_labelled
 from training.schema import SelectedSolution
 from unprm.uncertainty import MEASURES
 
+from ..searches.truth import FirstErrorOf, by_checker
 from .benchmark import load_benchmark, question_of
 from .construct import annotated, data_file
 from .models import seeds

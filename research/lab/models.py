@@ -14,23 +14,21 @@ from rich.console import Console
 from training import stage
 from training.evaluate import best_of_n, pool, processbench
 from training.evaluate.scorers import EngineScorer
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
-from training.settings import LINEAR, TrainSettings
 from unprm import mini
 from unprm.answers.equivalence import Equivalence
 from unprm.checkpoints.files import read_tokenizer
 from unprm.formats.unprm import CONFIG_NAME
 from unprm.models.load import load_engine
 
-from ..mini.pipeline import reasoner
+from ..mini.pipeline import prm_settings, reasoner
 from ..mini.pretrain import WITHOUT_VERDICTS, PretrainSettings
 from .benchmark import candidates_file, load_benchmark
 from .construct import data_file
 from .settings import DATA_SETS, VERDICTS, BaseName, LabSettings
 
-RANKS: dict[BaseName, int] = {"verdicts": 12, "text": 12}
-"""LoRA rank of the adapters by base."""
-Call = Callable[[], str]
+Job = Callable[[], str]
 """Does one piece of work and returns a line about its result."""
 
 
@@ -49,8 +47,20 @@ def make_base(output: Path, console: Console, settings: PretrainSettings = WITHO
 def train(settings: LabSettings, output: Path, console: Console) -> None:
     """Trains every PRM that is not finished yet."""
     bases = {base: mini.BASE if base == "verdicts" else make_base(output, console) for base in settings.bases}
+    positive, negative = VERDICTS
     wanted = [
-        _training(settings, base, path, data_file(output, data_set), output / "models" / place, seed)
+        prm_settings(
+            path,
+            [data_file(output, data_set)],
+            output / "models" / place,
+            place,
+            seed,
+            positive=positive,
+            negative=negative,
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            batch_tokens=4096,  # short batches waste less on padding than large ones gain
+        )
         for base, path in bases.items()
         for data_set in DATA_SETS
         for seed, place in enumerate(seeds(settings, base, data_set))
@@ -74,7 +84,7 @@ def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
         console.print(line)
 
 
-def _side_by_side(calls: Sequence[Call]) -> Iterator[str]:
+def _side_by_side(calls: Sequence[Job]) -> Iterator[str]:
     """The results of the calls, in order of completion. On a CPU each call has one core, as small models gain more from
     that than from several cores each; on a GPU the calls run one after the other in this process."""
     if torch.cuda.is_available() or cpu_count() == 1:
@@ -84,7 +94,7 @@ def _side_by_side(calls: Sequence[Call]) -> Iterator[str]:
         yield from Parallel(n_jobs=cpu_count(), return_as="generator_unordered")(map(delayed(_child), calls))
 
 
-def _child(call: Call) -> str:
+def _child(call: Job) -> str:
     """Runs a call in a process that dies with its parent: a killed run must not leave a process that writes to the same
     files as the next run."""
     if sys.platform == "linux":
@@ -94,7 +104,7 @@ def _child(call: Call) -> str:
 
 def _train(settings: TrainSettings) -> str:
     with stage.progress(_lines()) as progress:
-        summary = Trainer(settings).run(progress)
+        summary = Trainer(settings).train(progress)
     return f"{settings.name}: {summary.steps} steps on {summary.examples} solutions, loss {summary.loss:.4f}"
 
 
@@ -116,26 +126,3 @@ def _evaluate(output: Path, place: str, votes: bool) -> str:
 def _lines() -> Console:
     """A console for lines of a log file; quiet on a terminal, where several bars would overwrite each other."""
     return Console(stderr=True, quiet=sys.stderr.isatty())
-
-
-def _training(
-    settings: LabSettings, base: BaseName, path: Path, data: Path, directory: Path, seed: int
-) -> TrainSettings:
-    positive, negative = VERDICTS
-    rank = RANKS[base]
-    return TrainSettings(
-        base=str(path),
-        positive=positive,
-        negative=negative,
-        data=(data,),
-        output=directory,
-        name="/".join(directory.parts[-2:]),
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        batch_tokens=4096,  # short batches waste less on padding than large ones gain
-        lora_rank=rank,
-        lora_alpha=2 * rank,
-        lora_dropout=0.0,
-        lora_targets=LINEAR,
-        seed=seed,
-    )

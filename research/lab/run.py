@@ -3,14 +3,13 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from training import stage
 from training.resumable import ResumableFile
-from training.schema import FinishedStage
 from unprm import mini
 from unprm.errors import SamplerFailed
 from unprm.samplers.load import SamplerSource
@@ -24,7 +23,15 @@ Sampling = Callable[[LabSettings, Sampler, Path, Console], Awaitable[dict[str, s
 """A stage that samples; returns the failed questions with reasons."""
 
 
-def run(settings: LabSettings, output: Path, console: Console) -> Path:
+@dataclass(frozen=True, slots=True)
+class FinishedStage:
+    """A stage of the lab (its name) that is done, and how long it took."""
+
+    id: str
+    seconds: int
+
+
+def run_lab(settings: LabSettings, output: Path, console: Console) -> Path:
     """Runs the stages not yet done in `output` and returns the report's path.
 
     Raises `OutputMismatch` if `output` holds a lab with other settings.
@@ -68,5 +75,5 @@ def _sampled(work: Sampling, settings: LabSettings, output: Path, console: Conso
             await sampler.close()
 
     failures = asyncio.run(whole())
-    if stage.tell(console, failures):
+    if stage.print_failures(console, failures):
         raise SamplerFailed(f"{len(failures)} questions could not be sampled; the same command tries them again")

@@ -1,13 +1,15 @@
 """Settings of the lab: the data sets compared, and the sizes of everything."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from training.data.study import variants
+from training.settings import PRESETS as DATA_PRESETS
 from training.settings import AdaptiveSettings, AnnotateSettings, SampleSettings, SelectionName, SelectSettings
 
-LONGEST = 192
-"""Maximum number of tokens of a solution or a rollout."""
+from ..searches.study import variants
+
+MINI = DATA_PRESETS["mini"]
+"""How the embedded reasoner is sampled, also where the lab's numbers differ."""
 VERDICTS = "Y", "N"
 """Verdict tokens for right and wrong steps that no base has seen as verdicts: the embedded base was pretrained on the
 exact checker's verdicts with `+` and `-`. So what a PRM says with these tokens comes from its own training data."""
@@ -40,16 +42,16 @@ class LabSettings:
     @property
     def sample(self) -> SampleSettings:
         """Sampling for the data sets."""
-        return SampleSettings(k=self.k, max_tokens=LONGEST, seed=self.seed)
+        return replace(MINI.sample, k=self.k, seed=self.seed)
 
     def select(self, selection: SelectionName) -> SelectSettings:
         """Selection among the samples of each question."""
-        return SelectSettings(selection=selection, m=self.m, n=self.n, seed=self.seed)
+        return replace(MINI.select, selection=selection, m=self.m, n=self.n, seed=self.seed)
 
     @property
     def annotate(self) -> AnnotateSettings:
         """Settings common to all searches."""
-        return AnnotateSettings(adaptive=self.adaptive, max_tokens=LONGEST, seed=self.seed)
+        return replace(MINI.annotate, adaptive=self.adaptive, seed=self.seed)
 
 
 PRESETS = {

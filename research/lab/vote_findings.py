@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from training.evaluate.bootstrap import FEWEST, Estimate, Numbers
-from training.evaluate.comparisons import ACCURACY_MARGIN, Comparison, Outcome, compare, grouped, note, sentences
 from training.evaluate.metrics import percent
-from training.found import Finding
 
+from ..comparisons import ACCURACY_MARGIN, Comparison, Outcome, compare, grouped, note, sentences
 from ..report.blocks import listed
+from ..report.found import Finding
 from . import elections
 from .elections import Seeds
 

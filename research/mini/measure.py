@@ -11,8 +11,8 @@ from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from training.evaluate.metrics import Share, first_error_score, percent
+from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import STUDIED, right_share
-from training.schema import JudgedCandidates
 from unprm import steps
 from unprm.answers.extraction import extract
 from unprm.checkpoints.files import load_base, read_tokenizer

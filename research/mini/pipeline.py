@@ -5,20 +5,23 @@ Each stage writes its result to the output directory and is skipped if it exists
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.progress import Progress
+from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerBase
 
 from training import resumable
-from training.prm.result import halve
+from training.prm.resume import replace_file
+from training.prm.settings import LINEAR, TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
-from training.settings import LINEAR, TrainSettings
 from unprm import mini, steps
+from unprm.checkpoints import lora
 from unprm.checkpoints.files import load_base, read_tokenizer
 from unprm.mini.checker import labels
 from unprm.mini.storyteller import generate
@@ -116,25 +119,43 @@ def _sample_into(path: Path, base: Path, temperature: float, count: int, seed: i
             progress.update(task, completed=done)
 
 
-def _prm(output: Path, base: Path, data: list[Path], settings: MiniSettings, progress: Progress) -> Path:
-    adapter = output / "adapter"
-    train = TrainSettings(
+def prm_settings(base: Path, data: Sequence[Path], output: Path, name: str, seed: int, **changes: Any) -> TrainSettings:
+    """How a PRM on an embedded reasoner is trained, here and in the lab; `changes`: other settings."""
+    return TrainSettings(
         base=str(base),
         data=tuple(data),
-        output=adapter,
-        name=mini.NAME,
-        epochs=settings.prm_epochs,
-        learning_rate=5e-4,
-        batch_size=128,
-        batch_tokens=10240,
+        output=output,
+        name=name,
         lora_rank=12,
         lora_alpha=24,
         lora_dropout=0.0,
         lora_targets=LINEAR,
+        seed=seed,
+        **changes,
+    )
+
+
+def _prm(output: Path, base: Path, data: list[Path], settings: MiniSettings, progress: Progress) -> Path:
+    adapter = output / "adapter"
+    train = prm_settings(
+        base,
+        data,
+        adapter,
+        mini.NAME,
+        settings.seed,
+        epochs=settings.prm_epochs,
+        batch_size=128,
+        batch_tokens=10240,
         bf16=True,
         compile=True,
-        seed=settings.seed,
     )
-    Trainer(train).run(progress)
-    halve(adapter)
+    Trainer(train).train(progress)
+    _halve(adapter)
     return adapter
+
+
+def _halve(adapter: Path) -> None:
+    """Rewrites an adapter's weights in bfloat16."""
+    weights = adapter / lora.WEIGHTS
+    halved = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(weights).items()}
+    replace_file(halved, weights, {"format": "pt"})

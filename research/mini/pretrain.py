@@ -17,9 +17,10 @@ from torch.nn import functional
 from transformers import PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from training.prm import resume
 from training.prm.loss import LOSSES
-from training.settings import warmed_cosine
+from training.prm.processes import Processes
+from training.prm.resume import OneFile
+from training.prm.settings import warmed_cosine
 from unprm.formats.unprm import NEGATIVE, POSITIVE
 
 from . import corpus
@@ -195,8 +196,10 @@ def pretrain(
     loss_of = _Loss(model, tokenizer, settings.verdicts)
     parameters = dict(model.named_parameters()) | ({"judge": loss_of.judge} if settings.verdicts else {})
     optimizers = _optimizers(parameters)
-    state = directory / "pretrain.safetensors"
-    first = resume.load(state, parameters, optimizers)["step"] if state.exists() else 0
+    state, first = OneFile(directory / "pretrain.safetensors", Processes.join()), 0
+    if progress_so_far := state.progress():
+        state.load(parameters, optimizers)
+        first = progress_so_far["step"]
     body: Callable[..., BaseModelOutputWithPast] = torch.compile(model.model, dynamic=False)
     task = progress.add_task("pretraining", total=settings.steps, completed=first)
     start, recent = time.monotonic(), []
@@ -219,5 +222,5 @@ def pretrain(
                 log.write(json.dumps(line) + "\n")
             recent.clear()
         if (step + 1) % SAVE_EVERY == 0 or step + 1 == settings.steps:
-            resume.save(state, parameters, optimizers, {"step": step + 1})
+            state.save(parameters, optimizers, {"step": step + 1})
     return model

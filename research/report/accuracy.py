@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 
 from training.evaluate.metrics import Share, percent
 from training.evaluate.right_votes import STUDIED, uses_rewards
-from training.found import BestOfN, BySize, over_seeds
 from unprm.votes.registry import Strategy
 
 from .blocks import Plot, Table, counted, lead, listed, seeds
 from .drawing import GREY, legend, percent_axis, plot, styles
+from .found import BestOfN, BySize, over_seeds
 
 REWARDED: tuple[Strategy, ...] = tuple(vote for vote in STUDIED if uses_rewards(vote))
 _MAJORITY = {"color": GREY, "linestyle": "--", "linewidth": 1.6}

@@ -1,17 +1,17 @@
 """Annotation cost of the searches, compared with the paper's baseline search."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from training.data import stats
-from training.data.study import BASELINE
 from training.evaluate.metrics import percent
-from training.found import Annotation
 
+from ..searches import truth
+from ..searches.study import BASELINE
 from .blocks import Plot, Table, counted, listed
 from .drawing import GREY, PALETTE, percent_axis, plot
+from .found import Annotation
 
 PerSolution = dict[str, float]
 """Cost per solution by run, the run with the most samples first; relative to the baseline if there is one."""
@@ -47,21 +47,10 @@ def figure(runs: Sequence[Annotation]) -> Plot:
     )
 
 
-def as_json(runs: Sequence[Annotation]) -> dict[str, Any]:
-    """The content of figure and tables as JSON values, for pages that draw it themselves."""
-    baseline = _baseline(runs)
-    panels = _panels(runs, baseline)
-    return {
-        "finding": _finding(panels["samples"], baseline, _comparable(runs, baseline)),
-        "baseline": baseline,
-        "per_solution": panels,
-        "tables": [{"title": table.title, "columns": table.columns, "rows": table.rows} for table in tables(runs)],
-    }
-
-
 def tables(runs: Sequence[Annotation]) -> tuple[Table, ...]:
     """Cost, statistics of the data and, for problems of the checker's domain, agreement with the exact checker."""
-    return tuple(Table.of(table) for table in stats.tables([run.path for run in runs]))
+    paths = [run.path for run in runs]
+    return tuple(Table.of(table) for table in (*stats.tables(paths), truth.table(paths)) if table.row_count)
 
 
 def _baseline(runs: Sequence[Annotation]) -> str | None:

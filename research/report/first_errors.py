@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 
 from training.evaluate.metrics import Share, percent
 from training.evaluate.processbench import PUBLISHED, SUBSETS, Result
-from training.found import Measured, ProcessBench
 
 from .blocks import Plot, Table, counted, listed, seeds
 from .drawing import PALETTE, legend, percent_axis, plot, styles
+from .found import Measured, ProcessBench
 
 HATCHES = ("", "//", "..", "\\\\", "xx", "++", "oo")
 LABELLED = 16

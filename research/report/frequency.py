@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 
 from training.evaluate.metrics import Share, percent
 from training.evaluate.right_votes import STUDIED, right_share
-from training.found import BestOfN
 
 from .blocks import Plot, counted, lead, listed
 from .drawing import GREY, RIGHT, WRONG, percent_axis, plot
+from .found import BestOfN
 
 BINS = 20
 _GOLDEN = 0.618033988749895

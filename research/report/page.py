@@ -1,21 +1,18 @@
-"""Writes the report: `report.html`, a self-contained page; its figures as PNG; and annotation costs as JSON."""
+"""Writes the report: `report.html`, a self-contained page, and its figures as PNG."""
 
-import json
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from training import resumable
-from training.found import Finding, Found
-
 from . import accuracy, cost, first_errors, frequency
 from .blocks import Section, Table
+from .found import Finding, Found
 from .read import LAYOUT, read
 
 
 def write(directory: Path) -> Path:
-    """Writes `directory/report.html`, `directory/figures/*.png` and, if there is annotated data, `directory/cost.json`
-    from the results below `directory`; returns the page's path.
+    """Writes `directory/report.html` and `directory/figures/*.png` from the results below `directory`; returns the
+    page's path.
 
     Raises `RecordInvalid` as `read.read` does.
     """
@@ -26,9 +23,6 @@ def write(directory: Path) -> Path:
     for section in sections:
         for plot in section.plots:
             (figures / f"{plot.name}.png").write_bytes(plot.png)
-    if found.annotations:
-        text = json.dumps(cost.as_json(found.annotations), indent=2, ensure_ascii=False)
-        resumable.replace(directory / "cost.json", text + "\n")
     environment = Environment(
         loader=PackageLoader(__package__, ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )

@@ -13,10 +13,11 @@ from training.evaluate import judging
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import Result
 from training.evaluate.right_votes import STUDIED
-from training.found import Annotation, BestOfN, Finding, Found, ProcessBench, over_seeds
 from training.settings import WrfSettings
 from unprm.errors import RecordInvalid
 from unprm.votes.wrf import Normalization
+
+from .found import Annotation, BestOfN, Finding, Found, ProcessBench, over_seeds
 
 LAYOUT = {
     "findings": "findings.json",

@@ -36,12 +36,12 @@ class Clock:
         return self.now
 
 
-def attempts(clock: Clock, seconds: float = 60.0, most: int = 5, jitter: float = 0.5) -> Attempts:
-    return Attempts(seconds, most, clock, lambda: jitter)
+def attempts(clock: Clock, seconds: float = 60.0, maximum: int = 5, jitter: float = 0.5) -> Attempts:
+    return Attempts(seconds, maximum, clock, lambda: jitter)
 
 
 def test_waits_grow_and_are_spread() -> None:
-    made, waits = attempts(Clock(), most=12, seconds=1000.0), []
+    made, waits = attempts(Clock(), maximum=12, seconds=1000.0), []
     for _ in range(11):
         made.begin()
         waits.append(made.pause(GONE))
@@ -60,7 +60,7 @@ def test_never_earlier_than_the_server_asks() -> None:
 
 @pytest.mark.parametrize("error", [OVERLOADED, UNAVAILABLE, GONE])
 def test_gives_up_with_the_last_error_after_all_attempts(error: errors.ClientError) -> None:
-    made = attempts(Clock(), most=2)
+    made = attempts(Clock(), maximum=2)
     made.begin()
     made.pause(error)
     made.begin()

@@ -13,7 +13,7 @@ from server.http.errors import TABLE
 from tests.server.harness import PROBLEM, Running, ask, boxed, serving
 from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import REWARD_STRATEGIES
-from unprm_client import AsyncClient, Client, SolutionIn, errors
+from unprm_client import AsyncClient, Client, SolutionIn, _operations, errors
 
 SOLUTIONS: list[Any] = [
     "one\n\ntwo \\boxed{1}",
@@ -101,6 +101,17 @@ def test_a_problem_is_not_needed_for_given_scores(server: Running, call: Calls) 
     assert call("vote", "prm", None, [given]).answer == "1"
 
 
+def test_trajectories_stand_in_place_of_solutions(server: Running, call: Calls) -> None:
+    task = {"role": "user", "content": "What is the capital of Peru?"}
+    given = [{"messages": [task, {"role": "assistant", "content": f"It is {{{name}}}."}]} for name in ("Lima", "Cusco")]
+    for more in ({}, {"problem": "Answer briefly."}):
+        sent = {"trajectories": given, **more}
+        server.post("/score_steps", sent)  # from here on the usage is the same
+        assert dumped(call("score_steps", **sent)) == server.post("/score_steps", sent).json()
+        assert dumped(call("vote", "prm", **sent)) == server.post("/vote/prm", sent).json()
+        assert dumped(call("compare", **sent)) == server.post("/vote/compare", sent).json()
+
+
 def test_previews_and_describes_as_the_server(server: Running, call: Calls) -> None:
     body = {"problem": PROBLEM, "solution": JSON[3], "model": "fake"}
     assert dumped(call("preview", PROBLEM, SOLUTIONS[3], "fake")) == server.post("/preview", body).json()
@@ -181,14 +192,17 @@ def test_a_timeout_is_the_server_s_deadline() -> None:
 
 
 def test_the_clients_are_twins() -> None:
-    def calls(kind: type) -> dict[str, Any]:
-        return {name: member for name, member in vars(kind).items() if callable(member) and not name.startswith("_")}
-
-    assert calls(Client).keys() == calls(AsyncClient).keys()
-    for name, method in calls(Client).items():
-        twin = calls(AsyncClient)[name]
-        assert inspect.signature(method).parameters == inspect.signature(twin).parameters, name
-        assert inspect.getdoc(method) == inspect.getdoc(twin), name
+    """Each operation has the arguments and the docstring of the function that describes it, in both clients."""
+    described = {
+        name: getattr(_operations, name) for name in dir(Client) if name[0] != "_" and hasattr(_operations, name)
+    }
+    assert {"score_steps", "vote", "compare", "preview", "model", "wait_ready", "vote_all"} <= described.keys()
+    with Client() as client:
+        for name, function in described.items():
+            for method in (getattr(client, name), getattr(AsyncClient(), name)):
+                assert inspect.signature(method) == inspect.signature(function), name
+                assert inspect.getdoc(method) == inspect.getdoc(function), name
+                assert inspect.getdoc(getattr(Client, name)) == inspect.getdoc(function), name
 
 
 def test_a_connection_is_used_again(server: Running) -> None:

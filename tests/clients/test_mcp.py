@@ -16,7 +16,7 @@ from tests.clients.programs import PATIENCE, ROOT, environment, listening
 from tests.server.harness import PROBLEM, Running, serving
 from unprm.engines.fake import FakeEngine
 from unprm_client import AsyncClient
-from unprm_client.mcp.tools import create
+from unprm_client.mcp import create
 
 KEY = "k"
 RIGHT, WRONG = "Step one.\n\nThe answer is \\boxed{3}.", ["Step one.", "The answer is \\boxed{4}."]
@@ -112,11 +112,10 @@ def refusal(result: CallToolResult) -> str:
 def test_tools_and_their_schemas_are_told(heard: Heard) -> None:
     assert "score_steps" in heard.instructions
     tools = {tool.name: tool for tool in heard.tools}
-    assert list(tools) == ["score_steps", "check_progress", "vote", "compare_votes"]
+    assert list(tools) == ["score_steps", "vote", "compare_votes"]
     for tool in heard.tools:
         jsonschema.Draft202012Validator.check_schema(tool.input_schema)
-        given = "steps" if tool.name == "check_progress" else "solutions"
-        assert set(tool.input_schema["required"]) == {"problem", given}
+        assert set(tool.input_schema["required"]) == {"problem", "solutions"}
         assert all(schema.get("description") for schema in tool.input_schema["properties"].values())
         assert tool.annotations is not None
         assert tool.annotations.read_only_hint
@@ -174,36 +173,13 @@ def test_a_key_that_is_missing_or_wrong_is_told(protected: Running, key: str | N
     assert "wrong-key" not in sentence
 
 
-def test_a_demonstration_gives_no_advice_outside_its_domain() -> None:
-    inside = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+def test_the_scores_of_a_demonstration_outside_its_domain_say_that_they_mean_nothing() -> None:
     with serving(FakeEngine(demo=True, scores=lambda item: [0.1])) as running:
-        known, unknown = (
-            ask(running.url, "check_progress", {"problem": problem, "steps": ["23 + 45 = 68."]}).structured_content
-            for problem in (inside, "What is 3 + 4?")
-        )
+        unknown = {"problem": "What is 3 + 4?", "solutions": [["3 + 4 = 7."]]}
+        scored = ask(running.url, "score_steps", unknown).structured_content
         voted = ask(running.url, "vote", REQUEST).structured_content
-    assert (known["advice"], known["keep"], known["demonstration"]["in_domain"]) == ("back_up", 0, True)
-    assert (unknown["advice"], unknown["keep"]) == (None, 1)
-    assert "this problem is outside it: the scores mean nothing" in unknown["demonstration"]["detail"]
+    assert scored is not None
+    assert not scored["demonstration"]["in_domain"]
+    assert "this problem is outside it: the scores mean nothing" in scored["demonstration"]["detail"]
+    assert voted is not None
     assert (voted["strategy"], voted["demonstration"]) == ("majority", None)
-
-
-def test_progress_is_advice_on_the_next_step(protected: Running) -> None:
-    steps = ["Step one.", "The answer is \\boxed{3}."]
-    (solution,) = ask(protected.url, "score_steps", {"problem": PROBLEM, "solutions": [steps]}, KEY).structured_content[
-        "solutions"
-    ]
-    low, high = min(solution["step_scores"]), max(solution["step_scores"])
-
-    def advice(count: int, threshold: float) -> dict[str, Any]:
-        arguments = {"problem": PROBLEM, "steps": steps[:count], "threshold": threshold}
-        found: dict[str, Any] = ask(protected.url, "check_progress", arguments, KEY).structured_content
-        return found
-
-    assert advice(1, 0)["advice"] == "go_on"
-    done = advice(2, low)
-    assert (done["advice"], done["answer"], done["lowest"], done["keep"]) == ("stop", "3", low, 2)
-    wrong = advice(2, (high + 1) / 2)
-    assert (wrong["advice"], wrong["keep"]) == ("back_up", 0)
-    blank = ask(protected.url, "check_progress", {"problem": PROBLEM, "steps": ["Step one.", " "]}, KEY)
-    assert "blank" in refusal(blank)

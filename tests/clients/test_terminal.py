@@ -79,9 +79,7 @@ def test_the_default_vote_is_the_server_s() -> None:
 
 
 def test_a_server_that_is_away_is_named() -> None:
-    result = CliRunner().invoke(
-        app, ["score", "--url", "http://127.0.0.1:9", "--timeout", "0.1"], json.dumps(request("a"))
-    )
+    result = CliRunner().invoke(app, ["score", "--url", "http://127.0.0.1:9"], json.dumps(request("a")))
     assert result.exit_code == 1
     assert result.stderr.startswith("request 1: the server at http://127.0.0.1:9 can't be reached: ")
 

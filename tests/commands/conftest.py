@@ -31,5 +31,5 @@ def world(tmp_path: Path, prm: Path) -> World:
 def reasoner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server of the embedded reasoner."""
     reasoner_world = World(tmp_path_factory.mktemp("reasoner"))
-    with reasoner_world.serving(f"python -m benchmarks.reasoner --port {reasoner_world.port}", "/health"):
+    with reasoner_world.serving(f"python -m tests.reasoner --port {reasoner_world.port}", "/health"):
         yield reasoner_world.url

@@ -84,7 +84,7 @@ def test_tools_are_served_over_http(world: World, blocks: list[Block]) -> None:
             return {tool.name for tool in (await client.list_tools()).tools}
 
     with world.serving(changed(blocks[0].text, {"8001": str(world.port)}), health=None):
-        assert asyncio.run(names()) == {"score_steps", "check_progress", "vote", "compare_votes"}
+        assert asyncio.run(names()) == {"score_steps", "vote", "compare_votes"}
 
 
 @runs("docs/engines.md", "merge-adapter")

@@ -18,7 +18,8 @@ from tests.training.solutions import annotated, selected
 from training import resumable
 from training.data.questions import make_mini
 from training.evaluate.metrics import Share
-from training.schema import JudgedCandidates, LabelledSolution, SampledQuestion, ScoredSolution
+from training.evaluate.records import JudgedCandidates, ScoredSolution
+from training.schema import LabelledSolution, SampledQuestion
 from training.settings import AdaptiveSettings
 from unprm.errors import OutputMismatch
 from unprm.mini.checker import first_error
@@ -370,10 +371,10 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(models, "evaluate", stop)
         with pytest.raises(KeyboardInterrupt):
-            run.run(TINY, tmp_path, console)
+            run.run_lab(TINY, tmp_path, console)
     weights = tmp_path / "models" / "UnPRM-verdicts" / "seed-0" / "adapter_model.safetensors"
     before = weights.stat().st_mtime_ns
-    report = run.run(TINY, tmp_path, console)
+    report = run.run_lab(TINY, tmp_path, console)
     assert weights.stat().st_mtime_ns == before
     stages = [json.loads(line)["id"] for line in (tmp_path / "stages.jsonl").read_text().splitlines()]
     assert stages == ["data sets", "candidates", "training", "evaluation", "findings"]
@@ -385,11 +386,9 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     assert not (tmp_path / "best-of-n" / "DrawnPRM-verdicts").exists()
     for name in ("UnPRM", "Exact"):
         place = tmp_path / "best-of-n" / f"{name}-verdicts" / "seed-0"
-        assert [record["id"] for record in lines.read(place / "elections.jsonl")] == sorted(question_ids)
+        assert sorted(record["id"] for record in lines.read(place / "candidates.jsonl")) == sorted(question_ids)
         assert all(record["scores"] for record in lines.read(place / "candidates.jsonl"))
-    cost = json.loads((tmp_path / "cost.json").read_text("utf-8"))
-    assert set(cost["per_solution"]["samples"]) == {"uncertainty", "adaptive_binary"}
     text = report.read_text("utf-8")
     assert all(finding["question"] in text for finding in written)
     with pytest.raises(OutputMismatch, match="seeds was 1, is 2"):
-        run.run(replace(TINY, seeds=2), tmp_path, console)
+        run.run_lab(replace(TINY, seeds=2), tmp_path, console)

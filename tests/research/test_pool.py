@@ -80,7 +80,7 @@ def test_every_candidate_is_drawn_judged_and_kept(sampled):
         assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (0.8, 1.0, 0, 0.0)
         assert (body["max_completion_tokens"], body["logprobs"]) == (99, True)
         assert row["correct"] is (body["seed"] % 3 > 0) is (row["finish_reason"] == "stop")
-        assert row["answer"] == (row["gold"] if row["correct"] else "7")
+        assert row["predicted"] == (row["answer"] if row["correct"] else "7")
         assert (row["tokens"], row["mean_logprob"]) == (4, -0.5)
     wanted = {row["problem"] for row in ROWS if row["level"] in (1, 2)}
     assert {row["problem"] for row in rows} < wanted
@@ -110,7 +110,7 @@ def test_a_pack_is_what_best_of_n_reads(sampled, tmp_path):
     assert (size, counts) == (len(content), {"questions": 3, "candidates": 9})
     kept = pool.load(tmp_path / "packed" / FILE)
     assert sorted((each.problem, each.gold_answer) for each in kept) == sorted(
-        {(row["problem"], row["gold"]) for row in rows}
+        {(row["problem"], row["answer"]) for row in rows}
     )
     assert all(each.confidences == pytest.approx([math.exp(-0.5)] * 3, abs=1e-4) for each in kept)
     card = (tmp_path / "packed" / "README.md").read_text()
@@ -127,14 +127,14 @@ def test_a_pack_is_what_best_of_n_reads(sampled, tmp_path):
 def test_a_pack_of_what_is_there_so_far_judges_anew(sampled, tmp_path):
     place, _ = sampled
     first, *others = lines.read(place)
-    stale = first | {"answer": "0", "correct": not first["correct"]}
+    stale = first | {"predicted": "0", "correct": not first["correct"]}
     place.write_text("".join(json.dumps(row) + "\n" for row in [stale, others[0]]) + '{"id": "in the mak')
     place.chmod(0o444)
     result = CliRunner().invoke(app, ["pack", str(place), "--output", str(tmp_path / "packed")])
     assert result.exit_code == 0, result.output
     (row,) = map(json.loads, gzip.decompress((tmp_path / "packed" / FILE).read_bytes()).splitlines())
-    expected = [{key: each[key] for key in ("answer", "correct", "tokens")} for each in (first, others[0])]
-    assert [{key: each[key] for key in ("answer", "correct", "tokens")} for each in row["candidates"]] == expected
+    expected = [{key: each[key] for key in ("predicted", "correct", "tokens")} for each in (first, others[0])]
+    assert [{key: each[key] for key in ("predicted", "correct", "tokens")} for each in row["candidates"]] == expected
     assert "majority" not in (tmp_path / "packed" / "README.md").read_text()
     assert "Sampling goes on: 9 candidates are wanted." in (tmp_path / "packed" / "README.md").read_text()
     place.chmod(0o644)

@@ -14,7 +14,8 @@ from tests.training.solutions import annotated
 from training import resumable
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import PUBLISHED, SUBSETS, Figures
-from training.schema import JudgedCandidates, QuestionValue
+from training.evaluate.records import JudgedCandidates
+from training.schema import QuestionValue
 from unprm.errors import RecordInvalid
 from unprm.mini.storyteller import generate
 from unprm.votes.registry import VOTES
@@ -230,23 +231,11 @@ def test_runs_over_other_solutions_than_the_baseline_s_are_not_compared(tmp_path
     assert page.alt("bayes draws the fewest samples of all that verify steps: 50.0 % fewer than adaptive_binary.")
 
 
-def test_costs_are_written_for_pages_that_draw_them_themselves(tmp_path):
+def test_costs_are_shares_of_the_baseline_s(tmp_path):
     _annotated(tmp_path, "uncertainty", "uncertainty", 20)
     _annotated(tmp_path, "adaptive_binary", "adaptive_binary", 80)
     page = _Page(write(tmp_path))
-    cost = json.loads((tmp_path / "cost.json").read_text("utf-8"))
-    assert page.alt(cost["finding"])
-    assert cost["baseline"] == "adaptive_binary"
-    assert cost["per_solution"] == {what: {"adaptive_binary": 1, "uncertainty": 0.25} for what in ("samples", "tokens")}
-    assert [list(by_run) for by_run in cost["per_solution"].values()] == [["adaptive_binary", "uncertainty"]] * 2
-    for table in cost["tables"]:
-        assert page.tables[table["title"]] == [table["columns"], *table["rows"]]
-
-
-def test_without_annotated_data_no_cost_is_written(tmp_path):
-    _findings(tmp_path)
-    write(tmp_path)
-    assert not (tmp_path / "cost.json").exists()
+    assert page.alt("uncertainty draws the fewest samples of all that verify steps: 75.0 % fewer than adaptive_binary.")
 
 
 def test_without_a_baseline_costs_are_absolute(tmp_path):

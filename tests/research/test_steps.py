@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from research import steps
+from research import recorded_scores, steps
 from tests.support import TEST_DATA
-from training.evaluate import recorded_scores
 
 RECORDED = TEST_DATA / "recorded"
 LATER = 2

@@ -88,13 +88,6 @@ def test_an_unknown_measure_is_refused_with_those_that_are_known(command, tmp_pa
     assert "'doubt' is none of entropy, entropy_t5" in result.output
 
 
-def test_a_single_alternative_of_each_token_is_refused(tmp_path):
-    arguments = ["sample", "--output", str(tmp_path / "samples.jsonl"), "--top-logprobs", "1"]
-    result = CliRunner(env={"COLUMNS": "400"}).invoke(pipeline, arguments)
-    assert result.exit_code == 2
-    assert "0, or 2 to 20" in result.output
-
-
 def test_the_help_has_the_fields_texts():
     result, _ = _run("--help")
     assert all(text in result.output for text in ("Trains.", "By commas.", "Which.", "--cpus"))
@@ -106,6 +99,7 @@ def test_the_help_has_the_fields_texts():
         (["--sampler", "openai"], "unprm-mini runs here: name the model of the servers"),
         (["--sampler", "chat", "--model", "m"], "it can't continue the prefixes of solutions"),
         (["--sampler", "openai", "--model", "a", "--model", "b", "--tokenizer", "t"], "there are 2"),
+        (["--sampler", "openai", "--model", "a", "--tokenizer", "t", "--ray", "2"], "servers are called from here"),
     ],
 )
 def test_what_a_build_could_not_do_is_refused_before_it_begins(

@@ -108,11 +108,11 @@ _FILLS_THE_DISK = """
 import json, sys
 from pathlib import Path
 from training.resumable import ResumableFile
-from training.schema import FinishedStage
-with ResumableFile(Path(sys.argv[1]), FinishedStage, {}) as written:
+from training.evaluate.records import ScoredSolution
+with ResumableFile(Path(sys.argv[1]), ScoredSolution, {}) as written:
     for number in range(1000):
         try:
-            written.append(FinishedStage(str(number) + "x" * 100, 1))
+            written.append(ScoredSolution(str(number) + "x" * 100, None))
         except OSError:
             print(number)
             break
@@ -154,8 +154,8 @@ def test_a_file_is_written_anew_all_or_nothing(tmp_path):
 def test_a_file_of_another_stage_is_refused_with_the_field_and_the_stage_that_makes_it(tmp_path, kind, field, stage):
     path = tmp_path / "a.jsonl"
     whole = {
-        "id": "a", "question": "q", "problem": "1?", "answer": "1", "gold": "1", "model": "m", "prompt": [], "index": 0,
-        "completions": [], "text": "", "ids": [], "logprobs": [], "steps": [], "ends": [], "correct": True,
+        "id": "a", "question": "q", "problem": "1?", "answer": "1", "predicted": "1", "model": "m", "prompt": [],
+        "index": 0, "completions": [], "text": "", "ids": [], "logprobs": [], "steps": [], "ends": [], "correct": True,
         "uncertainty": 0, "mean_step_uncertainty": {}, "labels": [], "tau": None, "verified": 0, "samples": 0,
         "tokens": 0, "tried": [],
     }  # fmt: skip

@@ -9,23 +9,13 @@ import pytest
 
 from tests.training.solutions import annotated
 from training import sources
+from training.evaluate.records import CandidateTexts, JudgedCandidates, ScoredSolution
 from training.layouts.rows import UnprmRow
-from training.schema import (
-    AnnotatedSolution,
-    Election,
-    JudgedCandidates,
-    QuestionValue,
-    SampledQuestion,
-    ScoredSolution,
-    SelectedSolution,
-    Trial,
-    adapter,
-    to_line,
-)
+from training.schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, Trial, adapter, to_line
 from unprm.errors import RecordInvalid
 from unprm.types import Completion
 
-HEAD = '{"id": "a", "question": "q", "model": "m", "problem": "Why?", "gold": "1", "steps": ["So.", "Thus."], '
+HEAD = '{"id": "a", "question": "q", "model": "m", "problem": "Why?", "answer": "1", "steps": ["So.", "Thus."], '
 TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
 
 
@@ -61,10 +51,6 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
             JudgedCandidates("a", (0,), (True,), (0.5,), confidences=(0.25,)),
             '{"id": "a", "classes": [0], "correct": [true], "rewards": [0.5], "scores": null, "confidences": [0.25]}\n',
         ),
-        (
-            Election("a", "Why?", 2, 1, {"majority": True}),
-            '{"id": "a", "problem": "Why?", "candidates": 2, "right": 1, "elected": {"majority": true}}\n',
-        ),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -75,11 +61,36 @@ def test_a_record_is_written_in_its_layout_and_read_again(tmp_path, record, line
     assert list(sources.from_file(path, type(record))) == [(2, record)]
 
 
+@pytest.mark.parametrize("kind", [SelectedSolution, AnnotatedSolution, CandidateTexts], ids=lambda kind: kind.__name__)
+def test_a_file_from_before_answer_was_the_gold_one_everywhere_is_read(tmp_path, kind):
+    """Then it was `gold`, and a candidate's own answer was `answer`."""
+    old = {
+        SelectedSolution: {
+            "id": "a", "question": "q", "problem": "Why?", "gold": "1", "model": "m", "prompt": [], "index": 0,
+            "text": "So 2.", "ids": [], "logprobs": [], "steps": ["So 2."], "ends": [], "answer": "2",
+            "correct": False, "uncertainty": 1.5, "mean_step_uncertainty": {"entropy": None},
+        },
+        AnnotatedSolution: json.loads(HEAD.replace('"answer"', '"gold"') + '"correct": true, ' + TAIL),
+        CandidateTexts: {
+            "id": "a", "problem": "Why?", "gold": "1", "solutions": [{"steps": ["So."], "answer": "2"}]
+        },
+    }[kind]  # fmt: skip
+    path = tmp_path / "old.jsonl"
+    path.write_text(json.dumps(old) + "\n", "utf-8")
+    (record,) = sources.read(path, kind)
+    assert record.gold_answer == "1"
+    line = to_line(record)
+    assert '"answer": "1"' in line
+    assert ('"predicted": "2"' in line) is (kind is not AnnotatedSolution)
+    path.write_text(line, "utf-8")
+    assert list(sources.read(path, kind)) == [record]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"tau": "secret"}, "tau: Input should be a valid number"),
-        ({"gold": 3}, "gold: Input should be a valid string"),
+        ({"answer": 3}, "answer: Input should be a valid string"),
         ({"tried": [{"step": "secret"}]}, "tried.0.step: Input should be a valid integer"),
         ({"labels": ["secret"]}, "labels.0: Input should be a valid boolean"),
     ],
@@ -115,5 +126,5 @@ def test_every_field_of_a_file_is_described(file, kinds):
     page = Path("docs/data.md").read_text("utf-8")
     (table,) = re.findall(rf"^`{file}\.jsonl`, a line.*?\n\|---\|---\|\n(.*?)\n\n", page, re.DOTALL | re.MULTILINE)
     described = re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines()))
-    fields = [name for kind in kinds for name in adapter(kind).json_schema(by_alias=True)["properties"]]
+    fields = [name for kind in kinds for name in adapter(kind).json_schema(mode="serialization")["properties"]]
     assert sorted(described) == sorted(fields)

@@ -129,7 +129,7 @@ def test_votes_are_elected(engine: JudgeEngine) -> None:
 def test_the_gateway_elects_a_sampled_answer_by_the_judge(engine: JudgeEngine) -> None:
     """The candidates come from the embedded reasoner behind OpenAI's API."""
     with (
-        servers.python("/health", "-m", "benchmarks.reasoner") as (reasoner, _),
+        servers.python("/health", "-m", "tests.reasoner") as (reasoner, _),
         serving(engine, upstream_url=reasoner) as running,
     ):
         messages = [{"role": "user", "content": HARD_PROBLEM}]

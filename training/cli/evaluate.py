@@ -60,15 +60,8 @@ class PrmOptions:
 @app.command()
 @with_options
 def processbench(
-    context: typer.Context,
+    output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
     prm: PrmOptions,
-    output: Annotated[Path | None, typer.Option(help=f"{_OUTPUT_HELP} Not with --scores.")] = None,
-    scores: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Recorded step scores of PRMs, files or directories, instead of a model; repeat for more.", exists=True
-        ),
-    ] = None,
     data: Annotated[
         str, typer.Option(help="File or directory of JSON lines (.gz too), or the hub's data set.")
     ] = "Qwen/ProcessBench",
@@ -76,18 +69,9 @@ def processbench(
     """Find the first wrong step of solutions: ProcessBench's F1, next to published results."""
     from ..evaluate import processbench
 
-    if scores:
-        refuse_beside(context, "scores")
-        from ..evaluate import recorded_scores
-
-        Console().print(recorded_scores.table(recorded_scores.measure(recorded_scores.read(scores))))
-        return
-    if output is None:
-        raise typer.BadParameter("say where results go, or give recorded --scores", param_hint="--output")
-    place = directory(output)
     subsets = processbench.load(data)
     with prm.scoring() as scorer:
-        results = processbench.evaluate(subsets, scorer, place, console)
+        results = processbench.evaluate(subsets, scorer, output, console)
     Console().print(processbench.table(results))
 
 
@@ -101,9 +85,9 @@ def prmbench(
     ] = "hitsmy/PRMBench_Preview",
 ) -> None:
     """Tell right steps from wrong ones: PRMBench's PRMScore by kind of error, next to published results."""
-    from ..evaluate import prmbench
+    from ..evaluate import prmbench, prmbench_solutions
 
-    benchmark = prmbench.load(data)
+    benchmark = prmbench_solutions.load(data)
     with prm.scoring() as scorer:
         result = prmbench.evaluate(benchmark, scorer, output, console)
     _print_remarks(prmbench.remarks(benchmark, result))
@@ -193,9 +177,9 @@ def every(
     """Measure a PRM on ProcessBench, PRMBench and best-of-n at the defaults: one page beside published results."""
     from unprm.answers.equivalence import Equivalence
 
-    from ..evaluate import best_of_n, pool, prmbench, processbench, summary
+    from ..evaluate import best_of_n, pool, prmbench, prmbench_solutions, processbench, summary
 
-    subsets, benchmark = processbench.load(processbench_data), prmbench.load(prmbench_data)
+    subsets, benchmark = processbench.load(processbench_data), prmbench_solutions.load(prmbench_data)
     questions = None if samples is None else pool.load(samples)
     votes = None
     with prm.scoring() as scorer:
@@ -247,26 +231,6 @@ def calibrate_votes(
         console.print(f"{strategy}: at a risk of 5 %, {accepted} of {len(elections)} answers are accepted")
 
 
-@app.command()
-def pool(
-    run: Annotated[Path, typer.Argument(help="Output directory of `evaluate best-of-n`.", exists=True)],
-    output: Annotated[Path, typer.Option(help="Directory for the data set and its card.", callback=directory)],
-    licence: Annotated[str, typer.Option(help="Licence of the questions and solutions, as the hub spells it.")],
-) -> None:
-    """Write candidates with their verdicts and step scores as a data set for others: parquet and a card."""
-    from ..evaluate import published_pool
-
-    console.print(f"wrote {published_pool.write(run, output, licence)} questions to {output}")
-
-
-@app.command()
-def budget(runs: Runs, output: TableFile) -> None:
-    """Compare N candidates for each question with as many in all, spent where votes are least decided."""
-    from ..evaluate import budget, judging
-
-    _write_table(output, budget.markdown({run.name: budget.measure(judging.load(run)) for run in runs}))
-
-
 def _print_remarks(remarks: Iterator[str]) -> None:
     for remark in remarks:
         console.print(f"[yellow]{remark}[/yellow]", highlight=False, soft_wrap=True)
@@ -275,11 +239,3 @@ def _print_remarks(remarks: Iterator[str]) -> None:
 def _write_table(output: Path, table: str) -> None:
     resumable.replace(output, table)
     typer.echo(table, nl=False)
-
-
-def refuse_beside(context: typer.Context, name: str, *allowed: str) -> None:
-    """Raises `BadParameter` if the command line has an option other than the one called `name` and those `allowed`."""
-    for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name or "")
-        if given is not None and given.name == "COMMANDLINE" and parameter.name not in (name, *allowed):
-            raise typer.BadParameter(f"it does not go with --{name}", param_hint=parameter.opts[0])

@@ -44,13 +44,13 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     plain = hints.keys() - made.keys()
 
     @functools.wraps(command)
-    def run(**values: Any) -> None:
+    def with_plain_options(**values: Any) -> None:
         passed = {name: value for name, value in values.items() if name in plain}
         command(**passed, **{name: make(values) for name, make in made.items()})
 
-    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
-    return run
+    with_plain_options.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    with_plain_options.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return with_plain_options
 
 
 def _options(kind: type) -> Iterator[tuple[Field[Any], Any]]:

@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 
 from .. import stage
-from ..settings import TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings, TuneName
-from .evaluate import PrmOptions, refuse_beside
+from ..prm.settings import TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings, TuneName
+from .evaluate import PrmOptions
 from .options import Given, with_options
 
 console = Console(stderr=True)
@@ -37,7 +37,7 @@ def train(
     if trainer.processes.is_first:
         console.print(str(trainer.memory), highlight=False, soft_wrap=True)
     with stage.progress(console, shown=trainer.processes.is_first) as progress:
-        summary = trainer.run(progress)
+        summary = trainer.train(progress)
     if trainer.processes.is_first:
         counts = f"{summary.steps} steps on {summary.examples} solutions"
         console.print(f"{counts}, loss {summary.loss:.4f}; wrote {settings.output}")
@@ -96,41 +96,11 @@ def push(
 
 @with_options
 def calibrate(
-    context: typer.Context,
     prm: PrmOptions,
-    data: Annotated[Path | None, typer.Option(help="Step labels not used in training; layouts as for `train`.")] = None,
-    scores: Annotated[
-        Path | None,
-        typer.Option(
-            help="Recorded step scores of PRMs on one subset of ProcessBench, instead of a model.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    test: Annotated[
-        Path | None, typer.Option(help="With --scores: scores on a subset to test on.", exists=True, dir_okay=False)
-    ] = None,
-    source: Annotated[
-        str, typer.Option(help="With --scores and --output: origin and licence of the scores, written to the file.")
-    ] = "",
-    output: Annotated[
-        Path | None,
-        typer.Option(help="Output directory; default: the model's. With --scores: JSON file; default: none."),
-    ] = None,
+    data: Annotated[Path, typer.Option(help="Step labels not used in training; layouts as for `train`.")],
+    output: Annotated[Path | None, typer.Option(help="Output directory; default: the model's.")] = None,
 ) -> None:
-    """Fit a PRM's calibration, which makes its scores comparable with other models' in an average.
-
-    With --scores: calibrations of all PRMs in the file, with the threshold of the highest first-error F1, tested on
-    another subset. `unprm serve --calibration recorded` reads the written file.
-    """
-    if scores is not None:
-        refuse_beside(context, "scores", "test", "source", "output")
-        _calibrate_recorded(scores, test, source, output)
-        return
-    if test is not None or source:
-        raise typer.BadParameter("it goes with --scores", param_hint="--source" if test is None else "--test")
-    if data is None:
-        raise typer.BadParameter("give solutions with --data, or recorded --scores", param_hint="--data")
+    """Fit a PRM's calibration, which makes its scores comparable with other models' in an average."""
     from ..prm.calibrate import calibrate as fit
 
     place = output or Path(prm.adapter or prm.model)
@@ -144,22 +114,3 @@ def calibrate(
         f"calibration error {found.before.calibration_error:.3f} before, {found.after.calibration_error:.3f} after",
         highlight=False,
     )
-
-
-def _calibrate_recorded(scores: Path, test: Path | None, source: str, output: Path | None) -> None:
-    from ..evaluate import recorded_scores
-    from ..prm import recorded_calibration
-
-    if output is not None and not (source and test):
-        raise typer.BadParameter(
-            "a file says how its numbers were tested and where they are from: give --test and --source with it",
-            param_hint="--output",
-        )
-    if output is not None and (output.is_dir() or not output.parent.is_dir()):
-        raise typer.BadParameter(f"{output} can be no JSON file: expected one in a directory", param_hint="--output")
-    subsets = recorded_scores.read(filter(None, (scores, test)))
-    found = recorded_calibration.fit_all(subsets, str(scores))
-    Console().print(recorded_calibration.table(found))
-    if output is not None:
-        recorded_calibration.write(found, subsets, source, output)
-        console.print(f"wrote {output}")

@@ -23,7 +23,7 @@ from ..resumable import ResumableFile
 from ..schema import AnnotatedSolution, QuestionValue, SelectedSolution
 from ..settings import AnnotateSettings
 from .annotator import Annotator
-from .sample import Origin, origin_of
+from .sample import origin_of
 
 
 def unresolved_path(annotated: Path) -> Path:
@@ -39,10 +39,10 @@ def questions_path(annotated: Path) -> Path:
 class AnnotationFiles(ExitStack):
     """The three files of an annotation; a context manager. `board`: progress display, if any."""
 
-    def __init__(self, output: Path, settings: AnnotateSettings, source: Origin, selected: Path) -> None:
+    def __init__(self, output: Path, settings: AnnotateSettings, sampler: Sampler, selected: Path) -> None:
         super().__init__()
         config = {
-            **asdict(settings), "stage": "annotate", **origin_of(source), "selected": resumable.config_of(selected)
+            **asdict(settings), "stage": "annotate", **origin_of(sampler), "selected": resumable.config_of(selected)
         }  # fmt: skip
         self.resolved = self.enter_context(ResumableFile(output, AnnotatedSolution, config))
         self.unresolved = self.enter_context(ResumableFile(unresolved_path(output), AnnotatedSolution, config))
@@ -91,7 +91,7 @@ async def annotate(
             async def work(group: list[SelectedSolution]) -> None:
                 await annotator.annotate(group, memory={})
 
-            return await stage.run(by_question(todo), work, lambda group: group[0].question, concurrency)
+            return await stage.process(by_question(todo), work, lambda group: group[0].question, concurrency)
 
 
 def by_question(solutions: Sequence[SelectedSolution]) -> list[list[SelectedSolution]]:

@@ -1,203 +1,64 @@
-"""The sampling stages on a Ray cluster: each Ray Data actor holds an engine, and this process, the driver, writes the
-records. An actor that dies is restarted and repeats its items; a driver that dies resumes when it is started again.
+"""A sampler whose engines are actors on a Ray cluster, so that a stage runs there as it does here.
 
-    unprm annotate selected.jsonl --output annotated.jsonl --ray 4
+An actor that dies is started again and repeats its calls; they are seeded, so the records are the same.
 """
 
-import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, get_args
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import ray
-from rich.console import Console
+from ray.exceptions import RayActorError, RayTaskError
 
-from unprm.answers.equivalence import Equivalence
-from unprm.errors import UnprmError
-from unprm.types import Sampler, SamplingSettings
-
-from .. import stage
-from ..schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, adapter
-from ..settings import AnnotateSettings, SampleSettings
-from .annotate import AnnotationFiles, by_question, load
-from .annotator import Annotator
-from .questions import Question
-from .sample import Origin, open_samples, sample_question
-
-Batch = dict[str, Any]
-"""Columns of Ray Data: `kind`, the name of a record's class, and `json`. What an actor gets has no `kind`."""
+from unprm.errors import SamplerFailed
+from unprm.samplers.prompts import Prompter
+from unprm.types import Completion, Sampler
 
 
-class Source(Origin, Protocol):
-    """Loads an actor's sampler; it is pickled."""
+class ClusterSampler:
+    """A `Sampler` of `actors` actors with an engine and `gpus` GPUs each, on the cluster at `RAY_ADDRESS` or a local
+    one. `load` makes an actor's sampler of `model`; it is pickled. A question goes to the same actor each time.
 
-    def load(self, settings: SamplingSettings) -> Sampler:
-        """The sampler."""
-        ...
+    Calls raise `SamplerFailed` as well if an actor can't load the model.
+    """
 
+    neutral: Mapping[str, float] = {}
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """`actors`: number of actors, with one engine each. `batch`: items an actor works on concurrently. `gpus`: GPUs per
-    actor."""
+    def __init__(
+        self, model: str, load: Callable[[], Sampler], prompter: Prompter, actors: int, gpus: float = 0.0
+    ) -> None:
+        self.model, self.prompt, self.decode = model, prompter.encode, prompter.decode
+        engine = ray.remote(num_gpus=gpus, max_restarts=-1, max_task_retries=-1)(_Engine)
+        self._engines = [engine.remote(load) for _ in range(actors)]
 
-    actors: int
-    batch: int
-    gpus: float = 0.0
+    async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
+        """`count` solutions of a problem."""
+        return await self._call(problem, "solve", problem, count, seed)
 
+    async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
+        """`count` completions of a prompt."""
+        return await self._call(affinity, "complete", prompt, count, seed, affinity)
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A question that failed, by its id, and why."""
+    async def close(self) -> None:
+        """Ends the actors."""
+        for engine in self._engines:
+            ray.kill(engine)
 
-    question: str
-    reason: str
-
-
-Made = SampledQuestion | AnnotatedSolution | QuestionValue | Failure
-"""What actors return."""
-KINDS: dict[str, type[Made]] = {kind.__name__: kind for kind in get_args(Made)}
-
-
-class Actor(ABC):
-    """Works on batches of items in JSON; one event loop for all batches, as samplers are bound to it."""
-
-    def __init__(self) -> None:
-        self.runner = asyncio.Runner()
-
-    def __call__(self, batch: Batch) -> Batch:
-        """What `work` makes of the items of a batch, concurrently."""
-        return _batch(self.runner.run(self._all(batch["json"])))
-
-    async def _all(self, items: Sequence[str]) -> list[Made]:
-        return [record for records in await asyncio.gather(*map(self.work, items)) for record in records]
-
-    @abstractmethod
-    async def work(self, item: str) -> list[Made]:
-        """The records of one item."""
-
-
-class SampleActor(Actor):
-    """Samples questions."""
-
-    def __init__(self, source: Source, settings: SampleSettings) -> None:
-        super().__init__()
-        self.sampler, self.settings = source.load(settings.drawing), settings
-
-    async def work(self, item: str) -> list[Made]:
-        """Samples a question."""
-        question = adapter(Question).validate_json(item)
+    async def _call(self, question: str, method: str, *arguments: Any) -> list[Completion]:
+        engine = self._engines[zlib.crc32(question.encode()) % len(self._engines)]
         try:
-            return [await sample_question(question, self.sampler, self.settings)]
-        except UnprmError as error:
-            return [Failure(question.id, str(error))]
+            return list(await engine.call.remote(method, *arguments))
+        except RayTaskError as error:
+            raise error.cause from None
+        except RayActorError as error:
+            raise SamplerFailed(f"an actor could not load the model: {error}") from error
 
 
-class AnnotateActor(Actor):
-    """Annotates solutions, grouped by question."""
+class _Engine:
+    """An actor's sampler. It works on many calls at once, as they are coroutines."""
 
-    def __init__(self, source: Source, settings: AnnotateSettings, known: dict[str, QuestionValue]) -> None:
-        super().__init__()
-        self.sampler, self.settings, self.known = source.load(settings.drawing), settings, known
-        self.equivalence = Equivalence()
+    def __init__(self, load: Callable[[], Sampler]) -> None:
+        self._sampler = load()
 
-    async def work(self, item: str) -> list[Made]:
-        """Annotates a question's solutions."""
-        solutions = adapter(list[SelectedSolution]).validate_json(item)
-        records: list[Made] = []
-        annotator = Annotator(self.sampler, self.equivalence, self.settings, self.known, records.append)
-        try:
-            await annotator.annotate(solutions, memory={})
-        except UnprmError as error:
-            records.append(Failure(solutions[0].question, str(error)))
-        return records
-
-
-def sample(
-    questions: Sequence[Question],
-    source: Source,
-    output: Path,
-    settings: SampleSettings,
-    cluster: Cluster,
-    console: Console,
-) -> dict[str, str]:
-    """Does the same as `training.data.sample.sample`, on the cluster."""
-    with open_samples(output, source, settings) as written:
-        todo = [question for question in questions if question.id not in written.records]
-        title = f"sampling from {source.model} on {cluster.actors} actors"
-        with stage.Board(console, title, len(questions), len(questions) - len(todo)) as board:
-
-            def write(record: SampledQuestion) -> None:
-                written.append(record)
-                board.advance(**record.counts)
-
-            return _run(
-                [_json(question, Question) for question in todo], SampleActor, (source, settings), cluster, write
-            )
-
-
-def annotate(
-    selected: Path,
-    source: Source,
-    output: Path,
-    settings: AnnotateSettings,
-    cluster: Cluster,
-    console: Console,
-) -> dict[str, str]:
-    """Does the same as `training.data.annotate.annotate`, on the cluster."""
-    solutions = load(selected, source.model)
-    with AnnotationFiles(output, settings, source, selected) as files:
-        todo = [solution for solution in solutions if not files.is_done(solution)]
-        title = f"annotating by {settings.search} search on {cluster.actors} actors"
-        with stage.Board(console, title, len(solutions), len(solutions) - len(todo)) as files.board:
-            board = files.board
-
-            def write(record: AnnotatedSolution | QuestionValue) -> None:
-                board.count(samples=record.samples, tokens=record.tokens)
-                files.write(record)
-
-            groups = [_json(group, list[SelectedSolution]) for group in by_question(todo)]
-            arguments = (source, settings, files.questions.records)
-            return _run(groups, AnnotateActor, arguments, cluster, write)
-
-
-def _run(
-    items: Sequence[str],
-    actor: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    cluster: Cluster,
-    write: Callable[[Any], None],
-) -> dict[str, str]:
-    """Writes the records that the actors make from the items, in order of completion; returns the failed questions with
-    reasons."""
-    failures: dict[str, str] = {}
-    if not items:
-        return failures
-    rows = ray.data.from_items([{"json": item} for item in items], override_num_blocks=len(items))
-    made = rows.map_batches(  # by default an actor that dies is started again and its tasks are repeated
-        actor,
-        fn_constructor_args=arguments,
-        batch_size=cluster.batch,
-        concurrency=cluster.actors,
-        num_gpus=cluster.gpus,
-    )
-    for row in made.iter_rows():
-        record = adapter(KINDS[row["kind"]]).validate_json(row["json"])
-        if isinstance(record, Failure):
-            failures[record.question] = record.reason
-        else:
-            write(record)
-    return failures
-
-
-def _json(value: object, kind: type[Any]) -> str:
-    return adapter(kind).dump_json(value, by_alias=True).decode()
-
-
-def _batch(records: Sequence[object]) -> Batch:
-    return {
-        "kind": [type(record).__name__ for record in records],
-        "json": [_json(record, type(record)) for record in records],
-    }
+    async def call(self, method: str, *arguments: Any) -> Any:
+        return await getattr(self._sampler, method)(*arguments)

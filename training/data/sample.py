@@ -1,10 +1,10 @@
 """Samples candidate solutions for questions, with the log-probabilities of their tokens (paper, section 3.1)."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 
@@ -17,23 +17,9 @@ from ..settings import SampleSettings
 from .questions import Question
 
 
-class Origin(Protocol):
-    """A sampler, or what loads one."""
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        ...
-
-    @property
-    def neutral(self) -> Mapping[str, float]:
-        """As `Sampler.neutral`."""
-        ...
-
-
-def origin_of(source: Origin) -> dict[str, Any]:
+def origin_of(sampler: Sampler) -> dict[str, Any]:
     """What a file's configuration says of the sampler that made its records."""
-    return {"model": source.model} | ({"neutral_sampling": dict(source.neutral)} if source.neutral else {})
+    return {"model": sampler.model} | ({"neutral_sampling": dict(sampler.neutral)} if sampler.neutral else {})
 
 
 def seed_of(*parts: object) -> int:
@@ -53,7 +39,8 @@ async def sample(
 
     `concurrency`: questions sampled at the same time. Returns the failed questions with reasons.
     """
-    with open_samples(output, sampler, settings) as written:
+    config = {"stage": "sample", **origin_of(sampler), **asdict(settings)}
+    with ResumableFile(output, SampledQuestion, config) as written:
         todo = [question for question in questions if question.id not in written.records]
         title = f"sampling from {sampler.model}"
         with stage.Board(console, title, len(questions), len(questions) - len(todo)) as board:
@@ -63,12 +50,7 @@ async def sample(
                 written.append(record)
                 board.advance(**record.counts)
 
-            return await stage.run(todo, work, lambda question: question.id, concurrency)
-
-
-def open_samples(output: Path, source: Origin, settings: SampleSettings) -> ResumableFile[SampledQuestion]:
-    """Opens the file of the samples, which remembers its settings."""
-    return ResumableFile(output, SampledQuestion, {"stage": "sample", **origin_of(source), **asdict(settings)})
+            return await stage.process(todo, work, lambda question: question.id, concurrency)
 
 
 async def sample_question(question: Question, sampler: Sampler, settings: SampleSettings) -> SampledQuestion:

@@ -75,7 +75,7 @@ class Selector:
                 logprobs=logprobs,
                 steps=tuple(parts),
                 ends=tuple(ends),
-                answer=answer,
+                predicted=answer,
                 correct=self.equivalence.equal(answer, question.gold_answer),
                 uncertainty=self._uncertainty(logprobs, ends),
                 mean_step_uncertainty={},

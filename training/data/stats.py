@@ -1,29 +1,16 @@
-"""Cost and quality of annotated data: the paper's tables of cost and of data set statistics, and, for problems of the
-embedded model's domain, how often the labels are right."""
+"""What annotation cost and what it found: the paper's tables of cost and of data set statistics."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from rich.table import Table
 
-from unprm.mini import checker
-from unprm.mini.domain import parse
-
 from .. import resumable, sources
 from ..evaluate.metrics import percent
 from ..schema import AnnotatedSolution, QuestionValue, ResolvedSolution, Trial
 from .annotate import questions_path, unresolved_path
-
-FirstErrorOf = Callable[[str, Sequence[str]], int | None]
-"""The true index of the first wrong step of a problem's solution, None if all are right; `ValueError` if it can't be
-known."""
-
-
-def by_checker(problem: str, steps: Sequence[str]) -> int | None:
-    """The first error by the exact checker of the embedded model's domain."""
-    return checker.first_error(parse(problem), steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +57,6 @@ class Ranks:
     def cells(self) -> tuple[str, ...]:
         """The values as text, in the order of `COLUMNS`."""
         return _shown(self.mean), "–" if self.without is None else percent(self.without), _shown(self.with_last)
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """Labels of the `wrong` solutions against the true first errors, as shares: `first`, the step found is the first
-    wrong one; `at_or_after`, that or a later one; `steps`, right ones among the step labels; `resolved`, labelled at
-    all."""
-
-    COLUMNS: ClassVar = ("first error found", "at or after it", "step labels right", "labelled")
-
-    wrong: int
-    first: float
-    at_or_after: float
-    steps: float
-    resolved: float
-
-    def shares(self) -> tuple[float, ...]:
-        """All shares, in the order of `COLUMNS`."""
-        return self.first, self.at_or_after, self.steps, self.resolved
 
 
 def load(annotated: Path) -> list[AnnotatedSolution]:
@@ -146,39 +114,6 @@ def ranks(solutions: Iterable[AnnotatedSolution]) -> Ranks | None:
     return Ranks(_mean(found), 1 - len(found) / len(searched), _mean(found + last))
 
 
-def agreement(solutions: Iterable[AnnotatedSolution], true_error: FirstErrorOf = by_checker) -> Agreement | None:
-    """Agreement of the labels of wrong solutions with the truth; None if there are no wrong solutions, or the truth
-    can't be known."""
-    wrong = [solution for solution in solutions if not solution.correct]
-    try:
-        pairs = [(solution.first_error, true_error(solution.problem, solution.steps)) for solution in wrong]
-    except ValueError:
-        return None
-    if not wrong:
-        return None
-    return Agreement(
-        wrong=len(wrong),
-        first=_share(found is not None and found == true for found, true in pairs),
-        at_or_after=_share(found is not None and true is not None and found >= true for found, true in pairs),
-        steps=_share(same for solution in wrong for same in agreeing_labels(solution, true_error)),
-        resolved=_share(solution.labels is not None for solution in wrong),
-    )
-
-
-def agreeing_labels(solution: AnnotatedSolution, true_error: FirstErrorOf = by_checker) -> list[bool]:
-    """For each label of a solution, whether it is the true one; empty if the solution has no labels."""
-    if solution.labels is None:
-        return []
-    wrong = true_error(solution.problem, solution.steps)
-    return [label == (wrong is None or index < wrong) for index, label in enumerate(solution.labels)]
-
-
-def same_outcome(solutions: Iterable[AnnotatedSolution], others: Iterable[AnnotatedSolution]) -> float:
-    """Share of the wrong solutions that two runs label the same, or that both leave without labels."""
-    first, second = ({s.id: s.labels for s in run if not s.correct} for run in (solutions, others))
-    return _share(second.get(name) == given for name, given in first.items())
-
-
 def tables(annotated: Sequence[Path]) -> list[Table]:
     """The tables of several runs, one row (or one per sampling model) each."""
     cost = _table(
@@ -188,7 +123,6 @@ def tables(annotated: Sequence[Path]) -> list[Table]:
     models = _table(
         "labelled solutions by sampling model", "run", "model", "solutions", "verified steps", *Ranks.COLUMNS
     )
-    truth = _table("labels of wrong solutions against the exact checker", "run", "wrong", *Agreement.COLUMNS)
     for path in annotated:
         solutions, c = load(path), costs(path)
         numbers = c.solutions, c.wrong, c.unresolved, c.verified, c.samples, c.tokens, c.tau_samples
@@ -196,9 +130,7 @@ def tables(annotated: Sequence[Path]) -> list[Table]:
         for row in by_model(solutions):
             cells = row.ranks.cells() if row.ranks else ["–"] * len(Ranks.COLUMNS)
             models.add_row(path.stem, row.model, f"{row.solutions:,}", _shown(row.verified), *cells)
-        if agreed := agreement(solutions):
-            truth.add_row(path.stem, f"{agreed.wrong:,}", *map(percent, agreed.shares()))
-    return [table for table in (cost, models, truth) if table.row_count]
+    return [cost, models]
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -206,11 +138,6 @@ def _table(title: str, *columns: str) -> Table:
     for name in columns:
         table.add_column(name, justify="left" if name in ("run", "model") else "right")
     return table
-
-
-def _share(outcomes: Iterable[bool]) -> float:
-    counted = list(outcomes)
-    return sum(counted) / len(counted) if counted else 0.0
 
 
 def _mean(values: Sequence[float]) -> float | None:

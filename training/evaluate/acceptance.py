@@ -8,7 +8,7 @@ from unprm.election.decide import decide, needed_signal
 from unprm.errors import RecordInvalid
 from unprm.votes.registry import Strategy
 
-from ..schema import JudgedCandidates
+from .records import JudgedCandidates
 from .right_votes import takeable
 
 

@@ -24,15 +24,14 @@ from unprm.votes.registry import Strategy
 
 from .. import resumable
 from ..resumable import ResumableFile
-from ..schema import Candidate, CandidateTexts, Election, JudgedCandidates
 from ..settings import AUTO, WRF, Reading, WrfSettings
 from . import pool
-from .bootstrap import Estimate, Numbers
-from .comparisons import ACCURACY_MARGIN, compare
+from .bootstrap import Estimate, Numbers, compare
 from .judging import GIVEN, are_probabilities, judge
 from .metrics import Share
 from .pool import CandidatePool
-from .right_votes import RightShare, elects_right, right_share, takeable, uses_rewards
+from .records import Candidate, CandidateTexts, JudgedCandidates
+from .right_votes import RightShare, right_share, takeable, uses_rewards
 from .scorers import Scorer
 from .vote_results import AGGREGATES, NO_REWARD, Accuracy, Difference, Results, first_reward, markdown
 
@@ -52,9 +51,8 @@ def evaluate(
     reading: Reading = AUTO,
     aggregates: Sequence[Aggregate] = AGGREGATES,
 ) -> Results:
-    """Judges and scores the candidates, takes the votes, and writes `output/results.json`; `output/votes.md`, the same
-    as a table; and `output/elections.jsonl`, which votes elect a right answer for each question. Arguments as for
-    `judge` and `results`.
+    """Judges and scores the candidates, takes the votes, and writes `output/results.json` and `output/votes.md`, the
+    same as a table. Arguments as for `judge` and `results`.
 
     `logistic` in the results: whether the rewards in `candidates.jsonl` are not probabilities, so that the logistic
     function was applied to them before the votes.
@@ -64,7 +62,6 @@ def evaluate(
     name = scorer.identity.model if scorer else GIVEN
     logistic = scorer is None and not are_probabilities(r for question in questions for r in question.rewards or ())
     record = {"model": name, **asdict(wrf), "seed": seed, "logistic": logistic, **asdict(measured)}
-    _write_elections(questions, judged, output, wrf)
     resumable.replace(output / "votes.md", markdown(measured))
     resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
     return measured
@@ -85,27 +82,6 @@ def write_solutions(questions: Sequence[CandidatePool], place: Path, reading: Re
                     for parts, text in zip(question.split(reading), question.texts, strict=True)
                 )
                 done.append(CandidateTexts(question.id, question.problem, question.gold_answer, candidates))
-
-
-def _write_elections(
-    questions: Sequence[CandidatePool], judged: Sequence[JudgedCandidates], output: Path, wrf: WrfSettings
-) -> None:
-    """Writes one record per question for lists of questions; votes are over all candidates."""
-    problems = {question.id: question.problem for question in questions}
-    records = [
-        Election(
-            candidates.id,
-            problems[candidates.id],
-            len(candidates.correct),
-            sum(candidates.correct),
-            {
-                name: elects_right(name, candidates, range(len(candidates.correct)), wrf.terms)
-                for name in takeable(judged)
-            },
-        )
-        for candidates in judged
-    ]
-    resumable.write(output / "elections.jsonl", {"stage": "elections", **asdict(wrf)}, records)
 
 
 def results(
@@ -151,8 +127,7 @@ def _against_majority(
             (vote, reward): Estimate.mean(np.array([outcomes(judged, rules[vote]) - majority]))
             for vote, rewards in compared.items()
             for reward, judged in rewards.items()
-        },
-        ACCURACY_MARGIN,
+        }
     )
     return {
         vote: {reward: Difference.of(family[vote, reward]) for reward in rewards} for vote, rewards in compared.items()

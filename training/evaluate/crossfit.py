@@ -20,11 +20,10 @@ from unprm.errors import RecordInvalid
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 
-from ..schema import JudgedCandidates
 from .best_of_n import accuracies, outcomes
-from .bootstrap import Estimate, Numbers
-from .comparisons import ACCURACY_MARGIN, compare
+from .bootstrap import Estimate, Numbers, compare
 from .metrics import Share
+from .records import JudgedCandidates
 from .right_votes import RightShare, right_share, takeable, uses_rewards
 from .vote_results import AGGREGATES, NO_REWARD, first_reward, in_markdown
 
@@ -93,7 +92,7 @@ def measure(judged: Sequence[JudgedCandidates], size: int | None = None) -> dict
             for vote, found in held_out.items()
             if vote != other or len(tried[vote]) > 1
         }
-        return {vote: found.figures for vote, found in compare(differences, ACCURACY_MARGIN).items()}
+        return {vote: found.figures for vote, found in compare(differences).items()}
 
     majority, by_default = against("majority"), against(DEFAULT_STRATEGY)
     return {

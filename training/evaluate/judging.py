@@ -13,10 +13,11 @@ from unprm.errors import RecordInvalid
 
 from .. import sources, stage
 from ..resumable import ResumableFile
-from ..schema import JudgedCandidates, Scores, reward_of
+from ..schema import Scores
 from ..settings import AUTO, Reading
 from . import pool
 from .pool import CandidatePool
+from .records import JudgedCandidates, reward_of
 from .scorers import Scorer, Solution
 
 GIVEN = "given rewards"

@@ -16,8 +16,9 @@ from unprm.errors import RecordInvalid
 from unprm.wire import Confidence, LogProbs, confidence_of
 
 from .. import sources
-from ..schema import Confidences, adapter
+from ..schema import adapter
 from ..settings import Reading
+from .records import Confidences
 
 _GOLD = "ground_truth_answer"
 """The field by which OpenAI's records are recognised."""
@@ -36,7 +37,7 @@ class CandidatePool:
 
     id: str
     problem: str
-    gold_answer: Annotated[str, Field(alias="gold")]
+    gold_answer: Annotated[str, Field(alias="gold")]  # a part of the digest in existing files
     texts: tuple[str, ...]
     steps: tuple[tuple[str, ...] | None, ...]
     rewards: tuple[float, ...] | None = None

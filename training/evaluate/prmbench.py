@@ -19,25 +19,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self, get_args
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from unprm.errors import RecordInvalid
-
-from .. import resumable, sources
-from ..schema import PrmBenchCategory, PrmBenchSolution, Scores
+from .. import resumable
+from ..schema import Scores
 from . import step_scores
 from .bootstrap import weights
 from .metrics import Share
+from .prmbench_solutions import CATEGORIES, Benchmark, PrmBenchSolution
 from .scorers import Scorer
 
 THRESHOLD = 0.5
-CATEGORIES: tuple[PrmBenchCategory, ...] = get_args(PrmBenchCategory)
 WITHOUT_ERRORS = "multi_solutions"
 ABBREVIATED = dict(zip(CATEGORIES, ("NR", "NCL", "ES", "SC", "DC", "CI", "PS", "DR", "MS"), strict=True))
 """The authors' names of what resists an error of the category: non-redundancy, non-circular logic, …"""
@@ -54,47 +51,6 @@ PUBLISHED = {
 }
 """PRMScore in percent, overall, by category and by group (the authors' repository, January 2025). There a step is right
 for Skywork's PRMs if the score falls by less than 0.05 from the step before."""
-
-Place = tuple[str, int]
-"""A file and a line of it, from 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """Solutions by category, only of categories that have any; where those are that are misnumbered, and where those
-    that were left out because an earlier one has their id."""
-
-    solutions: Mapping[str, Sequence[PrmBenchSolution]]
-    misnumbered: Sequence[Place]
-    repeated: Sequence[Place]
-
-
-def load(source: str) -> Benchmark:
-    """The benchmark in a JSONL file, plain or `.gz`, in each such file of a directory, or in the hub's data set of that
-    name. Raises `RecordInvalid` for an invalid record, or if there is none."""
-    solutions: dict[str, PrmBenchSolution] = {}
-    misnumbered, repeated = [], []
-    for place, solution in _rows(source):
-        if solution.id in solutions:
-            repeated.append(place)
-            continue
-        solutions[solution.id] = solution
-        if solution.misnumbered:
-            misnumbered.append(place)
-    if not solutions:
-        raise RecordInvalid(source, 0, "there is no solution in it")
-    by_category = {name: [each for each in solutions.values() if each.category == name] for name in CATEGORIES}
-    return Benchmark({name: found for name, found in by_category.items() if found}, misnumbered, repeated)
-
-
-def _rows(source: str) -> Iterator[tuple[Place, PrmBenchSolution]]:
-    if not Path(source).exists():
-        for number, solution in sources.from_hub(source, "train", PrmBenchSolution):
-            yield (source, number), solution
-        return
-    for path in sources.json_lines(Path(source)):
-        for number, solution in sources.from_file(path, PrmBenchSolution):
-            yield (str(path), number), solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +108,13 @@ class Figures:
 @dataclass(frozen=True, slots=True)
 class Result:
     """Results overall, with the 95 % bootstrap interval of PRMScore over the questions, and by category and group of
-    categories; a group has the mean of its categories, if all are there.
-
-    `without_misnumbered`: PRMScore overall without misnumbered solutions, None if there are none.
-    """
+    categories; a group has the mean of its categories, if all are there."""
 
     overall: Figures
     low: float
     high: float
     categories: Mapping[str, Figures]
     groups: Mapping[str, float]
-    without_misnumbered: float | None
 
 
 def measure(benchmark: Benchmark, scores: Mapping[str, Mapping[str, Scores]]) -> Result:
@@ -178,7 +130,6 @@ def measure(benchmark: Benchmark, scores: Mapping[str, Mapping[str, Scores]]) ->
     everything = [each for solutions in benchmark.solutions.values() for each in solutions]
     all_counts = {id: count for found in counts.values() for id, count in found.items()}
     low, high = _interval(everything, all_counts)
-    numbered = [all_counts[each.id] for each in everything if not each.misnumbered and each.id in all_counts]
     return Result(
         overall=_figures(list(all_counts.values()), len(everything)),
         low=low,
@@ -189,7 +140,6 @@ def measure(benchmark: Benchmark, scores: Mapping[str, Mapping[str, Scores]]) ->
             for group, names in GROUPS.items()
             if categories.keys() >= set(names)
         },
-        without_misnumbered=sum(numbered, Counts()).prm_score if benchmark.misnumbered else None,
     )
 
 
@@ -241,28 +191,18 @@ def remarks(benchmark: Benchmark, result: Result) -> Iterator[str]:
     """What a reader has to know of the figures: solutions that don't count, or not as one would think."""
     if missing := [name for name in CATEGORIES if name not in benchmark.solutions]:
         yield f"There is no solution of {', '.join(missing)}: published overall figures are of all categories."
-    if benchmark.misnumbered and result.without_misnumbered is not None:
-        without = f"{100 * result.without_misnumbered:.1f}"
+    if benchmark.misnumbered:
         yield (
-            f"Solutions that number wrong steps beyond their last one: {len(benchmark.misnumbered)}. Such numbers have "
-            f"no effect, as in the published figures; without these solutions PRMScore is {without}. "
-            f"{_listed(benchmark.misnumbered)}."
+            f"Solutions that number wrong steps beyond their last one: {benchmark.misnumbered}. Such numbers have no "
+            "effect, as in the published figures."
         )
     if benchmark.repeated:
         yield (
-            f"Solutions with the id of an earlier one: {len(benchmark.repeated)}. They do not count, as in the "
-            f"published figures. {_listed(benchmark.repeated)}."
+            f"Solutions with the id of an earlier one: {benchmark.repeated}. They do not count, as in the published "
+            "figures."
         )
     if unscored := result.overall.unscored:
         yield f"Solutions too long for the model or the server: {unscored}. They do not count."
-
-
-def _listed(places: Sequence[Place]) -> str:
-    """`Lines of FILE: 3, 9; FILE: 4`, for a terminal."""
-    by_file: dict[str, list[int]] = {}
-    for file, line in places:
-        by_file.setdefault(file, []).append(line)
-    return "Lines of " + "; ".join(f"{escape(file)}: {', '.join(map(str, lines))}" for file, lines in by_file.items())
 
 
 def table(result: Result) -> Table:

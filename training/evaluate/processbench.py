@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from rich.console import Console
@@ -19,7 +20,8 @@ from unprm import steps
 from unprm.errors import RecordInvalid
 
 from .. import resumable, sources
-from ..schema import BenchmarkSolution, RecordedSolution, Scores
+from ..schema import BenchmarkSolution, Scores
+from ..sources import Identified
 from . import step_scores
 from .metrics import Share, first_error_score
 from .scorers import Scorer
@@ -48,7 +50,13 @@ PUBLISHED = {
 """F1 in percent by subset and on average (paper, table of ProcessBench results)."""
 
 
-Labelled = BenchmarkSolution | RecordedSolution
+class Labelled(Identified, Protocol):
+    """A solution whose first wrong step is known."""
+
+    @property
+    def first_error(self) -> int | None:
+        """Index of the first wrong step, None if all are right."""
+        ...
 
 
 def load(source: str) -> dict[str, list[BenchmarkSolution]]:

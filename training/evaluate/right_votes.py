@@ -7,7 +7,7 @@ from unprm.types import AnswerClass, VoteResult
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.votes.vote import Terms
 
-from ..schema import JudgedCandidates
+from .records import JudgedCandidates
 
 STUDIED: tuple[Strategy, ...] = ("majority", "prm", "hmr", "wrf", "weighted")
 """The votes that reports and the lab compare: the paper's, and the weighted majority."""
@@ -53,12 +53,6 @@ def _level(result: VoteResult) -> list[AnswerClass]:
         for answer_class in tied
         if (answer_class.count, answer_class.mean_reward) == (winner.count, winner.mean_reward)
     ]
-
-
-def elects_right(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: Terms = DEFAULTS) -> bool:
-    """Whether the answer elected by a vote among these candidates is right; of tied answers the first counts."""
-    result = _vote(strategy, judged, picks, terms)
-    return result is not None and judged.correct[picks[result.solution_index]]
 
 
 def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: Terms) -> VoteResult | None:

@@ -8,8 +8,9 @@ from rich.console import Console
 
 from .. import sources, stage
 from ..resumable import ResumableFile
-from ..schema import ScoredSolution, Scores
+from ..schema import Scores
 from ..sources import Identified
+from .records import ScoredSolution
 from .scorers import Scorer, Solution
 
 BATCH = 32

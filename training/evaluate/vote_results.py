@@ -9,7 +9,7 @@ from rich.table import Table
 from unprm.types import Aggregate
 from unprm.votes.registry import Strategy
 
-from .comparisons import Comparison, points, shown
+from .bootstrap import Comparison, points, shown
 from .metrics import Share
 from .right_votes import uses_rewards
 

@@ -14,8 +14,7 @@ from pydantic import AliasChoices, Field
 from unprm import steps
 from unprm.formats.numbering import numbered
 
-from ..schema import BenchmarkSolution, LabelledSolution, NonEmpty, adapter
-from .label import Label
+from ..schema import BenchmarkSolution, Label, LabelledSolution, NonEmpty, adapter
 
 Rating = Literal[-1, 0, 1]
 Text = Annotated[str, Field(pattern=r"\S")]

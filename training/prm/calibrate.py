@@ -19,7 +19,7 @@ from unprm.errors import RecordInvalid
 from ..evaluate.metrics import Validation
 from ..evaluate.scorers import Scorer, Solution
 from ..layouts.files import read_labelled
-from ..layouts.label import VERDICT
+from ..schema import VERDICT
 
 BATCH = 64
 """Solutions scored between two updates of the progress display."""

@@ -16,7 +16,7 @@ from unprm.engines.vllm.model import prepare
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig
 
-from ..settings import TrainSettings, TrainSummary
+from .settings import TrainSettings, TrainSummary
 
 CARD = "README.md"
 PLACE = "PATH_OF_THIS_DIRECTORY"

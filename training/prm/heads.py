@@ -16,17 +16,16 @@ from unprm.engines.torch.readers import LOGITS, log_probs
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Verdicts
 
-from ..settings import TrainSettings
 from .collate import MicroBatch
 from .network import drop_output
+from .settings import TrainSettings
 
 FILE = "head.safetensors"
 """A trained layer, beside the adapter or the other weights."""
 
 
 States = Callable[[], torch.Tensor]
-"""Runs the network: last hidden states, (tokens, hidden). A head, called with it and a micro-batch, gives the margins
-at the tags, (tags,) in fp32."""
+"""Runs the network: last hidden states, (tokens, hidden)."""
 
 
 class VerdictRows(nn.Module):
@@ -47,7 +46,7 @@ class VerdictRows(nn.Module):
             self.kept, self._places = nn.Embedding.from_pretrained(rows, freeze=frozen), [0, 1]
 
     def forward(self, states: States, micro: MicroBatch) -> torch.Tensor:
-        """As `States` says."""
+        """Margins at the tags, (tags,) in fp32; `states` gives the last hidden states, (tokens, hidden)."""
         positive, negative = (self.kept or self._embedding()).weight[self._places].float()
         margins: torch.Tensor = _at_tags(states(), micro).float() @ (positive - negative)
         return margins
@@ -64,7 +63,7 @@ class Layer(nn.Module):
         self.read = LayersHead([layer])
 
     def forward(self, states: States, micro: MicroBatch) -> torch.Tensor:
-        """As `States` says."""
+        """Margins at the tags, (tags,) in fp32; `states` gives the last hidden states, (tokens, hidden)."""
         margins: torch.Tensor = self.read(_at_tags(states(), micro))
         return margins
 
@@ -80,7 +79,7 @@ class Implicit(nn.Module):
         self._bf16 = bf16
 
     def forward(self, states: States, micro: MicroBatch) -> torch.Tensor:
-        """As `States` says."""
+        """Margins at the tags, (tags,) in fp32; `states` gives the last hidden states, (tokens, hidden)."""
         # the adapter is frozen while it is disabled, so the reference comes first
         with torch.no_grad(), self._untuned():
             reference = self._log_probs(states(), micro)

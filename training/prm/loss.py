@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from ..layouts.label import VERDICT
+from ..schema import VERDICT
 
 ZETA = 4.0
 """Margin between right and wrong steps in the ranking loss."""
@@ -28,7 +28,7 @@ class Loss:
     count: Callable[[Sequence[float]], int]
 
     def __call__(self, margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor, total: int) -> torch.Tensor:
-        """A micro-batch's share of the loss of an optimiser batch with `total` parts."""
+        """A micro-batch's share of the loss of an optimiser batch with `total` parts, (); arguments as for `parts`."""
         return self.parts(margins, labels, rows).sum() / total
 
 

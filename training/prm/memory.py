@@ -22,11 +22,11 @@ from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.types import Encoded
 
-from ..settings import TRAIN_PRESETS, TrainSettings, TuneName
+from .bytes_in_use import LiveBytes
 from .collate import Example, micro_batches
 from .heads import make_head
-from .live_bytes import LiveBytes
 from .network import Network, base_dtype, computes_in_bf16, prepare
+from .settings import TRAIN_PRESETS, TrainSettings, TuneName
 from .shards import layers
 
 MOST_TOKENS = 16_384
@@ -171,7 +171,7 @@ def footprint(
         live = LiveBytes(held)
         with _Watch(live):
             network(micro, in_bf16).sum().backward()
-    return Footprint(frozen, 4 * -(-trained // shards), gathered, live.most)
+    return Footprint(frozen, 4 * -(-trained // shards), gathered, live.peak)
 
 
 def _gathered(network: Network, parts: Sequence[torch.nn.Module], in_bf16: bool) -> int:

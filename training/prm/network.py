@@ -22,9 +22,9 @@ from unprm.engines.torch import attention
 from unprm.engines.torch.quantized import computes_in_few_bits, widen_all
 from unprm.errors import ModelInvalid
 
-from ..settings import TrainSettings
 from .collate import MicroBatch
 from .prefixes import sees
+from .settings import TrainSettings
 
 
 def base_dtype(settings: TrainSettings, device: str) -> torch.dtype:

@@ -56,7 +56,7 @@ class Processes:
         return int(least)
 
     def add_up(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Replaces each tensor by its sum over all processes."""
+        """Replaces each tensor, of any shape, by its sum over all processes."""
         if self.count == 1:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors])
@@ -70,7 +70,7 @@ class Processes:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """What is done inside is done by one process of a machine after the other."""
+        """One process per machine at a time runs the block."""
         here, before = (int(os.environ[name]) if self.count > 1 else 0 for name in ("LOCAL_WORLD_SIZE", "LOCAL_RANK"))
         for _ in range(before):
             self.wait()

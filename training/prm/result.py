@@ -5,16 +5,13 @@ from pathlib import Path
 
 import torch
 from peft import PeftModel
-from safetensors.torch import load_file
 
-from unprm.checkpoints import lora
 from unprm.checkpoints.files import load_base
 from unprm.formats.unprm import PrmConfig
 
 from .heads import write_layer
 from .network import Network
 from .publish import write_checkpoint
-from .resume import replace_file
 from .shards import whole
 
 
@@ -26,13 +23,6 @@ def write_adapter(network: Network, config: PrmConfig, output: Path) -> None:
     tuned.save_pretrained(str(output), save_embedding_layers=False)
     write_layer({name: p for name, p in network.head.named_parameters() if p.requires_grad}, output)
     config.write(output)
-
-
-def halve(adapter: Path) -> None:
-    """Rewrites an adapter's weights in bfloat16."""
-    weights = adapter / lora.WEIGHTS
-    halved = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(weights).items()}
-    replace_file(halved, weights, {"format": "pt"})
 
 
 @torch.no_grad()

@@ -21,9 +21,9 @@ from safetensors.torch import save_file
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 
-from ..settings import TrainSettings
 from .collate import Example
 from .processes import Processes
+from .settings import TrainSettings
 
 Parameters = Mapping[str, torch.Tensor]
 
@@ -46,36 +46,6 @@ def replace_file(tensors: Parameters, path: Path, metadata: Mapping[str, str]) -
     os.replace(partial, path)
 
 
-def save(
-    path: Path, parameters: Parameters, optimizers: list[torch.optim.Optimizer], progress: Mapping[str, Any]
-) -> None:
-    """Saves the trained parameters, the optimizers' moments, and the run's `progress` (JSON values)."""
-    replace_file(_tensors(parameters, optimizers), path, {"progress": json.dumps(progress)})
-
-
-def read_progress(path: Path) -> dict[str, Any]:
-    """The `progress` of a saved state."""
-    with safe_open(path, framework="pt") as file:
-        progress: dict[str, Any] = json.loads(file.metadata()["progress"])
-    return progress
-
-
-def load(path: Path, parameters: Parameters, optimizers: list[torch.optim.Optimizer]) -> dict[str, Any]:
-    """Restores parameters and optimizers from a saved state; returns its `progress`."""
-    states: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
-    with safe_open(path, framework="pt") as file:
-        for name in file.keys():  # noqa: SIM118  (not a mapping)
-            kind, _, rest = name.partition("/")
-            if kind == "parameter":
-                parameters[rest].data.copy_(file.get_tensor(name))
-            else:
-                number, index, moment = rest.split("/")
-                states[int(number)].setdefault(int(index), {})[moment] = file.get_tensor(name)
-    for optimizer, state in zip(optimizers, states, strict=True):
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    return read_progress(path)
-
-
 @dataclass(frozen=True, slots=True)
 class OneFile:
     """The state of an adapter, which every process has: the file `path`, written by the first."""
@@ -85,19 +55,34 @@ class OneFile:
 
     def progress(self) -> dict[str, Any] | None:
         """The `progress` of the saved state, if there is one."""
-        return read_progress(self.path) if self.path.exists() else None
+        if not self.path.exists():
+            return None
+        with safe_open(self.path, framework="pt") as file:
+            progress: dict[str, Any] = json.loads(file.metadata()["progress"])
+        return progress
 
     def save(
         self, parameters: Parameters, optimizers: list[torch.optim.Optimizer], progress: Mapping[str, Any]
     ) -> None:
-        """As the function; all processes call this."""
+        """Saves the trained parameters, the optimizers' moments, and the run's `progress` (JSON values); all processes
+        call this."""
         if self.processes.is_first:
-            save(self.path, parameters, optimizers, progress)
+            replace_file(_tensors(parameters, optimizers), self.path, {"progress": json.dumps(progress)})
         self.processes.wait()
 
     def load(self, parameters: Parameters, optimizers: list[torch.optim.Optimizer]) -> None:
         """Restores parameters and optimizers; the state exists."""
-        load(self.path, parameters, optimizers)
+        states: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
+        with safe_open(self.path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118  (not a mapping)
+                kind, _, rest = name.partition("/")
+                if kind == "parameter":
+                    parameters[rest].data.copy_(file.get_tensor(name))
+                else:
+                    number, index, moment = rest.split("/")
+                    states[int(number)].setdefault(int(index), {})[moment] = file.get_tensor(name)
+        for optimizer, state in zip(optimizers, states, strict=True):
+            optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +104,7 @@ class Shards:
     def save(
         self, parameters: Parameters, optimizers: list[torch.optim.Optimizer], progress: Mapping[str, Any]
     ) -> None:
-        """As the function; all processes call this, and each writes its shards."""
+        """As `OneFile.save`; each process writes its shards."""
         partial = self.path / "partial"
         if self.processes.is_first:
             shutil.rmtree(partial, ignore_errors=True)

@@ -28,5 +28,5 @@ def shard(network: nn.Module, parts: list[nn.Module], mesh: DeviceMesh, bf16: bo
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor without its shards; all processes have to call this."""
+    """A tensor of the same shape without its shards; all processes have to call this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

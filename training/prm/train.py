@@ -24,11 +24,10 @@ from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 
 from ..evaluate.metrics import Validation
-from ..layouts.label import VERDICT
-from ..settings import TrainSettings, TrainSummary, TuneName
+from ..schema import VERDICT
+from .bytes_in_use import free_memory, return_freed_memory
 from .card import write_card
 from .collate import Example, MicroBatch, batches, micro_batches, read_examples
-from .free_memory import free_memory, return_freed_memory
 from .heads import make_head
 from .history import History
 from .loss import LOSSES
@@ -37,6 +36,7 @@ from .network import Network, base_dtype, check_sharing, computes_in_bf16, prepa
 from .processes import Processes
 from .result import portable, write_adapter, write_all
 from .resume import OneFile, Shards, fingerprint
+from .settings import TrainSettings, TrainSummary, TuneName
 from .shards import layers, shard
 
 STATE, BEST = "checkpoint", "best"
@@ -46,7 +46,7 @@ CHOSEN = ("batch_tokens", "gradient_checkpointing")
 
 
 class Trainer:
-    """One training run: the constructor loads data and model, `run` trains."""
+    """One training run: the constructor loads data and model, `train` trains."""
 
     def __init__(self, settings: TrainSettings) -> None:
         self.settings = settings
@@ -93,7 +93,7 @@ class Trainer:
         self.history = History()
         self.fingerprint = fingerprint(self.settings, self.examples)
 
-    def run(self, progress: Progress) -> TrainSummary:
+    def train(self, progress: Progress) -> TrainSummary:
         """Trains, resuming from the last checkpoint if any; writes the weights, their configuration and card."""
         self.settings.output.mkdir(parents=True, exist_ok=True)
         first = self._resume()

@@ -1,7 +1,7 @@
 """Calibrations and thresholds of published PRMs, fitted on step scores that others have recorded.
 
 The numbers, the data they were fitted and tested on, and the source of the scores are in `recorded_calibrations.json`,
-which `unprm calibrate --scores` writes. The prompts behind those scores differ slightly from the ones
+which `python -m research calibrate-recorded` writes. The prompts behind those scores differ slightly from the ones
 here, and a calibration for one kind of problems need not hold for another: it is used only where the settings say so.
 """
 

@@ -229,7 +229,7 @@ class Candidates(TrajectoryTerms):
     def lengths(self) -> list[int]:
         """Characters of problem plus solution, for each solution without step scores, which a model has to read."""
         before = len(self.problem or "")
-        sent = self.trajectories or self._objects
+        sent: Sequence[TrajectoryIn | SolutionIn] = self.trajectories or self._objects
         characters = [sum(map(len, each.steps)) for each in self._rendered] or [
             each.characters for each in self._objects
         ]

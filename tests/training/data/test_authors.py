@@ -16,7 +16,8 @@ from training.cli.data import app
 from training.data import stats
 from training.data.build import build
 from training.data.questions import make_mini
-from training.settings import PRESETS, TRAIN_PRESETS, TrainSettings
+from training.prm.settings import TRAIN_PRESETS, TrainSettings
+from training.settings import PRESETS
 from unprm import mini
 from unprm.samplers.load import SamplerSource
 
@@ -76,18 +77,6 @@ def test_the_commands_take_the_preset(built, tmp_path):
     assert sampled["worked_examples"]
     assert (annotated["estimator"], annotated["max_tokens"]) == ("inverse_ppl", 4000)
     assert annotated["adaptive"] == asdict(AUTHORS.annotate.adaptive)
-
-
-def test_a_study_takes_the_preset(built, tmp_path):
-    place, _ = built
-    selected = tmp_path / "selected.jsonl"
-    lines.write(selected, resumable.config_of(place / mini.NAME / "selected.jsonl"), [])
-    result = CliRunner().invoke(
-        app, ["study", str(selected), "--preset", "authors", "--output", str(tmp_path / "study")]
-    )
-    assert result.exit_code == 0, result.output
-    config = json.loads((tmp_path / "study" / "bayes.config.json").read_text())
-    assert config["adaptive"] == asdict(AUTHORS.annotate.adaptive)
 
 
 def test_training_takes_the_ranking_loss_and_its_lora():

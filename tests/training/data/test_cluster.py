@@ -1,40 +1,27 @@
 """The sampling stages on a local Ray cluster: the same records, also when an actor is killed."""
 
-import io
+import asyncio
 import os
 import signal
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
 
 from tests.support import ROOT
-from tests.training.data.test_construct import ANNOTATE, QUESTIONS, SAMPLE, _annotate, _records, _sample, _select
+from tests.training.data.test_construct import QUESTIONS, _annotate, _records, _sample, _select
 from tests.training.scripted import ScriptedSampler
 from unprm.answers.equivalence import Equivalence
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.ray
 
-from training.data import cluster  # noqa: E402
-
-
-@dataclass(frozen=True)
-class ScriptedSource:
-    """Loads scripted samplers. The first whose actor is asked for `fatal` kills its own process and leaves `mark`."""
-
-    mark: Path
-    fatal: str = ""
-    model: str = "scripted"
-    neutral: Mapping[str, float] = field(default_factory=dict)
-
-    def load(self, settings):
-        return _Mortal(self.mark, self.fatal)
+from training.data.cluster import ClusterSampler  # noqa: E402
 
 
 class _Mortal(ScriptedSampler):
+    """The first that is asked for `fatal` kills its own process and leaves `mark`."""
+
     def __init__(self, mark, fatal):
         super().__init__()
         self.mark, self.fatal = mark, fatal
@@ -67,21 +54,44 @@ def undisturbed(tmp_path_factory):
     return place
 
 
-@pytest.mark.parametrize("fatal", ["", QUESTIONS[4].problem], ids=["quiet", "killed"])
-def test_sampling_gives_the_same_records(undisturbed, tmp_path, fatal):
-    source, output = ScriptedSource(tmp_path / "mark", fatal), tmp_path / "samples.jsonl"
-    where = cluster.Cluster(actors=2, batch=3)
-    assert cluster.sample(QUESTIONS, source, output, SAMPLE, where, Console(file=io.StringIO())) == {}
-    assert source.mark.exists() is bool(fatal)
-    assert _records(output) == _records(undisturbed / "samples.jsonl")
+@pytest.fixture
+def cluster():
+    """Makes a sampler with two actors, and ends them."""
+    made = []
+
+    def make(load):
+        scripted = ScriptedSampler()
+        prompts = SimpleNamespace(encode=scripted.prompt, decode=scripted.decode)
+        made.append(ClusterSampler("scripted", load, prompts, actors=2))
+        return made[-1]
+
+    yield make
+    for sampler in made:
+        asyncio.run(sampler.close())
 
 
 @pytest.mark.parametrize("fatal", ["", QUESTIONS[4].problem], ids=["quiet", "killed"])
-def test_annotation_gives_the_same_records(undisturbed, tmp_path, fatal):
-    source, output = ScriptedSource(tmp_path / "mark", fatal), tmp_path / "annotated.jsonl"
-    where = cluster.Cluster(actors=2, batch=3)
-    selected = undisturbed / "selected.jsonl"
-    assert cluster.annotate(selected, source, output, ANNOTATE, where, Console(file=io.StringIO())) == {}
-    assert source.mark.exists() is bool(fatal)
-    for name in (".jsonl", ".unresolved.jsonl", ".questions.jsonl"):
-        assert _records(output.with_suffix(name)) == _records((undisturbed / "annotated").with_suffix(name))
+def test_stages_give_the_same_records(undisturbed, tmp_path, cluster, fatal):
+    equivalence = Equivalence()
+    for stage in ("sample", "annotate"):
+        sampler = cluster(partial(_Mortal, tmp_path / stage, fatal))
+        if stage == "sample":
+            assert _sample(tmp_path, sampler) == {}
+            _select(tmp_path, equivalence)
+        else:
+            assert _annotate(tmp_path, equivalence, sampler=sampler)[0] == {}
+        assert (tmp_path / stage).exists() is bool(fatal)
+    for name in ("samples", "annotated", "annotated.unresolved", "annotated.questions"):
+        assert _records(tmp_path / f"{name}.jsonl") == _records(undisturbed / f"{name}.jsonl")
+
+
+def test_what_fails_in_an_actor_is_reported_as_here(tmp_path, cluster):
+    failing = QUESTIONS[3]
+    failures = _sample(tmp_path, cluster(partial(ScriptedSampler, failing.problem)))
+    assert failures == {failing.id: "the script says so"}
+
+
+def test_a_model_that_no_actor_can_load_fails_every_question(tmp_path, cluster):
+    failures = _sample(tmp_path, cluster(partial(ScriptedSampler, no="such option")))
+    assert failures.keys() == {question.id for question in QUESTIONS}
+    assert all("could not load the model" in reason for reason in failures.values())

@@ -13,9 +13,9 @@ from tests.support import TEST_DATA
 from tests.training import lines
 from training.cli.evaluate import app
 from training.evaluate import best_of_n, judging, pool, right_votes, vote_results
+from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import STUDIED
 from training.evaluate.scorers import EngineScorer
-from training.schema import JudgedCandidates
 from training.settings import Reading, WrfSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine
@@ -103,16 +103,14 @@ def test_solutions_without_steps_or_over_the_window_have_no_reward(tmp_path, equ
 
 def test_a_vote_that_needs_rewards_of_which_there_is_none_is_not_right():
     judged = JudgedCandidates("q", (0, 1), (True, True), (None, None))
-    for elected in (right_votes.elects_right, right_votes.right_share):
-        assert not elected("wrf", judged, [0, 1])
-        assert elected("majority", judged, [0, 1])
-        assert elected("wrf", judged, [1])  # unanimous
+    assert not right_votes.right_share("wrf", judged, [0, 1])
+    assert right_votes.right_share("majority", judged, [0, 1])
+    assert right_votes.right_share("wrf", judged, [1])  # unanimous
     sure = (None, None, 0.9)
     without_answer = JudgedCandidates("q", (0, 1, None), (True, True, False), (None, None, 0.9), None, sure)
-    for elected in (right_votes.elects_right, right_votes.right_share):
-        assert not elected("wrf", without_answer, [0, 1, 2])
-        assert not elected("cisc", without_answer, [0, 1, 2])
-        assert elected("majority", without_answer, [0, 1, 2])
+    assert not right_votes.right_share("wrf", without_answer, [0, 1, 2])
+    assert not right_votes.right_share("cisc", without_answer, [0, 1, 2])
+    assert right_votes.right_share("majority", without_answer, [0, 1, 2])
 
 
 @pytest.mark.parametrize(
@@ -143,15 +141,12 @@ def test_a_tie_that_frequency_breaks_is_right_or_not():
     assert best_of_n.results([three]).accuracy["majority"][4].mean == pytest.approx(1 / 3)
 
 
-def test_a_tie_is_recorded_as_it_is_elected(tmp_path, equivalence):
+def test_a_tie_of_all_votes_counts_by_its_share(tmp_path, equivalence):
     candidates = [{"text": "\\boxed{1}", "rm": 0.5}, {"text": "\\boxed{2}", "rm": 0.5}]
     rows = [ROW | {"id": gold, "gold": gold, "candidates": candidates} for gold in "12"]
     questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
     measured = best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
     assert {share.mean for share in measured.accuracy_of_all.values()} == {0.5}
-    first, second = lines.read(tmp_path / "out" / "elections.jsonl")
-    assert set(first["elected"].values()) == {True}
-    assert set(second["elected"].values()) == {False}
 
 
 def test_step_scores_are_kept_where_there_are_any(tmp_path, equivalence):
@@ -181,7 +176,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path, equivalence):
     assert best_of_n.evaluate(questions, EngineScorer(engine), equivalence, killed, _quiet()) == expected
     assert len(engine.batches) == calls + 1
     assert (killed / "candidates.jsonl").read_text() == (whole / "candidates.jsonl").read_text()
-    assert (killed / "elections.jsonl").read_text() == (whole / "elections.jsonl").read_text()
+    assert (killed / "votes.md").read_text() == (whole / "votes.md").read_text()
 
 
 def _made(place):
@@ -189,25 +184,20 @@ def _made(place):
     return place
 
 
-def test_each_question_is_recorded_with_the_votes_that_are_right(tmp_path, equivalence):
+def test_each_question_has_the_votes_that_are_right(tmp_path, equivalence):
     texts = ["\\boxed{1}", "\\boxed{1}", "\\boxed{2}", "none"]
     rewards = [0.1, 0.2, 0.6, 0.9]
     candidates = [{"text": text, "rm": reward} for text, reward in zip(texts, rewards, strict=True)]
     rows = [{"id": gold, "problem": f"{gold}?", "gold": gold, "candidates": candidates} for gold in ("2", "1", "3")]
     questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
+    best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
+    judged = {each.id: each for each in judging.kept(tmp_path / "out")}
+    assert {gold: sum(each.correct) for gold, each in judged.items()} == {"1": 2, "2": 1, "3": 0}
     for alpha, by_wrf in ((0.0, "1"), (1.0, "2")):
-        best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet(), WrfSettings(alpha))
-        elections = {record["id"]: record for record in lines.read(tmp_path / "out" / "elections.jsonl")}
-        assert [
-            (election["problem"], election["candidates"], election["right"]) for election in elections.values()
-        ] == [
-            ("1?", 4, 2),
-            ("2?", 4, 1),
-            ("3?", 4, 0),
-        ]
         elected = {"majority": "1", "prm": "2", "hmr": "1", "wrf": by_wrf, "weighted": "2", "best_of_majority": "2"}
-        for gold, election in elections.items():
-            assert election["elected"] == {vote: answer == gold for vote, answer in elected.items()}
+        for gold, each in judged.items():
+            right = {vote: right_votes.right_share(vote, each, range(4), WrfSettings(alpha).terms) for vote in elected}
+            assert right == {vote: answer == gold for vote, answer in elected.items()}
 
 
 @pytest.mark.parametrize(("rewards", "logistic"), [((0.0, 1.0), False), ((0.0, 1.5), True), ((-0.5, 1.0), True)])
@@ -226,11 +216,11 @@ def test_solutions_are_written_once_with_their_steps(tmp_path):
     path = tmp_path / "solutions.jsonl"
     whole = path.read_bytes()
     first, second = lines.read(path)
-    assert (first["id"], first["problem"], first["gold"]) == ("a", ROW["question"], "3/4")
-    assert [solution["answer"] for solution in first["solutions"]] == ["0.75", "\\frac{1}{6}", "\\frac34", None]
+    assert (first["id"], first["problem"], first["answer"]) == ("a", ROW["question"], "3/4")
+    assert [solution["predicted"] for solution in first["solutions"]] == ["0.75", "\\frac{1}{6}", "\\frac34", None]
     assert second["solutions"] == [
-        {"steps": ["One.", "Two: \\boxed{3}."], "answer": "3"},
-        {"steps": [], "answer": None},
+        {"steps": ["One.", "Two: \\boxed{3}."], "predicted": "3"},
+        {"steps": [], "predicted": None},
     ]
     path.write_bytes(whole[:-9])
     best_of_n.write_solutions(questions, tmp_path)
@@ -250,7 +240,7 @@ def test_solutions_are_read_as_the_settings_say_and_no_run_goes_on_otherwise(tmp
         judging.judge(questions, None, equivalence, tmp_path, _quiet())
     best_of_n.write_solutions(questions, tmp_path, reading)
     (record,) = lines.read(tmp_path / "solutions.jsonl")
-    assert record["solutions"][0] == {"steps": [candidates[0]["text"]], "answer": "0.75"}
+    assert record["solutions"][0] == {"steps": [candidates[0]["text"]], "predicted": "0.75"}
     with pytest.raises(OutputMismatch, match="split"):
         best_of_n.write_solutions(questions, tmp_path, Reading("last_number"))
 
@@ -386,7 +376,7 @@ def test_steps_and_their_scores_are_taken_as_they_were_given(tmp_path, equivalen
     assert measured.accuracy["prm"][2].mean == 1
     best_of_n.write_solutions(questions, output)
     (record,) = lines.read(output / "solutions.jsonl")
-    assert record["solutions"] == [{"steps": ["One.", "So \\boxed{3/4}."], "answer": "3/4"}] * 2
+    assert record["solutions"] == [{"steps": ["One.", "So \\boxed{3/4}."], "predicted": "3/4"}] * 2
 
 
 def test_a_model_scores_steps_as_they_were_given(tmp_path, equivalence):
@@ -472,7 +462,6 @@ def test_the_command_normalises_by_its_option(tmp_path):
         results = json.loads((output / "results.json").read_text("utf-8"))
         assert results["normalization"] == normalization
         assert results["accuracy"]["wrf"]["4"]["mean"] == right
-        assert lines.read(output / "elections.jsonl")[0]["elected"]["wrf"] is bool(right)
 
 
 def test_votes_are_held_against_majority_on_the_same_questions():
@@ -508,7 +497,6 @@ def test_votes_by_confidence_are_judged_where_every_question_has_confidences(tmp
     # softmax at 0.5 of 0.905 against two of 0.135: 6.11 against 2.62
     assert (right["majority"], right["cisc"]) == (0, 1)
     assert measured.against_majority["cisc"]["–"].difference.mean == 1
-    assert lines.read(tmp_path / "out" / "elections.jsonl")[0]["elected"]["cisc"]
     assert "| cisc | – | " in vote_results.markdown(measured)
     for more, takeable in (({"logprobs": [-0.1]}, (*REWARD_STRATEGIES, "cisc")), ({"logprobs": []}, REWARD_STRATEGIES)):
         other = ROW | {"id": "b", "candidates": [{"text": texts[0], "rm": 0.5, **more}]}
@@ -525,7 +513,7 @@ def test_a_candidate_that_says_how_sure_it_is_is_believed_and_one_that_does_not_
     assert judged.confidences == (3.0, 1.0, None)
     assert right_votes.right_share("cisc", judged, range(3)) == 1
     assert right_votes.right_share("cisc", judged, [2]) == 0  # alone, and wrong
-    assert right_votes.elects_right("cisc", judged, [0, 2])
+    assert right_votes.right_share("cisc", judged, [0, 2]) == 1
     nobody = JudgedCandidates("q", (0, 1), (True, True), (0.5, 0.5), confidences=(None, None))
     assert right_votes.right_share("cisc", nobody, [0, 1]) == 0
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tests.support import TEST_DATA
 from training.cli.evaluate import app
 from training.evaluate import crossfit, judging
-from training.schema import JudgedCandidates
+from training.evaluate.records import JudgedCandidates
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import REWARD_STRATEGIES, VOTES
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.support import TEST_DATA
 from training.cli.evaluate import app
-from training.evaluate import prmbench
+from training.evaluate import prmbench, prmbench_solutions
 from training.evaluate.scorers import EngineScorer
 from unprm.engines.fake import FakeEngine
 from unprm.errors import RecordInvalid
@@ -67,7 +67,7 @@ def test_prm_score_by_hand(tmp_path):
         _row("a", "circular", ["w", "x", "y", "z"], [2, 4]),
         _row("b", "multi_solutions", ["w", "x", "y"], []),
     )
-    benchmark = prmbench.load(_write(tmp_path / "two.jsonl", *rows))
+    benchmark = prmbench_solutions.load(_write(tmp_path / "two.jsonl", *rows))
     scores = {
         "circular": {"circular_a": (0.9, 0.2, 0.4, 0.8)},
         "multi_solutions": {"multi_solutions_b": (0.9, 0.5, 0.6)},
@@ -83,8 +83,8 @@ def test_prm_score_by_hand(tmp_path):
 
 def test_figures_are_those_of_the_definition():
     scores = _drawn()
-    result = prmbench.measure(prmbench.load(str(DATA)), scores)
-    for category in prmbench.CATEGORIES:
+    result = prmbench.measure(prmbench_solutions.load(str(DATA)), scores)
+    for category in prmbench_solutions.CATEGORIES:
         f1, negative = _by_definition([row for row in COUNTED if row["classification"] == category], scores)
         figures = result.categories[category]
         assert (figures.f1, figures.negative_f1) == pytest.approx((float(f1), float(negative)))
@@ -94,16 +94,14 @@ def test_figures_are_those_of_the_definition():
     assert result.low < result.overall.prm_score < result.high
     shown = result.categories
     assert result.groups["simplicity"] == (shown["redundency"].prm_score + shown["circular"].prm_score) / 2
-    without = [row for row in COUNTED if row["idx"] != ROWS[16]["idx"]]
-    assert result.without_misnumbered == pytest.approx(float(sum(_by_definition(without, scores)) / 2))
 
 
-def test_odd_solutions_are_named_by_file_and_line():
-    benchmark = prmbench.load(str(DATA))
-    assert benchmark.misnumbered == [(str(DATA), 17)]
-    assert benchmark.repeated == [(str(DATA), 19)]
+def test_odd_solutions_are_counted_as_by_the_authors():
+    benchmark = prmbench_solutions.load(str(DATA))
+    assert benchmark.misnumbered == 1
+    assert benchmark.repeated == 1
     assert {name: len(found) for name, found in benchmark.solutions.items()} == {
-        name: 3 if name == "missing_condition" else 2 for name in prmbench.CATEGORIES
+        name: 3 if name == "missing_condition" else 2 for name in prmbench_solutions.CATEGORIES
     }
     first = benchmark.solutions["multi_solutions"][0]
     assert len(first.steps) == len(ROWS[17]["modified_process"]) != len(ROWS[18]["modified_process"])
@@ -112,15 +110,13 @@ def test_odd_solutions_are_named_by_file_and_line():
     seen = list(prmbench.remarks(benchmark, prmbench.measure(benchmark, _drawn())))
     assert len(seen) == 2
     assert seen[0].startswith("Solutions that number wrong steps beyond their last one: 1.")
-    assert [remark.endswith(f"Lines of {DATA}: {line}.") for remark, line in zip(seen, (17, 19), strict=True)] == [
-        True
-    ] * 2
+    assert seen[1].startswith("Solutions with the id of an earlier one: 1.")
 
 
 def test_step_numbers_are_cut_off_and_blank_steps_left_out(tmp_path):
     steps = ["1. One.", "Step 2. Two.", " ", "2.5 is less.", "64.", "step 10.  Ten."]
     row = _row("circular_a", "circular", steps, [3, 4])
-    ((solution,),) = prmbench.load(_write(tmp_path / "one.jsonl", row)).solutions.values()
+    ((solution,),) = prmbench_solutions.load(_write(tmp_path / "one.jsonl", row)).solutions.values()
     assert solution.steps == ("One.", "Two.", "2.5 is less.", "64.", "Ten.")
     assert solution.labels == (True, True, False, True, True)
     assert (solution.id, solution.question) == ("circular_a", "a")
@@ -129,7 +125,7 @@ def test_step_numbers_are_cut_off_and_blank_steps_left_out(tmp_path):
 def test_solutions_that_cannot_be_scored_do_not_count():
     scores = _drawn()
     scores["deception"] = dict.fromkeys(scores["deception"])
-    benchmark = prmbench.load(str(DATA))
+    benchmark = prmbench_solutions.load(str(DATA))
     result = prmbench.measure(benchmark, scores)
     counted = [row for row in COUNTED if row["classification"] != "deception"]
     assert result.overall.prm_score == pytest.approx(float(sum(_by_definition(counted, scores)) / 2))
@@ -140,7 +136,7 @@ def test_solutions_that_cannot_be_scored_do_not_count():
 
 
 def test_a_missing_category_is_named(tmp_path):
-    benchmark = prmbench.load(_write(tmp_path / "most.jsonl", *ROWS[2:17]))
+    benchmark = prmbench_solutions.load(_write(tmp_path / "most.jsonl", *ROWS[2:17]))
     scores = {
         name: {each.id: (0.6,) * len(each.steps) for each in found} for name, found in benchmark.solutions.items()
     }
@@ -163,13 +159,13 @@ def test_bad_records_are_refused_by_line(tmp_path, change, complaint):
     with gzip.open(tmp_path / "some.jsonl.gz", "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in (ROWS[0], ROWS[1] | change))
     with pytest.raises(RecordInvalid, match=f"line 2: .*{complaint}"):
-        prmbench.load(str(tmp_path))
+        prmbench_solutions.load(str(tmp_path))
     with pytest.raises(RecordInvalid, match="no solution"):
-        prmbench.load(_write(tmp_path / "none.jsonl"))
+        prmbench_solutions.load(_write(tmp_path / "none.jsonl"))
 
 
 def test_scores_are_kept_and_a_run_goes_on(tmp_path):
-    benchmark, console = prmbench.load(str(DATA)), Console(file=io.StringIO())
+    benchmark, console = prmbench_solutions.load(str(DATA)), Console(file=io.StringIO())
     result = prmbench.evaluate(benchmark, EngineScorer(FakeEngine()), tmp_path, console)
     engine = FakeEngine()
     (tmp_path / "deception.jsonl").unlink()
@@ -178,7 +174,7 @@ def test_scores_are_kept_and_a_run_goes_on(tmp_path):
     assert sum(map(len, engine.batches)) == 2
     record = json.loads((tmp_path / "results.json").read_text("utf-8"))
     assert record["overall"]["prm_score"] == result.overall.prm_score
-    assert (record["model"], record["misnumbered"]) == ("fake", [[str(DATA), 17]])
+    assert (record["model"], record["misnumbered"]) == ("fake", 1)
 
 
 def test_the_command_shows_the_model_beside_published_figures(tmp_path):
@@ -190,11 +186,11 @@ def test_the_command_shows_the_model_beside_published_figures(tmp_path):
     assert here.startswith("this model")
     for line, (model, row) in zip(published, prmbench.PUBLISHED.items(), strict=True):
         assert re.split(r"\s+│\s+", line) == [f"{model} (published)", *map(str, row)]
-    assert f"Lines of {DATA}: 17." in shown.output
+    assert "beyond their last one: 1." in shown.output
 
 
 def test_the_published_groups_are_means_of_the_published_categories():
     for _, *row in prmbench.PUBLISHED.values():
-        scores = dict(zip(prmbench.CATEGORIES, row[:9], strict=True))
+        scores = dict(zip(prmbench_solutions.CATEGORIES, row[:9], strict=True))
         means = [sum(map(scores.__getitem__, names)) / len(names) for names in prmbench.GROUPS.values()]
         assert row[9:] == pytest.approx(means, abs=0.11)

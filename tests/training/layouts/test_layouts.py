@@ -13,9 +13,9 @@ from tests.tiny import write_base
 from training.__main__ import app
 from training.layouts.files import SHOWN, convert, read_labelled
 from training.layouts.table import LAYOUTS, WRITERS
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
-from training.settings import TrainSettings
 from unprm.errors import RecordInvalid, RecordsInvalid
 
 SLICES = TEST_DATA / "layouts"
@@ -136,7 +136,7 @@ def test_a_layout_is_trained_on(wide, tmp_path, layout):
     assert [len(example.labels) for example in trainer.examples] == [
         sum(label is not None for label in labels) for labels in LABELS[layout]
     ]
-    summary = trainer.run(Progress(disable=True))
+    summary = trainer.train(Progress(disable=True))
     assert (summary.steps, summary.examples, summary.dropped_too_long) == (2, len(LABELS[layout]), 0)
     assert 0 < summary.loss < 20
 

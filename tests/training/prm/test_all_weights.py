@@ -18,8 +18,8 @@ from tests.training.prm import together
 from tests.training.solutions import learnable
 from training import resumable
 from training.prm.collate import micro_batches
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
-from training.settings import TrainSettings
 from unprm.checkpoints.files import load_base
 from unprm.errors import ModelInvalid
 from unprm.models.load import load_engine
@@ -61,7 +61,7 @@ def test_a_checkpoint_of_all_weights_is_served_by_itself(any_base, data, tmp_pat
     output = tmp_path / "prm"
     trainer = Trainer(_settings(any_base, data, output, validation=(data,), patience=6))
     before = load_file(any_base / "model.safetensors")
-    summary = trainer.run(QUIET)
+    summary = trainer.train(QUIET)
     losses = _losses(output)
     assert len(losses) == summary.steps == 18
     assert sum(losses[-3:]) < 0.7 * sum(losses[:3])
@@ -85,10 +85,10 @@ def test_a_checkpoint_of_all_weights_is_served_by_itself(any_base, data, tmp_pat
 
 @pytest.mark.parametrize(("first", "then"), [("lora", "all"), ("all", "lora")])
 def test_a_directory_is_of_adapters_or_of_all_weights(base, data, tmp_path, first, then):
-    Trainer(_settings(base, data, tmp_path, tune=first, epochs=1)).run(QUIET)
+    Trainer(_settings(base, data, tmp_path, tune=first, epochs=1)).train(QUIET)
     files = sorted(path.name for path in tmp_path.glob("*.safetensors"))
     with pytest.raises(ModelInvalid, match="a run with another --tune"):
-        Trainer(_settings(base, data, tmp_path, tune=then, epochs=1)).run(QUIET)
+        Trainer(_settings(base, data, tmp_path, tune=then, epochs=1)).train(QUIET)
     assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == files
 
 
@@ -96,7 +96,7 @@ def test_two_processes_with_shards_do_what_one_does(any_base, data, tmp_path):
     # of each batch a process gets several micro-batches, and one of the two once more than the other
     changes = {"epochs": 2, "batch_tokens": 100, "bf16": False}
     one, two = (_settings(any_base, data, tmp_path / name / "prm", **changes) for name in ("one", "two"))
-    Trainer(one).run(QUIET)
+    Trainer(one).train(QUIET)
     together.train(two)
     assert len(_losses(one.output)) == 6
     assert _losses(two.output) == pytest.approx(_losses(one.output), abs=1e-5)
@@ -145,9 +145,9 @@ def test_killed_three_times_two_processes_end_where_they_would_have(base, data, 
 def test_one_process_ends_what_two_began(base, data, tmp_path):
     changes = {"epochs": 4, "checkpoint_every": 1, "batch_tokens": 400}
     whole, killed = (_settings(base, data, tmp_path / name / "prm", **changes) for name in ("whole", "killed"))
-    Trainer(whole).run(QUIET)
+    Trainer(whole).train(QUIET)
     assert _kill(killed, 1) == 2
     assert len(list((killed.output / "checkpoint").glob("[0-9]*/*.safetensors"))) >= 2
-    Trainer(killed).run(QUIET)
+    Trainer(killed).train(QUIET)
     assert len(_losses(killed.output)) == STEPS
     assert _losses(killed.output) == pytest.approx(_losses(whole.output), abs=1e-4)

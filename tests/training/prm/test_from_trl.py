@@ -9,9 +9,9 @@ from peft import LoraConfig, get_peft_model
 from torch.nn import functional
 
 from training import resumable
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
-from training.settings import TrainSettings
 from unprm.checkpoints.files import load_base
 
 IGNORED = -100

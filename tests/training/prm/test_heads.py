@@ -20,9 +20,9 @@ from training.prm.heads import FILE
 from training.prm.loss import LOSSES
 from training.prm.memory import footprint
 from training.prm.network import read_shape
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
-from training.settings import TrainSettings
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig
 from unprm.models.load import load_engine
@@ -59,7 +59,7 @@ def trained(base, tmp_path_factory):
     """Where the model with each head is, trained for a few steps."""
     places = {head: tmp_path_factory.mktemp(head) for head in HEADS}
     for head, place in places.items():
-        _trainer(base, place, head, "orm", epochs=1).run(QUIET)
+        _trainer(base, place, head, "orm", epochs=1).train(QUIET)
     return {head: place / "prm" for head, place in places.items()}
 
 
@@ -78,7 +78,7 @@ def _margins(trainer, solutions):
 )
 def test_every_head_learns_and_is_served_with_the_trainer_s_margins(base, tmp_path, head, loss, changes):
     trainer = _trainer(base, tmp_path, head, loss, **changes)
-    trainer.run(QUIET)
+    trainer.train(QUIET)
     losses = [json.loads(line)["loss"] for line in (tmp_path / "prm" / "train.jsonl").read_text().splitlines()]
     assert sum(losses[-3:]) < 0.7 * sum(losses[:3])
     solutions = list(_solutions(12, seed=9))
@@ -149,7 +149,7 @@ def test_implicit_rewards_are_read_against_the_base_and_learned_of_outcomes(base
 
 def test_a_killed_run_goes_on_with_its_layer(base, tmp_path):
     first = _trainer(base, tmp_path, "classes", epochs=1)
-    first.run(QUIET)
+    first.train(QUIET)
     again = _trainer(base, tmp_path, "classes", epochs=1)
     assert again._resume() == len(first.history.losses)
     assert torch.equal(again._trained()["head.read.layers.0.weight"], first._trained()["head.read.layers.0.weight"])

@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2
 from typer.testing import CliRunner
 
 from training.__main__ import app
+from training.prm.bytes_in_use import free_memory, left_to_container
 from training.prm.collate import Example, micro_batches
-from training.prm.free_memory import free_memory, left_to_container
 from training.prm.heads import make_head
 from training.prm.memory import MOST_TOKENS, footprint, plan
 from training.prm.network import (
@@ -23,7 +23,7 @@ from training.prm.network import (
     prepare,
     read_shape,
 )
-from training.settings import LINEAR, TrainSettings
+from training.prm.settings import LINEAR, TrainSettings
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.types import Encoded

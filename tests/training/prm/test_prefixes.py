@@ -13,8 +13,8 @@ from tests.tiny import write_base
 from training.prm.collate import batches, micro_batches
 from training.prm.loss import LOSSES
 from training.prm.prefixes import grow, sees
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
-from training.settings import TrainSettings
 from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import ModelInvalid
 
@@ -100,7 +100,7 @@ def test_a_problem_is_trained_at_a_time():
 
 def test_a_run_ends_and_validates(base, tmp_path):
     trainer = Trainer(_settings(base, tmp_path / "prm", validation=(PRM800K,), epochs=1))
-    assert trainer.run(Progress(disable=True)).steps == -(-len(trainer.examples) // 8)
+    assert trainer.train(Progress(disable=True)).steps == -(-len(trainer.examples) // 8)
     assert trainer.history.validations
 
 

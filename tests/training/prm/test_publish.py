@@ -20,7 +20,7 @@ from tests.commands.blocks import ROOT
 from tests.hub_server import TOKEN, hub_server
 from training.prm.card import published_card, write_card
 from training.prm.publish import merge_adapter, push
-from training.settings import TrainSettings, TrainSummary
+from training.prm.settings import TrainSettings, TrainSummary
 from unprm import mini
 from unprm.checkpoints.files import load_tokenizer, read_config
 from unprm.errors import ModelInvalid, OutputMismatch

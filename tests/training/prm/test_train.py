@@ -18,12 +18,13 @@ from safetensors.torch import load_file
 from tests.training.solutions import learnable
 from training import resumable
 from training.evaluate.metrics import Validation
-from training.prm import resume
 from training.prm.collate import Example, batches, micro_batches
 from training.prm.loss import LOSSES
+from training.prm.processes import Processes
+from training.prm.resume import OneFile
+from training.prm.settings import LINEAR, TrainSettings
 from training.prm.train import STATE, Trainer
 from training.schema import LabelledSolution
-from training.settings import LINEAR, TrainSettings
 from unprm.checkpoints.files import load_base
 from unprm.errors import ModelInvalid
 from unprm.models.load import load_engine
@@ -51,7 +52,7 @@ def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path
     assert {p.dtype for p in trainer._trained().values()} == {torch.float32}
     frozen = {p.dtype for p in trainer.network.parameters() if not p.requires_grad}
     assert frozen == {torch.bfloat16 if bf16 else torch.float32}
-    summary = trainer.run(QUIET)
+    summary = trainer.train(QUIET)
     losses = [json.loads(line)["loss"] for line in (output / "train.jsonl").read_text().splitlines()]
     assert len(losses) == summary.steps == 48
     assert sum(losses[-3:]) < 0.5 * sum(losses[:3])  # read at the tag itself: with a shift it would not fall
@@ -69,7 +70,7 @@ def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path
 def test_tag_and_verdicts_are_chosen(base, data, tmp_path):
     chosen = {"step_tag": "#", "positive": "1", "negative": "0"}
     output = tmp_path / "prm"
-    Trainer(_settings(base, data, output, epochs=8, **chosen)).run(QUIET)
+    Trainer(_settings(base, data, output, epochs=8, **chosen)).train(QUIET)
     engine = load_engine(str(output), device="cpu")
     solution = next(learnable(1, seed=9))
     encoded = engine.format.encode(solution.problem, solution.steps)
@@ -83,7 +84,7 @@ def test_tag_and_verdicts_are_chosen(base, data, tmp_path):
 
 def test_all_linear_layers_are_trained_and_read_back(base, data, tmp_path):
     for name, targets in (("all", ("all-linear",)), ("named", LINEAR)):
-        Trainer(_settings(base, data, tmp_path / name, epochs=1, lora_targets=targets)).run(QUIET)
+        Trainer(_settings(base, data, tmp_path / name, epochs=1, lora_targets=targets)).train(QUIET)
     tensors = load_file(tmp_path / "all" / "adapter_model.safetensors")
     assert {name.split(".")[-3] for name in tensors} == set(LINEAR)
     served, named = (load_engine(str(tmp_path / name), device="cpu") for name in ("all", "named"))
@@ -93,13 +94,13 @@ def test_all_linear_layers_are_trained_and_read_back(base, data, tmp_path):
 
 def test_training_begins_with_a_given_adapter(base, data, tmp_path):
     first = tmp_path / "first"
-    learnt = Trainer(_settings(base, data, first, epochs=8)).run(QUIET).loss
+    learnt = Trainer(_settings(base, data, first, epochs=8)).train(QUIET).loss
     started = Trainer(_settings(base, data, tmp_path / "second", start=first))
     weights = load_file(first / "adapter_model.safetensors")
     held = {name.replace(".default", ""): p for name, p in started._trained().items() if "lora" in name}
     assert len(held) == len(weights)
     assert all(torch.equal(p, weights[name.removeprefix("model.")]) for name, p in held.items())
-    assert started.run(QUIET).loss < 2 * learnt
+    assert started.train(QUIET).loss < 2 * learnt
     for changes in ({"lora_rank": 4}, {"lora_alpha": 8}, {"lora_targets": ("q_proj",)}):
         with pytest.raises(ModelInvalid, match="of rank 8 and scale 4 for 4 layers"):
             Trainer(_settings(base, data, tmp_path / "third", start=first, **changes))
@@ -152,7 +153,7 @@ def test_losses_by_hand(name):
 
 @pytest.mark.parametrize("loss", ["mse", "orm", "rank"])
 def test_every_loss_learns(base, data, tmp_path, loss):
-    summary = Trainer(_settings(base, data, tmp_path / "prm", loss=loss, epochs=6)).run(QUIET)
+    summary = Trainer(_settings(base, data, tmp_path / "prm", loss=loss, epochs=6)).train(QUIET)
     losses = [json.loads(line)["loss"] for line in (tmp_path / "prm" / "train.jsonl").read_text().splitlines()]
     assert summary.loss < 0.6 * sum(losses[:3]) / 3
     assert f"({loss}, mean" in (tmp_path / "prm" / "README.md").read_text()
@@ -201,7 +202,7 @@ def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(b
     output = tmp_path / "prm"
     # a rate that soon destroys what was learned
     settings = _settings(base, data, output, validation=(held_out,), patience=1, epochs=12, learning_rate=0.3)
-    summary = Trainer(settings).run(QUIET)
+    summary = Trainer(settings).train(QUIET)
     validations = [json.loads(line) for line in (output / "validation.jsonl").read_text().splitlines()]
     assert summary.steps == 6 * len(validations) < 72
     best = max(range(len(validations)), key=lambda epoch: validations[epoch]["auroc"])
@@ -227,7 +228,7 @@ def test_validation_by_hand():
 
 def test_gradient_checkpointing_changes_nothing(base, data, tmp_path):
     def losses(name, **changes):
-        Trainer(_settings(base, data, tmp_path / name, epochs=1, **changes)).run(QUIET)
+        Trainer(_settings(base, data, tmp_path / name, epochs=1, **changes)).train(QUIET)
         return [json.loads(line)["loss"] for line in (tmp_path / name / "train.jsonl").read_text().splitlines()]
 
     assert losses("plain") == pytest.approx(losses("checkpointed", gradient_checkpointing=True), abs=1e-5)
@@ -288,22 +289,22 @@ def test_killed_and_started_again_it_ends_where_it_would_have(base, data, tmp_pa
 
 
 def test_a_checkpoint_of_another_run_is_refused(base, data, tmp_path):
-    Trainer(_settings(base, data, tmp_path, epochs=1)).run(QUIET)
+    Trainer(_settings(base, data, tmp_path, epochs=1)).train(QUIET)
     with pytest.raises(ModelInvalid, match="other settings or data"):
-        Trainer(_settings(base, data, tmp_path, epochs=1, learning_rate=1e-3)).run(QUIET)
+        Trainer(_settings(base, data, tmp_path, epochs=1, learning_rate=1e-3)).train(QUIET)
 
 
 def test_a_run_goes_on_with_what_was_chosen_when_it_began(base, data, tmp_path):
     chosen = {"batch_tokens": 300, "gradient_checkpointing": True}
-    Trainer(_settings(base, data, tmp_path, epochs=1, **chosen)).run(QUIET)
-    assert resume.read_progress(tmp_path / f"{STATE}.safetensors")["memory"] == chosen
+    Trainer(_settings(base, data, tmp_path, epochs=1, **chosen)).train(QUIET)
+    assert OneFile(tmp_path / f"{STATE}.safetensors", Processes.join()).progress()["memory"] == chosen
     again = Trainer(_settings(base, data, tmp_path, epochs=1))
     assert again.settings.batch_tokens == 300
     assert again.settings.gradient_checkpointing
-    assert again.run(QUIET).steps == 6
+    assert again.train(QUIET).steps == 6
     other = Trainer(_settings(base, data, tmp_path, epochs=1, batch_tokens=301))
     with pytest.raises(ModelInvalid, match="other settings or data"):
-        other.run(QUIET)
+        other.train(QUIET)
 
 
 def test_what_does_not_fit_the_window_is_dropped_and_counted(base, tmp_path):

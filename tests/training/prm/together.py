@@ -7,8 +7,8 @@ from multiprocessing.process import BaseProcess
 from rich.progress import Progress
 
 from tests.support import free_port
+from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
-from training.settings import TrainSettings
 
 COUNT = 2
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -36,5 +36,5 @@ def _train(rank: int, port: int, settings: TrainSettings) -> None:
     os.environ |= {name: str(value) for name, value in names.items()}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RUN_ID": "test"}
     trainer = Trainer(settings)
-    trainer.run(Progress(disable=True))
+    trainer.train(Progress(disable=True))
     trainer.processes.leave()

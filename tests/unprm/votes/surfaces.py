@@ -24,7 +24,7 @@ def server() -> dict[str, Any]:
     from tests.server.harness import serving
     from unprm_client import AsyncClient, Client
     from unprm_client.__main__ import app
-    from unprm_client.mcp.tools import create
+    from unprm_client.mcp import create
 
     with serving(gateway_strategy="passing") as running, Client(running.url) as client:
         tools = create(AsyncClient(running.url))
@@ -52,7 +52,7 @@ def elsewhere() -> dict[str, Any]:
     from server import reference
     from server.routes.gateway.schema import NAMED
     from training.evaluate import best_of_n, crossfit, vote_results
-    from training.schema import JudgedCandidates
+    from training.evaluate.records import JudgedCandidates
 
     scores = tuple((each["step_scores"][0],) for each in GIVEN)
     right = tuple(each["answer"] == "2" for each in GIVEN)

@@ -22,7 +22,7 @@ from torch.utils.backend_registration import _DummyBackendModule, _setup_private
 from torch.utils.flop_counter import flop_registry
 from transformers import PreTrainedModel
 
-from training.prm.live_bytes import LiveBytes
+from training.prm.bytes_in_use import LiveBytes
 from unprm.engines.torch import segments
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.passes import Pass
@@ -73,7 +73,7 @@ class FakeCard(TorchDispatchMode):
     def reset(self) -> None:
         """Resets the count, except the bytes held now."""
         self.count = Count()
-        self.live.most = self.live.now
+        self.live.peak = self.live.now
 
     def begin(self, segments: Sequence[Segment]) -> None:
         """Begins a pass; `segments` are needed as only the host knows their lengths."""

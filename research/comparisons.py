@@ -1,11 +1,13 @@
-"""Which of two methods is better, in cautious words: families of comparisons with jointly corrected p-values."""
+"""Which of two methods is better, in cautious words, by p-values that are corrected within a family of comparisons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .bootstrap import Estimate, Key, holm
-from .metrics import Share
+import numpy as np
+
+from training.evaluate import bootstrap
+from training.evaluate.bootstrap import FEWEST, RESAMPLES, Estimate, Key, holm, share_beyond
 
 LEVEL = 0.05
 """Corrected p-values below this level count as significant."""
@@ -19,13 +21,11 @@ Outcome = Literal["better", "worse", "as good", "open"]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """The difference of a first method from a second, in shares. `p`: against no difference; `p_equivalent`: against a
-    difference of `margin` or more; both p-values corrected within the family."""
+class Comparison(bootstrap.Comparison):
+    """A comparison that can also show that two methods are as good. `p_equivalent`: against a difference of `margin` or
+    more, corrected within the family."""
 
-    difference: Estimate
     margin: float
-    p: float
     p_equivalent: float
 
     @property
@@ -40,34 +40,43 @@ class Comparison:
         """Whether the difference is significantly below the margin."""
         return self.p_equivalent < LEVEL
 
-    @property
-    def figures(self) -> str:
-        """The difference in points, with 95 % interval and corrected p: `+1.2 [+0.3, +2.1], p = 0.012`."""
-        return f"{points(self.difference.interval())}, {shown(self.p)}"
-
-    def sentence(self, first: str, second: str) -> str:
-        """The outcome as a sentence, with the figures."""
-        small = f", by less than {_margin(self.margin)}" if self.is_small else ""
-        said = {
-            "better": f"{first} is better than {second}{small}",
-            "worse": f"{first} is worse than {second}{small}",
-            "as good": f"{first} is as good as {second}",
-            "open": f"{first} and {second} can't be told apart",
-        }[self.outcome]
-        return f"{said} ({self.figures})"
-
 
 def compare(differences: Mapping[Key, Estimate], margin: float) -> dict[Key, Comparison]:
     """Compares a family of differences, with p-values corrected over all of them; it must hold every difference about
     which something is said."""
-    p = holm({key: difference.p for key, difference in differences.items()})
-    within = holm({key: difference.p_within(margin) for key, difference in differences.items()})
-    return {key: Comparison(difference, margin, p[key], within[key]) for key, difference in differences.items()}
+    compared = bootstrap.compare(differences)
+    within = holm({key: p_within(difference, margin) for key, difference in differences.items()})
+    return {key: Comparison(each.difference, each.p, margin, within[key]) for key, each in compared.items()}
+
+
+def p_within(difference: Estimate, margin: float) -> float:
+    """p-value against a difference of `margin` or more, by two one-sided tests: below 0.05 only if the 90 %
+    interval lies within the margin; 1 if there are fewer than `FEWEST` questions.
+
+    If no question shows a difference, no resample does, however few the questions are. To allow for differences
+    they may have missed, the variance of half a question each way is added (Agresti and Min, 2005).
+    """
+    if abs(difference.value) >= margin or difference.questions < FEWEST:
+        return 1.0
+    missed = np.random.default_rng(0).normal(0, 1 / (difference.questions + 2), RESAMPLES)
+    return share_beyond(margin - abs(difference.value), difference.deviations() + missed) / 2
+
+
+def sentence(comparison: Comparison, first: str, second: str) -> str:
+    """The outcome as a sentence, with the figures."""
+    small = f", by less than {_margin(comparison.margin)}" if comparison.is_small else ""
+    said = {
+        "better": f"{first} is better than {second}{small}",
+        "worse": f"{first} is worse than {second}{small}",
+        "as good": f"{first} is as good as {second}",
+        "open": f"{first} and {second} can't be told apart",
+    }[comparison.outcome]
+    return f"{said} ({comparison.figures})"
 
 
 def sentences(family: Mapping[tuple[str, str], Comparison]) -> str:
     """The outcome of each pair: `a is better than b (…); …`."""
-    return "; ".join(comparison.sentence(*pair) for pair, comparison in family.items())
+    return "; ".join(sentence(comparison, *pair) for pair, comparison in family.items())
 
 
 def grouped(family: Mapping[str, Comparison]) -> str:
@@ -96,16 +105,6 @@ def note(count: int, margin: float, seeds: int) -> str:
         f"{corrected if count > 1 else ''} “As good” is shown to differ by less than {_margin(margin)}, which few "
         "questions can't show even if all end alike."
     )
-
-
-def points(difference: Share) -> str:
-    """A difference of shares in points, with its interval: `+1.2 [+0.3, +2.1]`."""
-    return f"{100 * difference.mean:+.1f} [{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"
-
-
-def shown(p: float) -> str:
-    """A p-value as text: `p = 0.012`."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def _margin(margin: float) -> str:

@@ -7,16 +7,51 @@ Scores may end at the first wrong step: whether it is found does not depend on l
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
 from rich.table import Table
 
+from training import sources
+from training.evaluate import processbench
+from training.evaluate.metrics import Share, percent
+from training.evaluate.processbench import SUBSETS, THRESHOLD, Figures, Result
+from training.schema import NonEmpty
 from unprm.errors import RecordInvalid
 
-from .. import sources
-from ..schema import RecordedSolution
-from . import processbench
-from .metrics import Share, percent
-from .processbench import SUBSETS, THRESHOLD, Figures, Result
+Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSolution:
+    """Scores of published PRMs for a solution of ProcessBench (`id`), recorded without a model.
+
+    `label`: index of the first wrong step, -1 if all are right. `scores`: by PRM, the scores of the same steps, at
+    least up to the first wrong one.
+    """
+
+    id: NonEmpty
+    label: Annotated[int, Field(ge=-1, strict=True)]
+    scores: Annotated[dict[str, Annotated[tuple[Score, ...], Field(min_length=1)]], Field(min_length=1)]
+
+    def __post_init__(self) -> None:
+        lengths = {len(scores) for scores in self.scores.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"its PRMs scored different numbers of steps: {sorted(lengths)}")
+        if self.label >= (scored := lengths.pop()):
+            raise ValueError(f"label {self.label}, but only {scored} steps have scores")
+
+    @property
+    def first_error(self) -> int | None:
+        """Index of the first wrong step, None if all are right."""
+        return None if self.label < 0 else self.label
+
+    @property
+    def step_labels(self) -> tuple[bool, ...]:
+        """Whether each step is right, up to the first wrong one; the labels of later steps are unknown."""
+        if self.first_error is None:
+            return (True,) * len(next(iter(self.scores.values())))
+        return (True,) * self.first_error + (False,)
 
 
 def read(places: Iterable[Path]) -> dict[str, list[RecordedSolution]]:

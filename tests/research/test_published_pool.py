@@ -6,9 +6,10 @@ from datasets import load_dataset
 from rich.console import Console
 from typer.testing import CliRunner
 
+from research import published_pool
+from research.__main__ import app
 from tests.support import TEST_DATA
-from training.__main__ import app
-from training.evaluate import best_of_n, judging, pool, published_pool
+from training.evaluate import best_of_n, judging, pool
 from unprm.answers.equivalence import Equivalence
 from unprm.errors import OutputMismatch, RecordInvalid
 
@@ -27,7 +28,7 @@ def run(tmp_path_factory):
 
 def test_others_read_it_with_its_card_and_so_do_we(run, tmp_path):
     output = tmp_path / "my-pool"
-    arguments = ["evaluate", "pool", str(run), "--output", str(output), "--licence", "apache-2.0"]
+    arguments = ["publish-pool", str(run), "--output", str(output), "--licence", "apache-2.0"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     questions, judged = pool.load(POOL, "step_scores")[:4], {each.id: each for each in judging.kept(run)}

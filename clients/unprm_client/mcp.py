@@ -1,4 +1,7 @@
-"""The tools, each one call of the server. Their descriptions are for the model that chooses among them."""
+"""The client's operations as tools of the Model Context Protocol, `unprm mcp`: each is one call of the server.
+
+Their descriptions are for the model that chooses among them.
+"""
 
 import hmac
 import inspect
@@ -20,11 +23,10 @@ from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import MAX_SOLUTIONS, ExtractionField, SplitField, Text
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
 from unprm_client.settings import SUMMARIES, with_settings
-from unprm_client.track import Progress, progress
 
 INSTRUCTIONS = """\
 Checks solutions of mathematical problems with a process reward model that scores every step.
-Have one solution and doubt it: score_steps, and look at first_error. Still writing it: check_progress after each step.
+Have one solution and doubt it: score_steps, and look at first_error.
 Have several and need one answer: vote.
 If a result's `demonstration` has `in_domain` false, its scores mean nothing: rely on none of them.
 The tools judge what they are given; they solve nothing themselves."""
@@ -41,7 +43,6 @@ Solutions = Annotated[
         "A solution states its answer at its end, best as \\boxed{…}.",
     ),
 ]
-Steps = Annotated[list[Text], Field(min_length=1, description="The steps of the solution so far, the newest one last.")]
 Reward = Annotated[
     Aggregate,
     Field(description="How step scores become a solution's reward: the lowest, the last, their product or mean."),
@@ -80,15 +81,6 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         return await client.score_steps(
             problem, solutions, aggregate=aggregate, threshold=threshold, split=split, extraction=extraction
         )
-
-    async def check_progress(problem: Problem, steps: Steps, threshold: Threshold = None) -> Progress:
-        """Says after each step of a solution that is still being written how it stands. Send all steps so far, each
-        time: known ones cost nothing. It returns: `advice`, one of `go_on`, `back_up` (a step is wrong: keep the first
-        `keep` steps and try another) and `stop` (an answer is stated and no step is wrong); `score`, the last step's
-        probability in [0, 1] that all is right so far; `lowest` of all `scores`; `answer`, if one is stated. Without
-        advice (null), `demonstration` says why: judge the step yourself."""
-        response = await client.score_steps(problem, [steps], threshold=threshold, on_invalid="refuse")
-        return progress(response)
 
     @with_settings(_argument)
     async def vote(
@@ -133,7 +125,7 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         version=version("unprm"),
         log_level="WARNING",
     )
-    for tool in (score_steps, check_progress, vote, compare_votes):
+    for tool in (score_steps, vote, compare_votes):
         server.add_tool(tool, description=inspect.getdoc(tool), annotations=_READ_ONLY)
     return server
 

@@ -1,6 +1,6 @@
 """The embedded reasoner behind OpenAI's API, for a gateway, a search or a sampler if there is no larger model.
 
-python -m benchmarks.reasoner --port 8001
+python -m tests.reasoner --port 8001
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The tables of `training study`: what each search costs on the same solutions, and how accurate its labels are."""
+"""The tables of `research study`: what each search costs on the same solutions, and how accurate its labels are."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,18 +6,19 @@ from pathlib import Path
 
 import numpy as np
 
-from ..evaluate.bootstrap import Estimate, Numbers
-from ..evaluate.comparisons import F1_MARGIN, compare, grouped, note
-from ..evaluate.metrics import percent
-from ..found import Finding
-from ..schema import AnnotatedSolution
-from ..settings import AnnotateSettings
-from . import stats
-from .stats import FirstErrorOf, by_checker
+from training.data import stats
+from training.evaluate.bootstrap import Estimate, Numbers
+from training.evaluate.metrics import percent
+from training.schema import AnnotatedSolution
+from training.settings import AnnotateSettings
+
+from ..comparisons import F1_MARGIN, compare, grouped, note
+from ..report.found import Finding
 from .study import BASELINE, variants
+from .truth import Agreement, FirstErrorOf, agreeing_labels, agreement, by_checker, same_outcome
 
 COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
-           *stats.Ranks.COLUMNS, *stats.Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
+           *stats.Ranks.COLUMNS, *Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
 SPENT = {"verified steps": "verified", "samples": "samples", "tokens": "tokens"}
 """Columns, and their field names in the records."""
 PAPER_RANKS = "0.33 to 0.51"
@@ -26,7 +27,7 @@ PAPER_RANKS = "0.33 to 0.51"
 
 def markdown(place: Path, true_error: FirstErrorOf = by_checker) -> str:
     """The table of a study's directory in Markdown; if the true labels are known, followed by conclusions."""
-    if stats.agreement(stats.load(place / f"{BASELINE}.jsonl"), true_error) is None:
+    if agreement(stats.load(place / f"{BASELINE}.jsonl"), true_error) is None:
         return table(COLUMNS, rows(place, true_error))
     found = finding(place, true_error)
     return table(found.columns, found.rows) + "\n" + found.answer.replace("\n", "\n\n") + "\n"
@@ -56,17 +57,17 @@ def _costs(cost: stats.Costs, baseline: stats.Costs) -> list[str]:
 
 
 def _found(records: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> list[str]:
-    ranks, agreed = stats.ranks(records), stats.agreement(records, true_error)
+    ranks, agreed = stats.ranks(records), agreement(records, true_error)
     return [
         *(ranks.cells() if ranks else ["–"] * len(stats.Ranks.COLUMNS)),
-        *([percent(share) for share in agreed.shares()] if agreed else ["–"] * len(stats.Agreement.COLUMNS)),
+        *([percent(share) for share in agreed.shares()] if agreed else ["–"] * len(Agreement.COLUMNS)),
     ]
 
 
 def _kept(name: str, records: Mapping[str, Sequence[AnnotatedSolution]]) -> str:
     """For a search with a way of saving rollouts: share of the wrong solutions with the same outcome as without it."""
     whole, _, saving = name.partition("+")
-    return percent(stats.same_outcome(records[name], records[whole])) if saving else ""
+    return percent(same_outcome(records[name], records[whole])) if saving else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def _truth(wrong: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> Trut
     found, solutions, right, steps = np.zeros((4, len(questions)))
     spent: dict[str, Numbers] = {what: np.zeros(len(questions)) for what in SPENT.values()}
     for solution in wrong:
-        question, agreeing = questions[solution.question], stats.agreeing_labels(solution, true_error)
+        question, agreeing = questions[solution.question], agreeing_labels(solution, true_error)
         solutions[question] += 1
         right[question] += sum(agreeing)
         steps[question] += len(agreeing)

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from training.cli.evaluate import app
-from training.evaluate import budget
-from training.schema import JudgedCandidates, to_line
+from research import budget
+from research.__main__ import app
+from training.evaluate.records import JudgedCandidates
+from training.schema import to_line
 
 
 def _question(name, classes):

@@ -1,4 +1,7 @@
-"""The calls of the server: each is a request, and the type of its result."""
+"""The operations of the server, one function each: from its arguments to the request, and the type of its result.
+
+Both clients have a method for each of these functions, with its arguments and its docstring.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from unprm.affinity import HEADER, question_hash
 from unprm.errors import InvalidRequest
 from unprm.fields import summary, validation_errors
+from unprm.trajectories import Evidence
 from unprm.types import Aggregate, Extraction, Split
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
@@ -47,6 +51,11 @@ class ScoreOptions(TypedDict, total=False):
     split: Split
     extraction: Extraction
     on_invalid: OnInvalid
+    trajectories: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]]
+    evidence: Evidence
+    observation_tokens: int
+    thoughts: bool
     aggregate: Aggregate
     threshold: float | None
     log_odds: bool
@@ -86,17 +95,39 @@ class Call(Generic[Result]):
             raise errors.UnexpectedResponse(200, f"{server}: the body is no {self.result.__name__}") from None
 
 
-def score_call(
-    problem: str | None, solutions: Sequence[AnySolution], **options: Unpack[ScoreOptions]
+@dataclass(frozen=True, slots=True)
+class Calls(Generic[Result]):
+    """Many calls, made one after the other as they are wanted: `make` from the fields of each request, over the common
+    `fields`. At most `concurrency` are in flight."""
+
+    make: Callable[..., Call[Result]]
+    requests: Iterable[Mapping[str, Any]]
+    fields: Mapping[str, Any]
+    concurrency: int
+    progress: bool
+
+    def __iter__(self) -> Iterator[Callable[[], Call[Result]]]:
+        """For each request a function that makes its call; it raises `InvalidRequest`."""
+        for request in self.requests:
+            yield partial(_from_fields, self.make, {**self.fields, **request})
+
+
+def score_steps(
+    problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Unpack[ScoreOptions]
 ) -> Call[ScoreResponse]:
-    """Asks for step scores."""
+    """A score in [0, 1] for every step of every solution. `problem` may be None if all have step scores, or for
+    `trajectories` in place of the solutions."""
     return _work("/score_steps", ScoreRequest, ScoreResponse, problem, options, solutions=solutions)
 
 
-def vote_call(
-    strategy: Strategy | None, problem: str | None, solutions: Sequence[AnySolution], **options: Any
+def vote(
+    strategy: Strategy | None = None,
+    problem: str | None = None,
+    solutions: Sequence[AnySolution] = (),
+    **options: Any,
 ) -> Call[VoteResponse]:
-    """Asks for a vote, None for the server's default. `options`: `ScoreOptions` and the settings of the vote."""
+    """The answer that a vote elects among those of the solutions. None: by the server's default vote; the response
+    says which that was. `options`: `ScoreOptions`, and the settings of the vote (`unprm.votes`)."""
     if strategy is None:
         return _work("/vote", DefaultVoteRequest, VoteResponse, problem, options, solutions=solutions)
     if strategy not in VOTES:
@@ -104,38 +135,55 @@ def vote_call(
     return _work(f"/vote/{strategy}", VOTE_REQUESTS[strategy], VoteResponse, problem, options, solutions=solutions)
 
 
-def compare_call(problem: str | None, solutions: Sequence[AnySolution], **options: Any) -> Call[CompareResponse]:
-    """Asks for all votes. `options`: `ScoreOptions` and the settings of all votes."""
+def compare(problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any) -> Call[CompareResponse]:
+    """The outcomes of all votes, over one scoring pass. `options` as of `vote`."""
     return _work("/vote/compare", CompareRequest, CompareResponse, problem, options, solutions=solutions)
 
 
-def preview_call(problem: str, solution: AnySolution, model: str | None) -> Call[PreviewResponse]:
-    """Asks for the exact input of the model."""
+def preview(problem: str, solution: AnySolution, model: str | None = None) -> Call[PreviewResponse]:
+    """The exact input of the model, which is not run."""
     options = {} if model is None else {"model": model}
     return _work("/preview", PreviewRequest, PreviewResponse, problem, options, solution=solution)
 
 
-def model_call(name: str | None) -> Call[ModelResponse]:
-    """Asks for a description of a model."""
+def model(name: str | None = None) -> Call[ModelResponse]:
+    """A served model, by default the first, and the server's limits."""
     return Call("GET", "/model" if name is None else f"/model?name={name}", ModelResponse)
 
 
-def ready_call(timeout: float | None) -> Call[StatusResponse]:
-    """Asks, until the time is up, whether the server is ready; at least once."""
+def wait_ready(timeout: float | None = None) -> Call[StatusResponse]:
+    """Returns once the model is loaded; if the time is up before, raises the last error."""
     seconds = None if timeout is None else max(0.1, timeout)
     return Call("GET", "/readyz", StatusResponse, seconds=seconds, every=_READY_PAUSE)
 
 
-def later(
-    call: Callable[..., Call[Result]], requests: Iterable[Mapping[str, Any]], **fields: Any
-) -> Iterator[Callable[[], Call[Result]]]:
-    """For each request, a function that makes the call from its fields, by default `fields`, and checks them only then;
-    it raises `InvalidRequest`."""
-    for request in requests:
-        yield partial(_make, call, {**fields, **request})
+def score_all(
+    requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
+) -> Calls[ScoreResponse]:
+    """Yields the result or error of each request, in their order; a request has the fields of `score_steps`, and an
+    error does not stop the others. At most `concurrency` at a time. `progress` shows a bar on stderr (rich)."""
+    return Calls(score_steps, requests, {}, concurrency, progress)
 
 
-def _make(call: Callable[..., Call[Result]], request: Mapping[str, Any]) -> Call[Result]:
+def vote_all(
+    strategy: Strategy | None = None,
+    requests: Iterable[Mapping[str, Any]] = (),
+    *,
+    concurrency: int = 8,
+    progress: bool = False,
+) -> Calls[VoteResponse]:
+    """As `score_all`, for votes."""
+    return Calls(vote, requests, {"strategy": strategy}, concurrency, progress)
+
+
+def compare_all(
+    requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
+) -> Calls[CompareResponse]:
+    """As `score_all`, for all votes at once."""
+    return Calls(compare, requests, {}, concurrency, progress)
+
+
+def _from_fields(call: Callable[..., Call[Result]], request: Mapping[str, Any]) -> Call[Result]:
     if unknown := set(request) - _FIELDS:
         raise _invalid(f"{', '.join(sorted(unknown))}: no field of a request; there are {', '.join(sorted(_FIELDS))}")
     return call(**{"problem": None, "solutions": (), **request})
@@ -152,6 +200,8 @@ def _work(
     """A call whose body is validated here: an invalid one raises at once, the same error as from the server."""
     fields = {**options, **more} if problem is None else {"problem": problem, **options, **more}
     seconds = fields.pop("timeout", None)
+    if "trajectories" in fields and not fields["solutions"]:
+        del fields["solutions"]
     try:
         request = form.model_validate(fields)
         if isinstance(request, Candidates):
@@ -164,7 +214,9 @@ def _work(
     marks = {"Content-Type": "application/json"}
     if problem is not None:
         marks[HEADER] = question_hash(problem)
-    body = request.model_dump_json(exclude_unset=True).encode()
+    # as it was given: reading trajectories puts their first messages into the problem, as the server will
+    as_given = request.model_copy(update={"problem": problem})
+    body = as_given.model_dump_json(exclude_unset=True, include=set(fields)).encode()
     return Call("POST", path, result, body, marks, seconds)
 
 

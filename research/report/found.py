@@ -8,11 +8,11 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, model_validator
 
-from .data import stats
-from .evaluate.metrics import Share
-from .evaluate.processbench import Result
-from .schema import JudgedCandidates
-from .settings import WrfSettings
+from training.data import stats
+from training.evaluate.metrics import Share
+from training.evaluate.processbench import Result
+from training.evaluate.records import JudgedCandidates
+from training.settings import WrfSettings
 
 
 class Finding(BaseModel):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from research.comparisons import compare, grouped, note, p_within, sentences
 from training.evaluate.bootstrap import Estimate
-from training.evaluate.comparisons import compare, grouped, note, sentences
 
 QUESTIONS = 200
 
@@ -71,3 +71,20 @@ def test_the_note_says_what_intervals_are_over():
     assert "not over training seeds, of which there is one." in note(4, 0.03, 1)
     assert "less than 3 points" in note(4, 0.03, 0)
     assert "Holm" not in note(1, 0.03, 0)
+
+
+def test_a_difference_of_exactly_nothing_shows_as_much_as_there_are_questions():
+    for questions in (20, 1000):
+        outcomes = np.random.default_rng(7).random((3, questions))
+        assert (p_within(Estimate.mean(outcomes - outcomes), 0.01) < 0.001) == (questions == 1000)
+    for questions in (9, 10):
+        assert (p_within(Estimate.mean(np.full((1, questions), 0.5)), 1.0) == 1) == (questions == 9)
+
+
+def test_a_small_difference_has_its_interval_within_the_margin():
+    rng = np.random.default_rng(8)
+    for shift in np.linspace(0, 0.3, 40):
+        estimate = Estimate.mean(rng.normal(shift, 1, (1, QUESTIONS)))
+        narrow = estimate.interval(0.9)
+        for margin in (0.1, 0.2, 0.4):
+            assert p_within(estimate, margin) >= 0.05 or (-margin < narrow.low and narrow.high < margin)

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from research import recorded_calibration, recorded_scores
+from research.__main__ import app
+from research.recorded_calibration import EDGE
 from tests.support import TEST_DATA
-from training.__main__ import app
-from training.evaluate import recorded_scores
 from training.evaluate.processbench import figures
-from training.prm import recorded_calibration
-from training.prm.recorded_calibration import EDGE
 from unprm.calibration import Calibration
 from unprm.errors import RecordInvalid
 from unprm.formats import recorded
@@ -24,7 +23,7 @@ SHIPPED = Path(recorded.__file__).with_name(recorded.NAME)
 
 
 def _run(*arguments):
-    return CliRunner(env={"COLUMNS": "250"}).invoke(app, ["calibrate", *map(str, arguments)])
+    return CliRunner(env={"COLUMNS": "250"}).invoke(app, ["calibrate-recorded", *map(str, arguments)])
 
 
 def _sigmoid(value):
@@ -35,7 +34,7 @@ def test_the_shipped_file_is_what_the_command_makes(tmp_path):
     source = json.loads(SHIPPED.read_text("utf-8"))["source"]
     for part in ("psunlpgroup/FoVer", "CC-BY-4.0", "Apache-2.0"):
         assert part in source
-    done = _run("--scores", GSM8K, "--test", MATH, "--source", source, "--output", tmp_path / "made.json")
+    done = _run(GSM8K, "--test", MATH, "--source", source, "--output", tmp_path / "made.json")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "made.json").read_text("utf-8") == SHIPPED.read_text("utf-8")
     rows = [line.split("│") for line in done.output.splitlines() if line.startswith("│")]
@@ -86,26 +85,8 @@ def test_scores_that_are_higher_for_wrong_steps_are_refused(tmp_path):
         recorded_calibration.fit_all(recorded_scores.read([path]), str(path))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--scores", GSM8K, "--model", "unprm-mini"], "--model: it does not go with --scores"),
-        (["--scores", GSM8K, "--data", GSM8K], "--data: it does not go with --scores"),
-        (["--scores", GSM8K, "--output", "x.json"], "give --test and --source"),
-        (["--scores", GSM8K, "--output", "x.json", "--test", MATH], "give --test and --source"),
-        (["--scores", GSM8K, "--output", DATA, "--test", MATH, "--source", "s"], "can be no JSON file"),
-        (["--data", GSM8K, "--test", MATH], "--test: it goes with --scores"),
-        (["--data", GSM8K, "--source", "s"], "--source: it goes with --scores"),
-        ([], "give solutions with --data, or recorded --scores"),
-    ],
-)
-def test_options_that_don_t_go_together_are_refused(arguments, complaint):
-    refused = _run(*arguments)
+def test_a_file_says_where_its_numbers_are_from(tmp_path):
+    refused = _run(GSM8K, "--test", MATH, "--output", tmp_path / "made.json")
     assert refused.exit_code == 2
-    assert complaint in refused.output
-
-
-def test_without_another_subset_nothing_is_said_of_it():
-    done = _run("--scores", GSM8K)
-    assert done.exit_code == 0
-    assert "math " not in done.output
+    assert "give --source" in refused.output
+    assert not (tmp_path / "made.json").exists()

@@ -1,7 +1,9 @@
-"""The memory that a training run may take."""
+"""The memory of this process: what a training run may take, and what tensors that are alive take."""
 
 import ctypes
 import sys
+import weakref
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -31,3 +33,26 @@ def return_freed_memory() -> None:
     their size in total. The price: training small models takes twice as long."""
     if sys.platform == "linux" and hasattr(glibc := ctypes.CDLL(None), "mallopt"):
         glibc.mallopt(-3, 2**20)  # M_MMAP_THRESHOLD
+
+
+class LiveBytes:
+    """Bytes of the counted tensors: `now`, and their `peak` so far. Tensors that share memory count once.
+
+    `others`: tensors whose memory is not counted.
+    """
+
+    def __init__(self, others: Iterable[torch.Tensor] = ()) -> None:
+        self.now = self.peak = 0
+        self._known = weakref.WeakSet(tensor.untyped_storage() for tensor in others)
+
+    def add(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Counts these tensors from now on, until their memory is freed."""
+        for storage in (tensor.untyped_storage() for tensor in tensors):
+            if storage not in self._known:
+                self._known.add(storage)
+                self._change(storage.nbytes())
+                weakref.finalize(storage, self._change, -storage.nbytes())
+
+    def _change(self, size: int) -> None:
+        self.now += size
+        self.peak = max(self.peak, self.now)

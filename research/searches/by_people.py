@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from training import sources
-from training.data import search_findings
-from training.data.stats import FirstErrorOf
+
+from . import findings
+from .truth import FirstErrorOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,5 +34,5 @@ def by_people(labels: Path) -> FirstErrorOf:
 
 
 def markdown(study: Path, labels: Path) -> str:
-    """The tables of a study by `training study`, with its truth from labels of people."""
-    return search_findings.markdown(study, by_people(labels))
+    """The tables of a study by `research study`, with its truth from labels of people."""
+    return findings.markdown(study, by_people(labels))

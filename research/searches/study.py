@@ -1,6 +1,6 @@
 """Runs every search on the same solutions, to compare their costs and how often they are right.
 
-    unprm study runs/mini/unprm-mini/selected.jsonl --output runs/study
+    python -m research study runs/mini/unprm-mini/selected.jsonl --output runs/study
 
 Rollouts of a prefix are drawn once and used by every search that tries it; each search is charged the rollouts it
 would have drawn on its own. Writes one file of annotated solutions per search, and the tables in `study.md`.
@@ -13,16 +13,15 @@ from pathlib import Path
 
 from rich.console import Console
 
+from training import stage
+from training.data.annotate import AnnotationFiles, by_question, load
+from training.data.annotator import Annotator
+from training.data.rollouts import Memory
+from training.schema import SelectedSolution
+from training.settings import AnnotateSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Sampler
 from unprm.uncertainty import MEASURES
-
-from .. import stage
-from ..schema import SelectedSolution
-from ..settings import AnnotateSettings
-from .annotate import AnnotationFiles, by_question, load
-from .annotator import Annotator
-from .rollouts import Memory
 
 BASELINE = "adaptive_binary"
 """The search against which the paper measures its savings."""
@@ -76,4 +75,4 @@ async def study(
                 if missing:
                     await annotator.annotate(missing, memory)
 
-        return await stage.run(by_question(solutions), work, lambda group: group[0].question, concurrency)
+        return await stage.process(by_question(solutions), work, lambda group: group[0].question, concurrency)

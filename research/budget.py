@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from training.evaluate.best_of_n import SIZES
+from training.evaluate.bootstrap import Estimate, Numbers
+from training.evaluate.metrics import Share
+from training.evaluate.records import JudgedCandidates
+from training.evaluate.right_votes import right_share, uses_rewards
+from training.evaluate.vote_results import in_markdown
 from unprm.election.adaptive import Standing, least_decided, stability
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import Strategy
 
-from ..schema import JudgedCandidates
-from .best_of_n import SIZES
-from .bootstrap import Estimate, Numbers
 from .comparisons import ACCURACY_MARGIN, compare
-from .metrics import Share
-from .right_votes import right_share, uses_rewards
-from .vote_results import in_markdown
 
 VOTES: tuple[Strategy, ...] = ("majority", DEFAULT_STRATEGY)
 ORDERS = 4

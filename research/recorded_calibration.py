@@ -9,16 +9,15 @@ from typing import Self
 
 from rich.table import Table
 
+from training import resumable
+from training.evaluate.metrics import Validation
+from training.evaluate.processbench import THRESHOLD, best_threshold, figures
+from training.prm.calibrate import fit
 from unprm.calibration import Calibration
 from unprm.errors import RecordInvalid
 from unprm.formats.registry import known_models
 
-from .. import resumable
-from ..evaluate.metrics import Validation
-from ..evaluate.processbench import THRESHOLD, best_threshold, figures
-from ..evaluate.recorded_scores import scores_of
-from ..schema import RecordedSolution
-from .calibrate import fit
+from .recorded_scores import RecordedSolution, scores_of
 
 EDGE = 2.0**-9
 """Recorded scores are clipped to this distance from 0 and 1: bfloat16 has no number between 1 - 2⁻⁸ and 1, so a

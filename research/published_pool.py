@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from training import resumable, sources
+from training.evaluate import judging
+from training.evaluate.records import CandidateTexts, JudgedCandidates
 from unprm.errors import OutputMismatch, RecordInvalid
-
-from .. import resumable, sources
-from ..schema import CandidateTexts, JudgedCandidates
-from . import judging
 
 _CARD = """---
 license: {licence}
@@ -22,11 +21,11 @@ tags: [best-of-n, process-reward-model, unprm]
 # {name}
 
 {questions} questions with {candidates} candidate solutions, of which {right:.1%} are right. `answer` of a question is
-its gold answer. A candidate has its `steps`; the `answer` that it states, null if none; `correct`, whether that is the
-gold answer as mathematics; its `reward`, null if it could not be scored; and its `step_scores`, of `{model}`: for each
-step a probability in [0, 1] that all is right so far, null where only rewards are known.
+its gold answer. A candidate has its `steps`; the answer that it states, `predicted`, null if none; `correct`, whether
+that is the gold answer as mathematics; its `reward`, null if it could not be scored; and its `step_scores`, of
+`{model}`: for each step a probability in [0, 1] that all is right so far, null where only rewards are known.
 
-Made by `unprm evaluate best-of-n` and `evaluate pool` of unprm. The questions and solutions keep the
+Made by `unprm evaluate best-of-n` and `research publish-pool` of unprm. The questions and solutions keep the
 licences of their sources.
 """
 
@@ -72,7 +71,7 @@ def _row(texts: CandidateTexts, judged: JudgedCandidates) -> dict[str, Any]:
     candidates = [
         {
             "steps": list(solution.steps),
-            "answer": solution.answer,
+            "predicted": solution.predicted,
             "correct": correct,
             "reward": reward,
             "step_scores": None if judged.scores is None else list(each or ()),

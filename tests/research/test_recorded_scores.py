@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from research import recorded_scores
+from research.__main__ import app
 from tests.support import TEST_DATA
-from training.__main__ import app
-from training.evaluate import recorded_scores
 from unprm.errors import RecordInvalid
 
 DATA = TEST_DATA / "recorded"
@@ -114,20 +114,12 @@ def test_files_that_don_t_go_together_are_refused(tmp_path):
         recorded_scores.read([tmp_path])
 
 
-def test_the_command_takes_a_file_or_a_directory_and_no_model(tmp_path):
+def test_the_command_takes_a_file_or_a_directory():
     def run(*arguments):
-        return CliRunner(env={"COLUMNS": "250"}).invoke(app, ["evaluate", "processbench", *map(str, arguments)])
+        return CliRunner(env={"COLUMNS": "250"}).invoke(app, ["recorded", *map(str, arguments)])
 
-    file = DATA / "prm_scores_processbench_gsm8k.jsonl.gz"
-    assert "average" in run("--scores", DATA).output
-    one = run("--scores", file)
+    assert "average" in run(DATA).output
+    one = run(DATA / "prm_scores_processbench_gsm8k.jsonl.gz")
     assert one.exit_code == 0
     assert "83.7 (" in one.output
     assert "average" not in one.output
-    beside = {"--model": "unprm-mini", "--output": tmp_path / "out", "--data": DATA, "--engine": "auto"}
-    for option, value in beside.items():
-        refused = run("--scores", file, option, value)
-        assert refused.exit_code == 2
-        assert f"{option}: it does not go with --scores" in refused.output
-    assert "--output" in run("--data", DATA).output
-    assert not (tmp_path / "out").exists()

@@ -1,1 +1,0 @@
-"""The client's calls as tools of the Model Context Protocol: `unprm mcp`."""

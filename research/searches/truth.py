@@ -1,0 +1,91 @@
+"""How often labels are right, where the truth is known: for problems of the embedded model's domain."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from rich.table import Table
+
+from training.data import stats
+from training.evaluate.metrics import percent
+from training.schema import AnnotatedSolution
+from unprm.mini import checker
+from unprm.mini.domain import parse
+
+FirstErrorOf = Callable[[str, Sequence[str]], int | None]
+"""The true index of the first wrong step of a problem's solution, None if all are right; `ValueError` if it can't be
+known."""
+
+
+def by_checker(problem: str, steps: Sequence[str]) -> int | None:
+    """The first error by the exact checker of the embedded model's domain."""
+    return checker.first_error(parse(problem), steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Labels of the `wrong` solutions against the true first errors, as shares: `first`, the step found is the first
+    wrong one; `at_or_after`, that or a later one; `steps`, right ones among the step labels; `resolved`, labelled at
+    all."""
+
+    COLUMNS: ClassVar = ("first error found", "at or after it", "step labels right", "labelled")
+
+    wrong: int
+    first: float
+    at_or_after: float
+    steps: float
+    resolved: float
+
+    def shares(self) -> tuple[float, ...]:
+        """All shares, in the order of `COLUMNS`."""
+        return self.first, self.at_or_after, self.steps, self.resolved
+
+
+def agreement(solutions: Iterable[AnnotatedSolution], true_error: FirstErrorOf = by_checker) -> Agreement | None:
+    """Agreement of the labels of wrong solutions with the truth; None if there are no wrong solutions, or the truth
+    can't be known."""
+    wrong = [solution for solution in solutions if not solution.correct]
+    try:
+        pairs = [(solution.first_error, true_error(solution.problem, solution.steps)) for solution in wrong]
+    except ValueError:
+        return None
+    if not wrong:
+        return None
+    return Agreement(
+        wrong=len(wrong),
+        first=_share(found is not None and found == true for found, true in pairs),
+        at_or_after=_share(found is not None and true is not None and found >= true for found, true in pairs),
+        steps=_share(same for solution in wrong for same in agreeing_labels(solution, true_error)),
+        resolved=_share(solution.labels is not None for solution in wrong),
+    )
+
+
+def agreeing_labels(solution: AnnotatedSolution, true_error: FirstErrorOf = by_checker) -> list[bool]:
+    """For each label of a solution, whether it is the true one; empty if the solution has no labels."""
+    if solution.labels is None:
+        return []
+    wrong = true_error(solution.problem, solution.steps)
+    return [label == (wrong is None or index < wrong) for index, label in enumerate(solution.labels)]
+
+
+def same_outcome(solutions: Iterable[AnnotatedSolution], others: Iterable[AnnotatedSolution]) -> float:
+    """Share of the wrong solutions that two runs label the same, or that both leave without labels."""
+    first, second = ({s.id: s.labels for s in run if not s.correct} for run in (solutions, others))
+    return _share(second.get(name) == given for name, given in first.items())
+
+
+def table(annotated: Sequence[Path]) -> Table:
+    """A row for each file of annotated solutions whose true labels are known."""
+    shown = Table(title="labels of wrong solutions against the exact checker")
+    for name in ("run", "wrong", *Agreement.COLUMNS):
+        shown.add_column(name, justify="left" if name == "run" else "right")
+    for path in annotated:
+        if agreed := agreement(stats.load(path)):
+            shown.add_row(path.stem, f"{agreed.wrong:,}", *map(percent, agreed.shares()))
+    return shown
+
+
+def _share(outcomes: Iterable[bool]) -> float:
+    counted = list(outcomes)
+    return sum(counted) / len(counted) if counted else 0.0

@@ -1,0 +1,108 @@
+"""The study of the searches: what each is charged, and how its labels compare."""
+
+import asyncio
+import json
+from dataclasses import asdict
+
+import pytest
+from typer.testing import CliRunner
+
+from research.__main__ import app
+from research.searches.by_people import by_people
+from research.searches.findings import markdown
+from research.searches.study import study, variants
+from research.searches.truth import agreement, same_outcome
+from tests.training import lines
+from tests.training.data.test_construct import _annotate, _console, _records, _sample, _select
+from tests.training.scripted import ScriptedSampler
+from tests.training.solutions import annotated
+from training import resumable
+from training.data import stats
+from training.settings import PRESETS, AnnotateSettings
+from unprm.answers.equivalence import Equivalence
+
+
+@pytest.fixture(scope="module")
+def equivalence():
+    return Equivalence()
+
+
+@pytest.fixture(scope="module")
+def selected(tmp_path_factory, equivalence):
+    """A directory with samples and selected solutions."""
+    place = tmp_path_factory.mktemp("study")
+    _sample(place)
+    _select(place, equivalence)
+    return place
+
+
+@pytest.fixture(scope="module")
+def studied(selected, equivalence):
+    """The directory of a study of all searches, and its sampler."""
+    sampler, output = ScriptedSampler(), selected / "study"
+    searches = variants(AnnotateSettings())
+    work = study(selected / "selected.jsonl", sampler, equivalence, output, searches, 4, _console())
+    assert asyncio.run(work) == {}
+    return output, sampler
+
+
+def test_a_study_charges_each_search_what_it_takes_alone(studied, selected, equivalence):
+    (output, sampler), settings = studied, AnnotateSettings()
+    charged = 0
+    for name, variant in variants(settings).items():
+        alone = _records(_annotate(selected, equivalence, variant, name=f"alone-{name}")[1])
+        assert _records(output / f"{name}.jsonl") == alone
+        charged += sum(record["samples"] for record in alone)
+    assert sampler.completions < charged
+    agreed = agreement(stats.load(output / "uncertainty.jsonl"))
+    assert 0 <= agreed.first <= agreed.at_or_after <= agreed.resolved <= 1
+    table = markdown(output)
+    assert table.count("\n| ") == 1 + len(variants(settings))
+    assert "| random | 0 | 0 | 0 | 100.0 % |" in table
+    columns, _, *rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line[:1] == "|"
+    ]
+    by_search = {name: dict(zip(columns[1:], cells, strict=True)) for name, *cells in rows}
+    assert by_search["adaptive_binary"]["samples saved against adaptive_binary"] == "0.0 %"
+    assert by_search["adaptive_binary"]["labelled as without saving"] == ""
+    early = by_search["adaptive_binary+early-1"]
+    assert early["labelled as without saving"] == "100.0 %"
+    assert early["first error found, against adaptive_binary, points"].startswith("+0.0 [")
+
+
+def test_people_s_labels_are_a_truth(studied, tmp_path):
+    place, labels = studied[0], tmp_path / "labels.jsonl"
+    wrong = [row for row in stats.load(place / "adaptive_binary.jsonl") if not row.correct]
+    rows = [{"problem": row.problem, "steps": row.steps, "first_error": 1} for row in wrong]
+    labels.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    with pytest.raises(ValueError, match="nobody labelled"):
+        by_people(labels)(wrong[0].problem, ["another step"])
+    result = CliRunner().invoke(app, ["searches", str(place), "--labels", str(labels)])
+    assert result.exit_code == 0, result.output
+    columns, line = (
+        next(row for row in result.output.splitlines() if row.startswith(f"| {name} |")).split(" | ")
+        for name in ("search", "adaptive_binary")
+    )
+    found = sum(row.first_error == 1 for row in wrong) / len(wrong)
+    assert 0 < found < 1
+    assert line[columns.index("first error found")].startswith(f"{100 * found:.1f} ")
+
+
+def test_runs_agree_where_both_label_alike_or_not_at_all():
+    def run(*labels):
+        wrong = [annotated(id=str(k), labels=step_labels) for k, step_labels in enumerate(labels)]
+        return [*wrong, annotated(id="right", correct=True, labels=(True,))]
+
+    first = run((True, False), (False, False), None, None)
+    assert same_outcome(first, first) == 1
+    assert same_outcome(first, run((True, False), (True, False), None, (False,))) == 0.5
+
+
+def test_the_command_takes_the_preset(selected, tmp_path):
+    empty = tmp_path / "selected.jsonl"
+    lines.write(empty, resumable.config_of(selected / "selected.jsonl"), [])
+    result = CliRunner().invoke(app, ["study", str(empty), "--preset", "authors", "--output", str(tmp_path / "made")])
+    assert result.exit_code == 0, result.output
+    config = json.loads((tmp_path / "made" / "bayes.config.json").read_text("utf-8"))
+    assert config["adaptive"] == asdict(PRESETS["authors"].annotate.adaptive)
+    assert "| bayes |" in (tmp_path / "made" / "study.md").read_text("utf-8")

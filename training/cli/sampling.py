@@ -1,0 +1,151 @@
+"""Options of the commands that sample: where questions come from, and how the model that writes solutions is run."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from unprm.types import SamplerName
+
+from ..settings import PresetName, SampleSettings
+from ..stage import print_failures
+
+if TYPE_CHECKING:
+    from unprm.types import Sampler, SamplingSettings
+
+    from ..data.questions import Question
+
+console = Console(stderr=True)
+
+PresetOption = Annotated[PresetName, typer.Option("--preset", help="Where the defaults come from.")]
+MODEL = "The sampling model: its name at the servers; else a hub name, a directory, a base by name, or unprm-mini."
+ModelOption = Annotated[str, typer.Option("--model", help=MODEL)]
+RolloutsOption = Annotated[
+    int | None,
+    typer.Option("--n", min=1, help="Maximum rollouts: of a solution with the search bayes, else of each prefix."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSource:
+    """Where questions come from, and how many are drawn."""
+
+    questions: Annotated[
+        str, typer.Option(help="JSON lines with `problem` and `answer`, a data set of the hub, or `mini` (generated).")
+    ] = "mini"
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of questions drawn from the source.")] = None
+    per: Annotated[
+        str | None, typer.Option(help="Draw the limit for each value of this field, such as perturbation_type.")
+    ] = None
+    hub_split: Annotated[str, typer.Option("--split", help="Split of a data set of the hub.")] = "train"
+    unanswerable: Annotated[
+        bool, typer.Option("--unanswerable", help="Also draw questions whose answer is `None`.")
+    ] = False
+
+    def draw(self, count: int, settings: SampleSettings) -> "list[Question]":
+        """As many questions as the limit, or `count` without one; prints how many have no answer."""
+        from ..data import questions
+
+        if self.per and (self.limit is None or self.questions == "mini"):
+            raise typer.BadParameter("it takes a --limit, and --questions that are not made up", param_hint="--per")
+        if self.questions == "mini":
+            return questions.make_mini(self.limit or count, settings.seed)
+        drawn, left_out = questions.load(
+            self.questions,
+            self.hub_split,
+            self.limit or count,
+            settings.seed,
+            settings.extraction,
+            per=self.per,
+            unanswerable=self.unanswerable,
+        )
+        if left_out:
+            console.print(f"{left_out} questions whose answer is None were left out before drawing")
+        return drawn
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerOptions:
+    """How the model that samples solutions and rollouts is run: in this process, on a Ray cluster, or by servers."""
+
+    sampler: Annotated[
+        SamplerName,
+        typer.Option(help="Run the model here (transformers, vllm) or call servers (openai, chat)."),
+    ] = "transformers"
+    url: Annotated[list[str] | None, typer.Option(help="URL of a server that runs the model; repeat for more.")] = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="The model's tokenizer for --sampler openai: hub name, directory, base by name or GGUF file. Default: "
+            "that of --model."
+        ),
+    ] = None
+    ray: Annotated[int, typer.Option("--ray", min=0, help="Run the model on a Ray cluster, in this many actors.")] = 0
+    ray_gpus: Annotated[float, typer.Option(min=0.0, help="GPUs of each actor.")] = 0.0
+    per_engine: Annotated[
+        int,
+        typer.Option("--concurrency", min=1, help="Questions processed at the same time (--ray: by each actor)."),
+    ] = 32
+
+    def check_annotates(self, models: Sequence[str]) -> None:
+        """Raises `BadParameter` unless a sampler of these can write solutions and continue them."""
+        if self.sampler == "chat":
+            reason = "it can't continue the prefixes of solutions: openai does, before vLLM or llama.cpp"
+            raise typer.BadParameter(reason, param_hint="--sampler")
+        if self.sampler == "openai" and "unprm-mini" in models and self.tokenizer is None:
+            reason = "unprm-mini runs here: name the model of the servers, and its --tokenizer"
+            raise typer.BadParameter(reason, param_hint="--model")
+        if self.tokenizer is not None and len(models) > 1:
+            raise typer.BadParameter(f"it goes with one --model, there are {len(models)}", param_hint="--tokenizer")
+
+    @property
+    def concurrency(self) -> int:
+        """Questions processed at the same time."""
+        return self.per_engine * max(1, self.ray)
+
+    def load(self, model: str, settings: "SamplingSettings") -> "Sampler":
+        """The sampler of a model. Raises `BadParameter` for servers in actors, and errors as `SamplerSource.load`."""
+        from unprm.samplers.load import SamplerSource
+
+        source = SamplerSource(self.sampler, model, tuple(self.url or ()), self.tokenizer)
+        if not self.ray:
+            return source.load(settings)
+        if self.sampler in ("openai", "chat"):
+            raise typer.BadParameter(
+                "servers are called from here; it goes with transformers and vllm", param_hint="--ray"
+            )
+        from unprm.checkpoints.files import fetch_tokenizer
+        from unprm.samplers.prompts import Prompter
+
+        from ..data.cluster import ClusterSampler
+
+        prompter = Prompter.load(fetch_tokenizer(model), settings.worked_examples)
+        return ClusterSampler(model, partial(source.load, settings), prompter, self.ray, self.ray_gpus)
+
+
+def run_stage(work: Callable[[], Awaitable[dict[str, str]]], sampler: "Sampler | None" = None) -> None:
+    """Runs an asynchronous stage, closes its sampler, and prints the failures that it returns.
+
+    Exits with status 1 if there are any, or if a file can't be written.
+    """
+
+    async def whole() -> dict[str, str]:
+        try:
+            return await work()
+        finally:
+            if sampler:
+                await sampler.close()
+
+    try:
+        failures = asyncio.run(whole())
+    except OSError as error:
+        message = f"{escape(str(error))}; what was written stays, the same command goes on"
+        console.print(f"[red]stopped:[/red] {message}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    if print_failures(console, failures):
+        raise typer.Exit(1)

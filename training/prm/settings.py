@@ -1,0 +1,129 @@
+"""Settings of a training run, and its summary."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from typer import Option
+
+from unprm.formats.unprm import BETA, NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG, HeadName
+
+from ..settings import LAYOUT, LayoutName, Seed
+from ..stage import directory
+
+LossName = Literal["bce", "mse", "orm", "rank"]
+TuneName = Literal["lora", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSettings:
+    """How to train. The defaults follow the paper and the authors' public code (docs/paper.md).
+
+    If `gradient_checkpointing` or `batch_tokens` is None, the trainer chooses it to fit the free memory.
+    `packing`: concatenate solutions without padding; None: only if FlashAttention is available.
+    """
+
+    base: Annotated[str, Option(help="Base model: hub name, directory, a base by name, or unprm-mini.")]
+    data: Annotated[
+        tuple[Path, ...], Option(help="Step labels: a file, a directory, or a data set of the hub; repeat for more.")
+    ]
+    output: Annotated[
+        Path, Option(help="Directory for the trained weights, their configuration and card.", callback=directory)
+    ]
+    layout: Annotated[LayoutName | None, LAYOUT] = None
+    name: Annotated[str, Option(help="Name of the model; the output directory's by default.")] = ""
+    base_revision: Annotated[str | None, Option(help="Revision of the base model on the hub.")] = None
+    problem_template: Annotated[str, Option(help="Template of the problem text; {problem} is replaced.")] = (
+        PROBLEM_TEMPLATE
+    )
+    step_tag: Annotated[str, Option(help="Marker at the end of each step: one token of the base.")] = STEP_TAG
+    positive: Annotated[str, Option(help="Verdict on a right step: one token of the base.")] = POSITIVE
+    negative: Annotated[str, Option(help="Verdict on a wrong step: one token of the base.")] = NEGATIVE
+    validation: Annotated[
+        tuple[Path, ...], Option(help="Held-out step labels, evaluated after each epoch; their layout is detected.")
+    ] = ()
+    patience: Annotated[
+        int | None, Option(min=1, help="Stop after this many epochs without a better validation; keep the best.")
+    ] = None
+    head: Annotated[
+        HeadName,
+        Option(help="Two tokens' logits, a linear layer's one or two outputs, or implicit rewards, for --loss orm."),
+    ] = "verdicts"
+    beta: Annotated[float, Option(min=0.0, help="Scale of implicit rewards.")] = BETA
+    tune: Annotated[TuneName, Option(help="What is trained: a LoRA adapter, or all weights.")] = "lora"
+    loss: Annotated[LossName, Option(help="Per step (bce, mse), on the last step only (orm), or by ranking.")] = "bce"
+    epochs: Annotated[int, Option(min=1)] = 3
+    learning_rate: Annotated[float, Option(min=0.0)] = 5e-4
+    warmup: Annotated[float, Option(min=0.0, max=1.0, help="Fraction of optimiser steps for warm-up.")] = 0.1
+    batch_size: Annotated[int, Option(min=1, help="Solutions per optimiser step.")] = 256
+    batch_tokens: Annotated[
+        int | None,
+        Option(min=1, help="Tokens per forward pass, with padding. Default: as many as fit in memory, up to 16,384."),
+    ] = None
+    lora_rank: Annotated[int, Option(min=1)] = 8
+    lora_alpha: Annotated[int, Option(min=1)] = 32
+    lora_dropout: Annotated[float, Option(min=0.0, max=0.99)] = 0.1
+    lora_targets: Annotated[
+        tuple[str, ...],
+        Option(help="Layers that get an adapter, comma-separated; all-linear: all linear layers except the output."),
+    ] = ("q_proj", "v_proj")
+    start: Annotated[
+        Path | None,
+        Option(help="Adapter for the same layers and of the same rank, to start from."),
+    ] = None
+    bf16: Annotated[
+        bool,
+        Option("--bf16", help="Keep a frozen base in bfloat16 (always on a GPU); compute in it where that is fast."),
+    ] = False
+    packing: bool | None = None
+    gradient_checkpointing: Annotated[
+        bool | None, Option(help="Compute activations twice to save memory. Default: only if needed.")
+    ] = None
+    share_prefixes: Annotated[
+        bool,
+        Option("--share-prefixes", help="Batch solutions by problem, and compute shared beginnings once."),
+    ] = False
+    compile: Annotated[bool, Option("--compile", help="Compile the model first; pays off in long runs.")] = False
+    checkpoint_every: Annotated[int, Option(min=1, help="Optimiser steps between checkpoints.")] = 50
+    seed: Seed = 0
+
+    def rate(self, step: int, total: int) -> float:
+        """Learning rate of a step: linear warm-up, then a cosine to zero."""
+        return warmed_cosine(step, total, max(1, round(self.warmup * total)), self.learning_rate)
+
+
+def warmed_cosine(step: int, total: int, warmup: int, peak: float, floor: float = 0.0) -> float:
+    """Learning rate of a step, from 0: a linear rise to `peak` over `warmup` steps, then a cosine that ends at the
+    share `floor` of `peak` after `total` steps."""
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    done = (step - warmup) / max(1, total - warmup)
+    return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+TRAIN_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "authors": {"loss": "rank"},
+    "default": {
+        "learning_rate": 2e-4,
+        "batch_size": 128,
+        "lora_rank": 16,
+        "lora_dropout": 0.05,
+        "lora_targets": LINEAR,
+    },
+}
+"""Values that replace the defaults of `TrainSettings`."""
+TUNE_DEFAULTS: dict[TuneName, dict[str, Any]] = {"lora": {}, "all": {"learning_rate": 1e-5}}
+"""Values that replace those of a preset, by what is trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSummary:
+    """Summary of a run; `loss` is the mean over the last tenth of its steps."""
+
+    examples: int
+    dropped_too_long: int
+    steps: int
+    loss: float
