@@ -31,6 +31,6 @@ def selected(**changed: Any) -> SelectedSolution:
     """A wrong solution of one step, without token ids."""
     solution = SelectedSolution(
         id="q/m/0", question="q", problem="1?", gold_answer="1", model="m", prompt=(), index=0, text="text", ids=(),
-        logprobs=(), steps=("So.",), ends=(1,), answer="2", correct=False, uncertainty=1.0, mean_step_uncertainty={},
+        logprobs=(), steps=("So.",), ends=(1,), predicted="2", correct=False, uncertainty=1.0, mean_step_uncertainty={},
     )  # fmt: skip
     return replace(solution, **changed)

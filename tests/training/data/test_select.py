@@ -171,7 +171,7 @@ def test_solutions_are_read_as_the_settings_say():
     (chosen,) = Selector(equivalence, lambda ids: text[: len(ids)], settings).select(question)
     unread = Selector(equivalence, lambda ids: text[: len(ids)], SelectSettings())
     assert list(unread.select(question)) == []
-    assert (chosen.answer, chosen.correct, chosen.steps) == ("2", True, ("One.", "Two.", "So it is 2."))
+    assert (chosen.predicted, chosen.correct, chosen.steps) == ("2", True, ("One.", "Two.", "So it is 2."))
     assert chosen.ends == (6, 11, len(text))
     assert unread.dropped == {"no answer": 1}
 
