@@ -85,7 +85,7 @@ def test_it_is_gone_again() -> None:
     assert "passing" not in VOTES
 
 
-@pytest.mark.parametrize("vote", VOTES.values(), ids=str)
+@pytest.mark.parametrize("vote", VOTES.values(), ids=list(VOTES))
 def test_every_vote_says_what_it_is(vote: Any) -> None:
     assert (VOTES[vote.name], issubclass(VoteTerms, vote.terms)) == (vote, True)
     assert vote.terms is Terms or vote.grid
