@@ -35,7 +35,7 @@ def test_what_is_no_solution_is_refused() -> None:
     ],
 )
 def test_a_vote_is_the_server_s(strategy: str, settings: dict[str, object]) -> None:
-    with serving(FakeEngine()) as running:
+    with serving(FakeEngine(), clock=lambda: 0.0) as running:
         expected = running.post(f"/vote/{strategy}", ask(*SOLUTIONS, **settings)).json()
     found = unprm.vote(PROBLEM, SOLUTIONS, strategy, prm=FakeEngine(), **settings)
     assert found.model_dump(mode="json") == expected

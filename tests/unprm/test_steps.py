@@ -126,7 +126,7 @@ def test_a_long_text_is_split_at_once(unit):
         steps.split(text, mode)
 
 
-@given(st.text())
+@given(st.text().filter(lambda text: not re.search(r"-{3}|\*{3}|_{3}|\\[\[\]]", text)))  # a rule is no step
 def test_split_loses_nothing_but_space_and_leaves_no_blank_step(text):
     found = steps.split(text)
     assert "".join("".join(found).split()) == "".join(text.split())

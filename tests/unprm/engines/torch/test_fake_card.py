@@ -60,11 +60,11 @@ def _run(kind: str, dtype: torch.dtype, eight: Eight | None = None) -> Found:
         linear = sum(each.in_features * each.out_features for each in network.modules() if isinstance(each, nn.Linear))
         if eight:
             quantize(network, eight, dtype)
-        loading, items = card.live.most, _items()
+        loading, items = card.live.peak, _items()
         engine = FakeEngine(card, network, PASS, 2**30)
         card.reset()
         engine.score(items)
-        first, most = card.count, card.live.most
+        first, most = card.count, card.live.peak
         card.reset()
         engine.score(items)
         again, plan = card.count.tokens, engine.description.memory
