@@ -11,6 +11,7 @@ from tests.browser.harness import Sheet, flaws
 from tests.server.harness import Running, serving
 from tests.server.upstream import upstream
 from unprm.engines.fake import FakeEngine
+from unprm.votes.registry import REWARD_STRATEGIES
 
 # a stream of which the test says each event
 STREAM = """
@@ -84,7 +85,7 @@ def test_candidates_are_scored_as_they_arrive_and_vote(asking: Sheet) -> None:
     expect(page.locator("#solutions .solution")).to_have_count(1)
     expect(page.locator("#solutions .chip")).to_have_count(2)
     expect(page.locator("#solutions .step").first).to_be_in_viewport()
-    expect(page.locator(".fold .name").first).to_have_text("elected by all 8 votes")
+    expect(page.locator(".fold .name").first).to_have_text(f"elected by all {len(REWARD_STRATEGIES)} votes")
     send(asking, candidate(0, 8), {"progress": {"sampled": 2, "budget": 8, "answer": "8"}}, candidate(1, 8))
     expect(page.locator("#solutions .solution")).to_have_count(3)
     expect(page.locator("#status")).to_have_text("2 of 8 candidates: 8 leads.")
