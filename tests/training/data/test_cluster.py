@@ -56,10 +56,12 @@ def undisturbed(tmp_path_factory):
 
 @pytest.fixture
 def cluster():
-    """Makes a sampler with two actors, and ends them."""
+    """Makes a sampler with two actors, each of which takes one of the two processors; ends those made before."""
     made = []
 
     def make(load):
+        if made:
+            asyncio.run(made.pop().close())
         scripted = ScriptedSampler()
         prompts = SimpleNamespace(encode=scripted.prompt, decode=scripted.decode)
         made.append(ClusterSampler("scripted", load, prompts, actors=2))
