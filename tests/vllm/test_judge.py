@@ -84,7 +84,7 @@ def engine(url: str) -> JudgeEngine:
     chat = JudgeChat(url, None, MODEL, 32, 60.0)
     readout = Stepwise([LAYOUT], 4)
     made = JudgeEngine(chat, readout, description, 60.0)
-    made.run(probe(chat, readout))
+    made.call(probe(chat, readout))
     assert (chat.likeliest, chat.answer_tokens) == (20, 1)
     return made
 
