@@ -40,16 +40,21 @@ def server(engine: Engine) -> Iterator[httpx.Client]:
 
 
 def test_right_and_wrong_solutions_of_real_problems_over_http(engine: Engine, server: httpx.Client) -> None:
-    for pair in PAIRS:
-        solutions = [pair[kind]["text"] for kind in ("right", "wrong")]
-        sent = {"problem": pair["problem"], "solutions": solutions, "extraction": "last_number"}
-        voted = server.post("/vote/wrf", json=sent).json()
+    texts = [[pair[kind]["text"] for kind in ("right", "wrong")] for pair in PAIRS]
+    answers = [
+        server.post(
+            "/vote/wrf", json={"problem": pair["problem"], "solutions": both, "extraction": "last_number"}
+        ).json()
+        for pair, both in zip(PAIRS, texts, strict=True)
+    ]
+    for pair, both, voted in zip(PAIRS, texts, answers, strict=True):
         assert voted["model"] == NAME
-        right, wrong = voted["solutions"]
-        said = [float(each["answer"].lstrip("$")) for each in (right, wrong)]
+        said = [float(each["answer"].lstrip("$")) for each in voted["solutions"]]
         assert said[0] == float(pair["answer"]) != said[1]
-        alone = EngineScorer(engine).score([Solution(pair["problem"], tuple(split(text))) for text in solutions])
-        assert [each["step_scores"] for each in (right, wrong)] == [pytest.approx(scores, abs=1e-3) for scores in alone]
+        alone = EngineScorer(engine).score([Solution(pair["problem"], tuple(split(text))) for text in both])
+        assert [each["step_scores"] for each in voted["solutions"]] == [
+            pytest.approx(scores, abs=1e-3) for scores in alone
+        ]
 
 
 def test_its_auroc_is_what_was_measured(engine: Engine) -> None:
