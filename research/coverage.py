@@ -93,8 +93,8 @@ def measure(pools: Mapping[str, Pool]) -> list[list[str]]:
                     continue
                 wrong = sum(not right for _, right in found) / len(found)
                 for risk in RISKS:
-                    own = calibrated == judged
-                    one = halves(found, risk) if own else transferred(others[strategy], found, risk)
+                    same_pool = calibrated == judged
+                    one = halves(found, risk) if same_pool else transferred(others[strategy], found, risk)
                     shown = (one.accepted, one.wrong, one.above)
                     rows.append([judged, calibrated, strategy, f"{100 * wrong:.1f}", f"{100 * risk:g}",
                                  *(f"{100 * share:.1f}" for share in shown)])  # fmt: skip

@@ -212,8 +212,8 @@ def votes(
 @app.command("calibrate-votes")
 def calibrate_votes(
     run: Annotated[Path, typer.Argument(help="Directory that `best-of-n --output` wrote.", file_okay=False)],
-    output: Annotated[Path, typer.Option(help="File for the calibration, JSON: `unprm serve --vote-calibration`.")],
-    pool: Annotated[str, typer.Option(help="Name of the questions, told in responses. Default: the directory's.")] = "",
+    output: Annotated[Path, typer.Option(help="File for the calibration, in JSON.")],
+    pool: Annotated[str, typer.Option(help="Name of the questions, kept in the file. Default: the directory's.")] = "",
     confidence: Annotated[
         float, typer.Option(min=0.5, max=0.999, help="Probability that the risk asked for is kept.")
     ] = CONFIDENCE,
