@@ -149,7 +149,12 @@ def trajectories(
         with prm.scoring() as scorer:
             scores = {scorer.identity.model: trajectories.score(rows, scorer, reading, output, console)}
     measured = {name: trajectories.measure(rows, each) for name, each in scores.items()}
-    _write_table(output / "trajectories.md", trajectories.table(rows, measured))
+    table = trajectories.table(rows, measured)
+    if judges := [each for name, each in scores.items() if name != trajectories.PEOPLE and recorded]:
+        found = trajectories.against_min(rows, judges)
+        shown = "; ".join(f"{name} {share.in_percent}" for name, share in found.items())
+        table += f"Against the minimum, mean of the {len(judges)} judges, in points: {shown}.\n"
+    _write_table(output / "trajectories.md", table)
 
 
 @app.command("all")

@@ -25,7 +25,7 @@ from unprm.types import Aggregate
 from .. import sources
 from ..schema import adapter
 from . import step_scores
-from .bootstrap import Estimate
+from .bootstrap import Estimate, Numbers
 from .metrics import Share
 from .scorers import Scorer
 
@@ -121,21 +121,23 @@ def score(
 
 def measure(trajectories: Sequence[LabelledTrajectory], scores: Mapping[str, Verdicts]) -> Figures:
     """A verifier's figures, with 95 % intervals over tasks. `scores`: by trajectory, of the labelled steps."""
-    queries = list(dict.fromkeys(each.query for each in trajectories))
-    groups = [[each for each in trajectories if each.query == query] for query in queries]
+    groups = _by_task(trajectories)
     same = [[_label(scores[each.id][k]) == label for each in group for k, label in each.step_labels.items()]
             for group in groups]  # fmt: skip
     first = [[_first(map(_label, scores[each.id].values())) == _first(each.step_labels.values()) for each in group]
              for group in groups]  # fmt: skip
-    best = {}
-    for name, aggregate in AGGREGATES.items():
-        solved = []
-        for group in groups:
-            rewards = [aggregate(list(scores[each.id].values())) for each in group]
-            top = [each.final_label == 1 for each, reward in zip(group, rewards, strict=True) if reward == max(rewards)]
-            solved.append(fmean(top))
-        best[name] = Estimate.mean(np.array([solved])).share
+    best = {name: Estimate.mean(_solved(groups, scores, of)[None]).share for name, of in AGGREGATES.items()}
     return Figures(_share(same), _share(first), best)
+
+
+def against_min(
+    trajectories: Sequence[LabelledTrajectory], verifiers: Iterable[Mapping[str, Verdicts]]
+) -> dict[Aggregate, Share]:
+    """How many more trajectories that solve their tasks each aggregate elects than `min`, as shares of the tasks in
+    [-1, 1]: the mean over verifiers, with its interval over tasks."""
+    groups, known = _by_task(trajectories), list(verifiers)
+    mean = {name: np.mean([_solved(groups, scores, of) for scores in known], axis=0) for name, of in AGGREGATES.items()}
+    return {name: Estimate.mean((each - mean["min"])[None]).interval() for name, each in mean.items() if name != "min"}
 
 
 def bounds(trajectories: Sequence[LabelledTrajectory]) -> tuple[float, float]:
@@ -172,6 +174,27 @@ def _messages(trajectory: LabelledTrajectory) -> list[Message]:
 
 def _digest(samples: Sequence[Rendering]) -> str:
     return hashlib.sha256(json.dumps([asdict(each) for each in samples]).encode()).hexdigest()[:16]
+
+
+def _by_task(trajectories: Sequence[LabelledTrajectory]) -> list[list[LabelledTrajectory]]:
+    groups: dict[str, list[LabelledTrajectory]] = {}
+    for each in trajectories:
+        groups.setdefault(each.query, []).append(each)
+    return list(groups.values())
+
+
+def _solved(
+    groups: Sequence[Sequence[LabelledTrajectory]],
+    scores: Mapping[str, Verdicts],
+    aggregate: Callable[[Sequence[float]], float],
+) -> Numbers:
+    """For each task, how often the trajectory with the highest reward solves it; equal ones share."""
+    solved = []
+    for group in groups:
+        rewards = [aggregate(list(scores[each.id].values())) for each in group]
+        top = [each.final_label == 1 for each, reward in zip(group, rewards, strict=True) if reward == max(rewards)]
+        solved.append(fmean(top))
+    return np.array(solved)
 
 
 def _share(outcomes: Sequence[Sequence[bool]]) -> Share:

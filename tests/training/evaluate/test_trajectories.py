@@ -9,7 +9,17 @@ from typer.testing import CliRunner
 
 from training.cli.evaluate import app
 from training.evaluate.scorers import Identity
-from training.evaluate.trajectories import PEOPLE, Judged, LabelledTrajectory, bounds, load, measure, recorded, score
+from training.evaluate.trajectories import (
+    PEOPLE,
+    Judged,
+    LabelledTrajectory,
+    against_min,
+    bounds,
+    load,
+    measure,
+    recorded,
+    score,
+)
 from unprm.errors import RecordInvalid
 from unprm.trajectories import Reading
 
@@ -39,6 +49,12 @@ def test_figures_by_hand():
 def test_equal_rewards_share_the_election():
     rows = [trajectory(0, [1], 1), trajectory(1, [1], -1)]
     assert measure(rows, recorded(rows)[PEOPLE]).best["mean"].mean == 0.5
+
+
+def test_an_aggregate_is_compared_with_the_minimum():
+    rows = [trajectory(0, [1, -1, 1], 1, judge=[1, -1, 1]), trajectory(1, [0, 0], -1, judge=[0, 0])]
+    found = against_min(rows, [recorded(rows)["judge"]])
+    assert {name: share.mean for name, share in found.items()} == {"mean": 1, "last": 1, "product": 0}
 
 
 def test_the_recorded_slice(tmp_path):
