@@ -26,7 +26,7 @@ check:
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive unprm server training benchmarks research clients
 	$(PYTEST)
 
-# the tests of replicas and of stages on a Ray cluster
+# the tests of replicas on a Ray cluster
 test-ray: .venv/dev.installed
 	$(BIN)/python -m pytest -m ray
 

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from unprm import mini
-from unprm.samplers.load import SamplerSource
+from unprm.samplers.load import load_sampler
 from unprm.types import Completion, Sampler, SamplingSettings
 
 TEMPERATURE = 0.8
@@ -90,7 +90,7 @@ async def healthy(request: Request) -> Response:
 
 def main(host: str = "127.0.0.1", port: Annotated[int, typer.Option(min=0)] = 8001) -> None:
     """Serves until terminated by a signal."""
-    sampler = SamplerSource("transformers", mini.NAME).load(SamplingSettings(TEMPERATURE, max_tokens=256))
+    sampler = load_sampler("transformers", mini.NAME, SamplingSettings(TEMPERATURE, max_tokens=256))
     reasoner = Reasoner(sampler)
     routes: list[Any] = [
         Route("/v1/chat/completions", reasoner.complete, methods=["POST"]),

@@ -17,7 +17,7 @@ from unprm import mini
 from unprm.errors import ModelInvalid, SamplerFailed
 from unprm.models.judge import load_judge
 from unprm.models.options import EngineOptions, JudgeOptions
-from unprm.samplers.load import SamplerSource
+from unprm.samplers.load import load_sampler
 from unprm.types import Completion, Sampler, SamplingSettings
 
 PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
@@ -42,11 +42,11 @@ def drawn(sampler: Sampler, prompt: tuple[int, ...], count: int, seed: int = 7) 
 
 
 def over_http(url: str, settings: SamplingSettings) -> Sampler:
-    return SamplerSource("openai", NAME, (url,), tokenizer=mini.NAME).load(settings)
+    return load_sampler("openai", NAME, settings, (url,), mini.NAME)
 
 
 def test_it_writes_the_tokens_that_the_model_writes_here(url: str) -> None:
-    there, here = over_http(url, GREEDY), SamplerSource("transformers", mini.NAME).load(GREEDY)
+    there, here = over_http(url, GREEDY), load_sampler("transformers", mini.NAME, GREEDY)
     prompt = there.prompt(PROBLEM)
     (found,), (expected,) = drawn(there, prompt, 1), drawn(here, prompt, 1)
     assert (found.text, found.ids, found.finished) == (SOLUTION, expected.ids, True)

@@ -12,7 +12,7 @@ from training import stage
 from training.resumable import ResumableFile
 from unprm import mini
 from unprm.errors import SamplerFailed
-from unprm.samplers.load import SamplerSource
+from unprm.samplers.load import load_sampler
 from unprm.types import Sampler
 
 from ..report.page import write
@@ -68,7 +68,7 @@ def _sampled(work: Sampling, settings: LabSettings, output: Path, console: Conso
     """Runs a sampling stage; raises `SamplerFailed` if a question failed, as later stages need all of them."""
 
     async def whole() -> dict[str, str]:
-        sampler = SamplerSource("transformers", mini.NAME).load(settings.sample.drawing)
+        sampler = load_sampler("transformers", mini.NAME, settings.sample.drawing)
         try:
             return await work(settings, sampler, output, console)
         finally:

@@ -212,7 +212,7 @@ def test_votes_on_gsm_plus(world: World, blocks: list[Block]) -> None:
 
 @runs("docs/paper-scale.md", "torchrun")
 def test_the_chain_on_a_cluster(world: World, reasoner: str, blocks: list[Block]) -> None:
-    """Each of its three ways from the start. To Ray, GPUs are only a number, which a variable sets here."""
+    """Each of its two ways from the start."""
     ask(world, 1)
     model = f"model={REASONERS[0]} run=runs\n"
     world.run(
@@ -220,13 +220,10 @@ def test_the_chain_on_a_cluster(world: World, reasoner: str, blocks: list[Block]
         "python -m training select $run/samples.jsonl --m 1 --n 1 --output $run/selected.jsonl"
     )
     annotated = f"runs/paper/annotated/{REASONERS[0].rpartition('/')[2]}.jsonl"
-    on_ray, by_servers, trained = blocks[0].text.split("\n\n")
+    by_servers, trained = blocks[0].text.split("\n\n")
     servers = {"http://gpu-1:8001": reasoner, "http://gpu-2:8001": reasoner.replace("127.0.0.1", "localhost")}
-    ways = [changed(on_ray, {"vllm": "transformers", "--ray 8": "--ray 2"}), changed(by_servers, servers)]
-    for way, place in zip(ways, ("ray", "servers"), strict=True):
-        world.run(model + way, RAY_OVERRIDE_RESOURCES='{"CPU": 2, "GPU": 2}')
-        assert world.rows(annotated)
-        world.path("runs/paper/annotated").rename(world.path(f"runs/{place}"))
+    world.run(model + changed(by_servers, servers))
+    assert world.rows(annotated)
     assert world.calls == [["vllm", "serve", REASONERS[0], "--port", "8001"]]
     world.write("runs/paper/UnPRM40K/data/train.jsonl", LABELLED * 8)
     world.run(changed(trained, {"--nproc-per-node 8": "--nproc-per-node 2"}))

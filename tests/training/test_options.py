@@ -99,7 +99,6 @@ def test_the_help_has_the_fields_texts():
         (["--sampler", "openai"], "unprm-mini runs here: name the model of the servers"),
         (["--sampler", "chat", "--model", "m"], "it can't continue the prefixes of solutions"),
         (["--sampler", "openai", "--model", "a", "--model", "b", "--tokenizer", "t"], "there are 2"),
-        (["--sampler", "openai", "--model", "a", "--tokenizer", "t", "--ray", "2"], "servers are called from here"),
     ],
 )
 def test_what_a_build_could_not_do_is_refused_before_it_begins(

@@ -16,7 +16,7 @@ from tests.support import ROOT
 from tests.training import lines
 from unprm import mini
 from unprm.checkpoints.files import load_base
-from unprm.samplers.load import SamplerSource
+from unprm.samplers.load import load_sampler
 from unprm.types import SamplingSettings
 
 # vLLM computes in bfloat16 here, which takes many times as long on a processor without instructions for it
@@ -57,7 +57,7 @@ def test_the_whole_chain_through_vllm_s_server(server, tmp_path):
 
 
 def test_completions_through_the_server_are_the_model_s_own(server):
-    sampler = SamplerSource("openai", mini.NAME, (server,)).load(SamplingSettings(max_tokens=64))
+    sampler = load_sampler("openai", mini.NAME, SamplingSettings(max_tokens=64), (server,))
 
     async def story():
         first = await sampler.solve(PROBLEM, 4, 7)

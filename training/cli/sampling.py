@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -71,7 +70,7 @@ class QuestionSource:
 
 @dataclass(frozen=True, slots=True)
 class SamplerOptions:
-    """How the model that samples solutions and rollouts is run: in this process, on a Ray cluster, or by servers."""
+    """How the model that samples solutions and rollouts is run: in this process, or by servers."""
 
     sampler: Annotated[
         SamplerName,
@@ -85,12 +84,7 @@ class SamplerOptions:
             "that of --model."
         ),
     ] = None
-    ray: Annotated[int, typer.Option("--ray", min=0, help="Run the model on a Ray cluster, in this many actors.")] = 0
-    ray_gpus: Annotated[float, typer.Option(min=0.0, help="GPUs of each actor.")] = 0.0
-    per_engine: Annotated[
-        int,
-        typer.Option("--concurrency", min=1, help="Questions processed at the same time (--ray: by each actor)."),
-    ] = 32
+    concurrency: Annotated[int, typer.Option(min=1, help="Questions processed at the same time.")] = 32
 
     def check_annotates(self, models: Sequence[str]) -> None:
         """Raises `BadParameter` unless a sampler of these can write solutions and continue them."""
@@ -103,29 +97,11 @@ class SamplerOptions:
         if self.tokenizer is not None and len(models) > 1:
             raise typer.BadParameter(f"it goes with one --model, there are {len(models)}", param_hint="--tokenizer")
 
-    @property
-    def concurrency(self) -> int:
-        """Questions processed at the same time."""
-        return self.per_engine * max(1, self.ray)
-
     def load(self, model: str, settings: "SamplingSettings") -> "Sampler":
-        """The sampler of a model. Raises `BadParameter` for servers in actors, and errors as `SamplerSource.load`."""
-        from unprm.samplers.load import SamplerSource
+        """The sampler of a model. Errors as `load_sampler`."""
+        from unprm.samplers.load import load_sampler
 
-        source = SamplerSource(self.sampler, model, tuple(self.url or ()), self.tokenizer)
-        if not self.ray:
-            return source.load(settings)
-        if self.sampler in ("openai", "chat"):
-            raise typer.BadParameter(
-                "servers are called from here; it goes with transformers and vllm", param_hint="--ray"
-            )
-        from unprm.checkpoints.files import fetch_tokenizer
-        from unprm.samplers.prompts import Prompter
-
-        from ..data.cluster import ClusterSampler
-
-        prompter = Prompter.load(fetch_tokenizer(model), settings.worked_examples)
-        return ClusterSampler(model, partial(source.load, settings), prompter, self.ray, self.ray_gpus)
+        return load_sampler(self.sampler, model, settings, self.url or (), self.tokenizer)
 
 
 def run_stage(work: Callable[[], Awaitable[dict[str, str]]], sampler: "Sampler | None" = None) -> None:

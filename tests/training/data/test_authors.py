@@ -19,7 +19,7 @@ from training.data.questions import make_mini
 from training.prm.settings import TRAIN_PRESETS, TrainSettings
 from training.settings import PRESETS
 from unprm import mini
-from unprm.samplers.load import SamplerSource
+from unprm.samplers.load import load_sampler
 
 AUTHORS = PRESETS["authors"]
 FEW = replace(AUTHORS.annotate.adaptive, first=4, enough=3, most=16, block=4)
@@ -37,7 +37,7 @@ def built(tmp_path_factory):
     place, printed = tmp_path_factory.mktemp("authors"), io.StringIO()
 
     def load(model, settings):
-        return SamplerSource("transformers", model).load(settings)
+        return load_sampler("transformers", model, settings)
 
     failures = asyncio.run(build(make_mini(2, seed=6), load, SMALL, place, 8, Console(file=printed, width=300)))
     assert failures == {}
