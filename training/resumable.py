@@ -84,11 +84,11 @@ class ResumableFile(Generic[R]):
     def _check(self, config: dict[str, Any]) -> None:
         place = config_path(self.path)
         if place.exists():
-            before = config_of(self.path)
-            if before != config:
+            # a setting that is not there is one that is off: earlier and later versions have others
+            if differences := "; ".join(_differences(config_of(self.path), config)):
                 raise OutputMismatch(
                     f"{self.path} was made with another configuration; choose another output, or the same settings: "
-                    + "; ".join(_differences(before, config))
+                    + differences
                 )
         elif self._file.seek(0, os.SEEK_END):
             raise OutputMismatch(f"{self.path} has records, but {place.name}, which says how they were made, is gone")

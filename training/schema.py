@@ -148,9 +148,8 @@ class ResolvedSolution(AnnotatedSolution):
 class QuestionValue:
     """What the solutions of one question and sampling model share: τ and its evidence (`training annotate`).
 
-    `samples`, `correct`, `tokens`: counts over all rollouts of the question alone. `largest`: their largest
-    log-perplexity. `count`: number of rollouts from each prefix if it is fixed, 0 if the model solves the question too
-    seldom; None if it is adaptive.
+    `samples`, `correct`, `tokens`: counts over all rollouts of the question alone. `count`: number of rollouts from
+    each prefix if it is fixed, 0 if the model solves the question too seldom; None if it is adaptive.
     """
 
     id: str
@@ -158,7 +157,6 @@ class QuestionValue:
     samples: int
     correct: int
     tokens: int
-    largest: float
     count: int | None = None
 
     def plan(self, adaptive: AdaptiveSettings) -> AdaptiveSettings:

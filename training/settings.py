@@ -107,22 +107,13 @@ EstimatorName = Literal["mc_ppl", "inverse_ppl", "frequency"]
 
 @dataclass(frozen=True, slots=True)
 class AnnotateSettings:
-    """How wrong steps are found.
-
-    `early_stop`: stop the rollouts of a prefix once its verdict (value below τ, or not) will stand with this
-    probability, in [0.5, 1]; 1: once no outcome of the remaining rollouts could change it, provided that their
-    perplexities stay within those seen; None: never. `share_prefixes`: solutions of a question with the same prefix
-    share its rollouts.
-    """
+    """How wrong steps are found. `share_prefixes`: solutions of a question with the same prefix share its rollouts."""
 
     search: Annotated[SearchName, Option(help="How the wrong step is found.")] = "uncertainty"
     measure: MeasureName = "entropy"
     estimator: Annotated[EstimatorName, Option(help="Estimator of a prefix's value from its rollouts.")] = "mc_ppl"
     adaptive: AdaptiveSettings = field(default_factory=AdaptiveSettings)
     bayes: BayesSettings = field(default_factory=BayesSettings)
-    early_stop: Annotated[
-        float | None, Option(min=0.5, max=1.0, help="Stop rollouts once the verdict will stand with this probability.")
-    ] = None
     share_prefixes: Annotated[
         bool, Option("--share-prefixes", help="Solutions with a common prefix share its rollouts.")
     ] = False

@@ -15,10 +15,10 @@ from training.settings import AnnotateSettings
 from ..comparisons import F1_MARGIN, compare, grouped, note
 from ..report.found import Finding
 from .study import BASELINE, variants
-from .truth import Agreement, FirstErrorOf, agreeing_labels, agreement, by_checker, same_outcome
+from .truth import Agreement, FirstErrorOf, agreeing_labels, agreement, by_checker
 
 COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
-           *stats.Ranks.COLUMNS, *Agreement.COLUMNS, "labelled as without saving")  # fmt: skip
+           *stats.Ranks.COLUMNS, *Agreement.COLUMNS)  # fmt: skip
 SPENT = {"verified steps": "verified", "samples": "samples", "tokens": "tokens"}
 """Columns, and their field names in the records."""
 PAPER_RANKS = "0.33 to 0.51"
@@ -45,10 +45,7 @@ def rows(output: Path, true_error: FirstErrorOf = by_checker) -> list[list[str]]
     runs = {name: path for name, path in paths if path.exists()}
     records = {name: stats.load(path) for name, path in runs.items()}
     costs = {name: stats.costs(path) for name, path in runs.items()}
-    return [
-        [name, *_costs(cost, costs[BASELINE]), *_found(records[name], true_error), _kept(name, records)]
-        for name, cost in costs.items()
-    ]
+    return [[name, *_costs(cost, costs[BASELINE]), *_found(records[name], true_error)] for name, cost in costs.items()]
 
 
 def _costs(cost: stats.Costs, baseline: stats.Costs) -> list[str]:
@@ -62,12 +59,6 @@ def _found(records: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> li
         *(ranks.cells() if ranks else ["–"] * len(stats.Ranks.COLUMNS)),
         *([percent(share) for share in agreed.shares()] if agreed else ["–"] * len(Agreement.COLUMNS)),
     ]
-
-
-def _kept(name: str, records: Mapping[str, Sequence[AnnotatedSolution]]) -> str:
-    """For a search with a way of saving rollouts: share of the wrong solutions with the same outcome as without it."""
-    whole, _, saving = name.partition("+")
-    return percent(same_outcome(records[name], records[whole])) if saving else ""
 
 
 @dataclass(frozen=True, slots=True)

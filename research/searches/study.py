@@ -28,20 +28,13 @@ BASELINE = "adaptive_binary"
 
 
 def variants(settings: AnnotateSettings) -> dict[str, AnnotateSettings]:
-    """The searches that are compared, by name; all other settings are common.
-
-    `SEARCH+WAY` is the search SEARCH with a way of saving rollouts.
-    """
+    """The searches that are compared, by name; all other settings are common."""
     paper = replace(settings, search="uncertainty", measure="entropy")
     made = {"uncertainty": paper, "uncertainty-literal": replace(paper, search="uncertainty-literal")}
     made |= {f"uncertainty-{name}": replace(paper, measure=name) for name in MEASURES if name != paper.measure}
     made |= {name: replace(paper, search=name) for name in ("adaptive_binary", "sequential", "random")}
-    best = "surprisal_max"
-    made["bayes"] = replace(settings, search="bayes", measure=best)
+    made["bayes"] = replace(settings, search="bayes", measure="surprisal_max")
     made["bayes-flat"] = replace(made["bayes"], bayes=replace(settings.bayes, strength=0.0))
-    for name in (f"uncertainty-{best}", BASELINE):
-        for confidence in (1.0, 0.95):
-            made[f"{name}+early-{confidence:g}"] = replace(made[name], early_stop=confidence)
     return made
 
 

@@ -69,12 +69,6 @@ def agreeing_labels(solution: AnnotatedSolution, true_error: FirstErrorOf = by_c
     return [label == (wrong is None or index < wrong) for index, label in enumerate(solution.labels)]
 
 
-def same_outcome(solutions: Iterable[AnnotatedSolution], others: Iterable[AnnotatedSolution]) -> float:
-    """Share of the wrong solutions that two runs label the same, or that both leave without labels."""
-    first, second = ({s.id: s.labels for s in run if not s.correct} for run in (solutions, others))
-    return _share(second.get(name) == given for name, given in first.items())
-
-
 def table(annotated: Sequence[Path]) -> Table:
     """A row for each file of annotated solutions whose true labels are known."""
     shown = Table(title="labels of wrong solutions against the exact checker")

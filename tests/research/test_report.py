@@ -103,7 +103,7 @@ def _annotated(
     place = directory / "annotated"
     resumable.write_lines(place / f"{name}.jsonl", [replace(wrong, labels=labels)])
     resumable.write_lines(place / f"{name}.unresolved.jsonl", [replace(wrong, id="1", reason="unsolved")])
-    resumable.write_lines(place / f"{name}.questions.jsonl", [QuestionValue("q", 0.5, 7, 3, 70, 1.0)])
+    resumable.write_lines(place / f"{name}.questions.jsonl", [QuestionValue("q", 0.5, 7, 3, 70)])
     _write_json(place / f"{name}.config.json", {"search": search, "share_prefixes": False, "selected": selected})
 
 

@@ -34,8 +34,8 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
             HEAD + '"correct": false, "labels": [true, false], "rank": 0, ' + TAIL,
         ),
         (
-            QuestionValue("q/m", 0.5, 16, 8, 100, 1.5),
-            '{"id": "q/m", "tau": 0.5, "samples": 16, "correct": 8, "tokens": 100, "largest": 1.5, "count": null}\n',
+            QuestionValue("q/m", 0.5, 16, 8, 100),
+            '{"id": "q/m", "tau": 0.5, "samples": 16, "correct": 8, "tokens": 100, "count": null}\n',
         ),
         (
             UnprmRow("Why?", ("So.",), (True,), gold_answer="1"),

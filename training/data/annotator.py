@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Rollout, Sampler
-from unprm.uncertainty import ESTIMATORS, surprisal_mean
+from unprm.uncertainty import ESTIMATORS
 
 from ..schema import AnnotatedSolution, QuestionValue, Rank, SelectedSolution, Trial
 from ..settings import AnnotateSettings, SearchName
 from . import search
 from .bayes import bayes
-from .rollouts import EarlyStop, Memory, Prefix, Roller, fixed_count
+from .rollouts import Memory, Prefix, Roller, fixed_count
 from .sample import seed_of
 from .search import Search, WrongSolution
 from .select import step_uncertainties
@@ -49,15 +49,12 @@ class SolutionPrefixes:
         memory: Memory,
     ) -> None:
         self._solution, self._roller, self._settings, self._memory = solution, roller, settings, memory
-        self._early = settings.early_stop and EarlyStop(
-            question.tau, settings.early_stop, question.largest, seed_of(settings.seed, solution.id)
-        )
         self._plan = question.plan(settings.adaptive)
         self.used: dict[int, list[Rollout]] = {}
 
     async def value(self, step: int) -> float:
         """Value of the prefix that ends with a step (1-based)."""
-        self.used[step] = await self._roller.sample(self._at(step), self._plan, self._early or None)
+        self.used[step] = await self._roller.sample(self._at(step), self._plan)
         return self._roller.estimator(self.used[step])
 
     async def draw(self, step: int, count: int) -> Sequence[Rollout]:
@@ -141,7 +138,6 @@ class Annotator:
             samples=len(rollouts),
             correct=sum(rollout.correct for rollout in rollouts),
             tokens=sum(len(rollout.logprobs) for rollout in rollouts),
-            largest=max(surprisal_mean(rollout.logprobs) for rollout in rollouts),
             count=count,
         )
         self.write(question)

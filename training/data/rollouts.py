@@ -2,20 +2,16 @@
 
 import asyncio
 import hashlib
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 from unprm.types import Extraction, Rollout, Sampler
-from unprm.uncertainty import Estimator, surprisal_mean
+from unprm.uncertainty import Estimator
 
 from ..settings import AdaptiveSettings
 from .sample import seed_of
-
-SIMULATIONS = 200
-"""Simulated continuations per decision of an early stop with a confidence below 1."""
 
 
 @dataclass(slots=True)
@@ -61,12 +57,11 @@ class Roller:
                 prefix.rollouts += await self._more(prefix, have, count - have)
         return prefix.rollouts[:count]
 
-    async def sample(self, prefix: Prefix, plan: AdaptiveSettings, early: "EarlyStop | None" = None) -> list[Rollout]:
-        """The rollouts of adaptive sampling (paper, section 3.2), or fewer with an early stop."""
-        rollouts = await self.draw(prefix, plan.block if early else plan.first)
-        while not finished(rollouts, plan) and not (early and early.is_settled(rollouts, self.estimator, plan)):
-            most = plan.first if len(rollouts) < plan.first else plan.most  # the counts without an early stop
-            rollouts = await self.draw(prefix, min(most, len(rollouts) + plan.block))
+    async def sample(self, prefix: Prefix, plan: AdaptiveSettings) -> list[Rollout]:
+        """The rollouts of adaptive sampling (paper, section 3.2)."""
+        rollouts = await self.draw(prefix, plan.first)
+        while not finished(rollouts, plan):
+            rollouts = await self.draw(prefix, min(plan.most, len(rollouts) + plan.block))
         return rollouts
 
     async def _more(self, prefix: Prefix, have: int, count: int) -> list[Rollout]:
@@ -103,54 +98,6 @@ def finished(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> bool:
     """Whether adaptive sampling ends: at least N_0 drawn and N_min right, or N_max drawn."""
     correct = sum(rollout.correct for rollout in rollouts)
     return len(rollouts) >= plan.most or (len(rollouts) >= plan.first and correct >= plan.enough)
-
-
-@dataclass(frozen=True, slots=True)
-class EarlyStop:
-    """Ends sampling when the verdict "value < tau" is settled.
-
-    With `confidence` 1: when no outcome of the remaining rollouts could change it, provided that their log-perplexity
-    does not exceed `largest` (the largest seen for the question) or the largest seen from this prefix; this matters to
-    `mc_ppl` alone, since the other estimators' weights are bounded. Below 1: when
-    the verdict stays the same in that fraction of simulated continuations, whose rollouts are right at a rate drawn
-    from the posterior Beta(right + ½, wrong + ½), with perplexities of rollouts seen.
-    """
-
-    tau: float
-    confidence: float
-    largest: float
-    seed: int
-
-    def is_settled(self, rollouts: Sequence[Rollout], estimator: Estimator, plan: AdaptiveSettings) -> bool:
-        """Whether sampling can end; `rollouts`: those drawn so far, at least one."""
-        rest = max(plan.most - len(rollouts), 0)
-        verdict = estimator(rollouts) < self.tau
-        if self.confidence < 1:
-            return self._kept_share(rollouts, estimator, plan, verdict) >= self.confidence
-        largest = max([self.largest, *(surprisal_mean(rollout.logprobs) for rollout in rollouts)])
-        # weights rise with the surprisal (mc_ppl) or fall (inverse_ppl): the heaviest rollout has the largest or none
-        heaviest = (Rollout((-surprisal,), right) for surprisal in (0.0, largest) for right in (True, False))
-        return all((estimator([*rollouts, *[one] * rest]) < self.tau) is verdict for one in heaviest)
-
-    def _kept_share(
-        self, rollouts: Sequence[Rollout], estimator: Estimator, plan: AdaptiveSettings, verdict: bool
-    ) -> float:
-        rng = random.Random(seed_of(self.seed, len(rollouts)))
-        # estimators depend only on the mean surprisal, so one token with that value represents a rollout
-        seen = [Rollout((-surprisal_mean(rollout.logprobs),), rollout.correct) for rollout in rollouts]
-        right = [rollout for rollout in seen if rollout.correct]
-        wrong = [rollout for rollout in seen if not rollout.correct]
-        kept = 0
-        for _ in range(SIMULATIONS):
-            rate = rng.betavariate(len(right) + 0.5, len(wrong) + 0.5)
-            imagined = list(seen)
-            while not finished(imagined, plan):
-                for _ in range(plan.block):
-                    ok = rng.random() < rate
-                    like = rng.choice((right if ok else wrong) or seen)
-                    imagined.append(Rollout(like.logprobs, ok))
-            kept += (estimator(imagined) < self.tau) is verdict
-        return kept / SIMULATIONS
 
 
 def digest(ids: Sequence[int]) -> str:

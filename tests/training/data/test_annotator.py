@@ -132,13 +132,6 @@ def test_no_more_rollouts_are_drawn_than_allowed(solutions, equivalence, search)
         assert search != "bayes" or solution.samples <= 5
 
 
-def test_a_fixed_count_can_end_early(solutions, equivalence):
-    written, _ = _annotate(solutions, equivalence, replace(FIXED, early_stop=0.95))
-    (count,) = [question.count for question in _questions(written)]
-    samples = [trial.samples for solution in _annotated(written) for trial in solution.tried]
-    assert min(samples) < max(samples) <= count
-
-
 def test_a_question_that_is_seldom_solved_is_left_out_with_its_right_solutions(solutions, equivalence):
     unsolved = [replace(solution, gold_answer="no such number") for solution in solutions]
     written, sampler = _annotate(unsolved, equivalence, FIXED)

@@ -1,16 +1,15 @@
-"""Adaptive sampling of rollouts, and ending it early."""
+"""Adaptive sampling of rollouts."""
 
 import asyncio
-import random
 
 import pytest
 
 from tests.training.scripted import ScriptedSampler
-from training.data.rollouts import EarlyStop, Prefix, Roller, finished, fixed_count
+from training.data.rollouts import Prefix, Roller, finished, fixed_count
 from training.settings import AdaptiveSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Rollout
-from unprm.uncertainty import ESTIMATORS, frequency, inverse_ppl, mc_ppl
+from unprm.uncertainty import frequency
 
 PROBLEM = "Mia has 30 marbles. Mia finds 12 marbles. Mia loses 5 marbles. How many marbles does Mia have now?"
 PLAN = AdaptiveSettings()
@@ -113,63 +112,3 @@ def test_the_fixed_count_is_the_first_multiple_of_8_at_which_10_were_right(tenth
     outcomes[tenth - 10 : tenth] = [True] * 10
     outcomes[tenth : tenth + right - 10] = [True] * (right - 10)
     assert fixed_count([Rollout((-1.0,), correct) for correct in outcomes[:72]], PLAN) == count
-
-
-@pytest.mark.parametrize("estimator", list(ESTIMATORS.values()))
-def test_a_settled_verdict_is_never_changed_by_the_rest(estimator):
-    stop = EarlyStop(tau=0.4, confidence=1, largest=1.0, seed=0)
-    for right in range(17):
-        seen = _rollouts(right, 16 - right)
-        if stop.is_settled(seen, estimator, PLAN):
-            verdict = estimator(seen) < 0.4
-            for more in range(PLAN.most - 16 + 1):
-                after = [*seen, *_rollouts(more, PLAN.most - 16 - more)]
-                assert (estimator(after) < 0.4) is verdict
-
-
-@pytest.mark.parametrize("estimator", list(ESTIMATORS.values()))
-def test_certainty_ends_in_the_verdict_of_all_rollouts(equivalence, estimator):
-    """Of texts as sure and as long as they come, with any threshold, also where the first count is no multiple of a
-    block."""
-
-    async def saved(number):
-        rng = random.Random(number)
-        plan = rng.choice((PLAN, AdaptiveSettings(first=20), AdaptiveSettings(first=24, most=24)))
-        rate, scale = rng.random() ** 2, rng.choice((0.1, 0.7, 3.0))
-        drawn = [Rollout((-rng.expovariate(1 / scale),), rng.random() < rate) for _ in range(plan.most)]
-        stop = EarlyStop(rng.random(), 1.0, max(-rollout.logprobs[0] for rollout in drawn), seed=0)
-        roller = Roller(ScriptedSampler(), equivalence, estimator)
-        everything, early = [
-            await roller.sample(Prefix((1,), 1, "37", seed=0, rollouts=list(drawn)), plan, way) for way in (None, stop)
-        ]
-        assert (estimator(early) < stop.tau) is (estimator(everything) < stop.tau), number
-        return len(everything) - len(early)
-
-    async def all_saved():
-        return [await saved(number) for number in range(1500)]
-
-    assert any(asyncio.run(all_saved()))
-
-
-def test_certainty_needs_more_rollouts_than_confidence():
-    sure = EarlyStop(tau=0.8, confidence=1, largest=1.0, seed=0)
-    confident = EarlyStop(tau=0.8, confidence=0.95, largest=1.0, seed=0)
-    seen = _rollouts(0, 8)
-    assert not sure.is_settled(seen, mc_ppl, PLAN)
-    assert confident.is_settled(seen, mc_ppl, PLAN)
-    assert sure.is_settled(_rollouts(0, 60), mc_ppl, PLAN)
-
-
-def test_a_close_verdict_is_not_settled():
-    stop = EarlyStop(tau=0.5, confidence=0.95, largest=1.0, seed=0)
-    assert not stop.is_settled(_rollouts(4, 4), inverse_ppl, PLAN)
-
-
-def test_early_stop_saves_rollouts_and_keeps_the_verdict(equivalence):
-    for steps, below in (("Step 1: 30 + 12 = 43.\n", True), ("Step 1: 30 + 12 = 42.\n", False)):
-        sampler = ScriptedSampler()
-        stop = EarlyStop(tau=0.3, confidence=0.95, largest=2.0, seed=1)
-        rollouts = asyncio.run(_roller(sampler, equivalence, mc_ppl).sample(_prefix(sampler, steps), PLAN, stop))
-        assert (mc_ppl(rollouts) < 0.3) is below
-        if below:
-            assert len(rollouts) < PLAN.most
