@@ -4,18 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
+from torch.nn import functional
 from transformers import Cache, CacheLayerMixin, DynamicCache, PreTrainedModel
 
 from unprm.errors import ModelInvalid
-from unprm.samplers import shared_prompts
-from unprm.samplers.shared_prompts import Prompt, Shared, States, shared, stacked
 from unprm.types import SamplingSettings
 
-KEPT = 16384
-"""Tokens of recent prompts whose keys and values are cached: rollouts come in blocks from the same prompt."""
+Prompt = tuple[int, ...]
 
 GROWTH = 64
-"""Positions that the store of what is written grows by."""
+"""Positions that the store of keys and values grows by."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,33 +26,42 @@ class Row:
     logprobs: list[float] = field(default_factory=list)
     generator: torch.Generator = field(default_factory=torch.Generator)
 
+    @property
+    def stored(self) -> int:
+        """Tokens whose keys and values are stored: all but the last, which the next step reads."""
+        return len(self.prompt) + len(self.ids) - 1
+
 
 class _Layer(CacheLayerMixin):  # type: ignore[misc]
-    """Keys and values, in one layer, of what the rows have written, from their prompts' last token on; each
-    (rows, heads, positions, width). `places`, (rows in use,): the positions where the next token's are stored."""
+    """Keys and values of the rows' tokens in one layer, each (rows, heads, positions, width). `places`, (rows in use,):
+    the positions where the next token's are stored."""
 
     def __init__(self, rows: int) -> None:
         super().__init__()
         self.rows, self.places, self.longest = rows, torch.zeros(0, dtype=torch.long), 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Makes an empty store for keys and values like these, (rows, heads, 1, width)."""
+        """Makes an empty store for keys and values like these, (rows, heads, positions, width)."""
         self.keys, self.values = (
             states.new_zeros(self.rows, states.shape[1], 0, states.shape[3]) for states in (key_states, value_states)
         )
         self.is_initialized = True
+
+    def begin(self, rows: Sequence[int], keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Stores a prompt's keys and values, (heads, length, width) each, for these rows."""
+        if not self.is_initialized:
+            self.lazy_initialization(keys[None], values[None])
+        length = keys.shape[1]
+        self._grow(length)
+        for row in rows:
+            self.keys[row, :, :length], self.values[row, :, :length] = keys, values
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Stores one token's keys and values, (rows in use, heads, 1, width), for each row; returns all that these rows
         have, (rows in use, heads, longest, width)."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        missing = self.longest - self.keys.shape[2]
-        if missing > 0:
-            more = (0, 0, 0, -(-missing // GROWTH) * GROWTH)
-            self.keys, self.values = (torch.nn.functional.pad(kept, more) for kept in (self.keys, self.values))
+        self._grow(self.longest)
         count = len(self.places)
         rows = torch.arange(count, device=self.places.device)
         self.keys[rows, :, self.places], self.values[rows, :, self.places] = key_states[:, :, 0], value_states[:, :, 0]
@@ -62,9 +69,8 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
     def move(self, source: int, target: int, length: int) -> None:
         """Copies the first `length` positions of row `source` to row `target`."""
-        if length:
-            self.keys[target, :, :length] = self.keys[source, :, :length]
-            self.values[target, :, :length] = self.values[source, :, :length]
+        self.keys[target, :, :length] = self.keys[source, :, :length]
+        self.values[target, :, :length] = self.values[source, :, :length]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that `update` returns."""
@@ -78,10 +84,14 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         """No limit of its own."""
         return -1
 
+    def _grow(self, length: int) -> None:
+        if (missing := length - self.keys.shape[2]) > 0:
+            more = (0, 0, 0, -(-missing // GROWTH) * GROWTH)
+            self.keys, self.values = (functional.pad(kept, more) for kept in (self.keys, self.values))
+
 
 class DecodingBatch:
-    """At most `size` rows, which each get one more token per `step`. The network's attention is replaced by one that
-    reads equal prompts once. `ends`: the ids that end a text.
+    """At most `size` rows, which each get one more token per `step`. `ends`: the ids that end a text.
 
     Every row samples with its own generator, so the rest of the batch does not matter, except for the last digits of
     the arithmetic. Raises `ModelInvalid` for a model with other than full causal attention.
@@ -97,74 +107,47 @@ class DecodingBatch:
         kinds = set(getattr(network.config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"}:
             raise ModelInvalid(f"only full attention is known here, the model has {sorted(kinds)}: sample with vLLM")
-        shared_prompts.use(network)
+        network.set_attn_implementation("sdpa")
         self.rows: list[Row] = []
         self.size = size
         self._network, self._settings, self._ends = network, settings, frozenset(ends)
         self._window: int = network.config.max_position_embeddings
         self._layers = [_Layer(size) for _ in range(network.config.num_hidden_layers)]
         self._cache = Cache(layers=self._layers)
-        self._states: dict[Prompt, States] = {}  # the least recently used first
-        self._prompts: list[Prompt] = []  # those whose states are stacked
-        self._stacked: States = []
-        self._shared: Shared | None = None
 
     @torch.inference_mode()
     def add(self, rows: Sequence[Row]) -> None:
-        """Adds rows. Equal or recent prompts are computed once, except for their last token, which `step` reads."""
-        for row in rows:
+        """Adds rows. Equal prompts are computed once, except for their last token, which `step` reads."""
+        slots: dict[Prompt, list[int]] = {}
+        for slot, row in enumerate(rows, len(self.rows)):
             row.generator = torch.Generator(self._network.device).manual_seed(row.seed)
+            slots.setdefault(row.prompt, []).append(slot)
         self.rows += rows
-        self._shared = None
-        prompts = dict.fromkeys(row.prompt for row in rows)
-        if new := [prompt for prompt in prompts if prompt not in self._states]:
-            self._compute(new)
-        for prompt in prompts:
-            self._states[prompt] = self._states.pop(prompt)  # the most recently used
-        used = {row.prompt for row in self.rows}
-        kept = sum(map(len, self._states))
-        for prompt in [prompt for prompt in self._states if prompt not in used]:
-            if kept > KEPT:
-                kept -= len(prompt)
-                del self._states[prompt]
-
-    def _compute(self, prompts: Sequence[Prompt]) -> None:
-        longest = max(map(len, prompts))
+        longest = max(map(len, slots))
         # padding on the right: what comes before it can't see it
-        ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts])
+        ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in slots])
         computed = DynamicCache(config=self._network.config)
         self._network.get_decoder()(input_ids=ids.to(self._network.device), past_key_values=computed)
-        for number, prompt in enumerate(prompts):
-            index = number, slice(None), slice(len(prompt) - 1)
-            self._states[prompt] = [(made.keys[index].clone(), made.values[index].clone()) for made in computed.layers]
-
-    def _sharing(self) -> Shared:
-        """Which prompt each row continues; the states are stacked anew when other prompts are in use."""
-        if self._shared is None:
-            rows = [row.prompt for row in self.rows]
-            if set(rows) != set(self._prompts):
-                self._prompts = list(dict.fromkeys(rows))
-                self._stacked = stacked([self._states[prompt] for prompt in self._prompts])
-            self._shared = shared(rows, self._prompts, self._stacked)
-        return self._shared
+        for layer, made in zip(self._layers, computed.layers, strict=True):
+            for number, (prompt, places) in enumerate(slots.items()):
+                known = number, slice(None), slice(len(prompt) - 1)
+                layer.begin(places, made.keys[known], made.values[known])
 
     @torch.inference_mode()
     def step(self) -> list[Row]:
         """Writes one token of each row; complete rows leave the batch and are returned."""
         device = self._network.device
         tokens = torch.tensor([(row.ids or row.prompt)[-1] for row in self.rows], device=device)
-        written = torch.tensor([len(row.ids) for row in self.rows], device=device)
-        before = torch.tensor([len(row.prompt) - 1 for row in self.rows], device=device)
-        longest = int(written.max()) + 1
+        places = torch.tensor([row.stored for row in self.rows], device=device)
+        longest = int(places.max()) + 1
         for layer in self._layers:
-            layer.places, layer.longest = written, longest
-        seen = torch.arange(longest, device=device) <= written[:, None]  # (rows, positions)
+            layer.places, layer.longest = places, longest
+        seen = torch.arange(longest, device=device) <= places[:, None]  # (rows, positions)
         logits = self._network(
             input_ids=tokens[:, None],
             attention_mask=seen[:, None, None],
-            position_ids=(before + written)[:, None],
+            position_ids=places[:, None],
             past_key_values=self._cache,
-            shared=self._sharing(),
         ).logits[:, -1]
         logprobs = torch.log_softmax(logits.float(), dim=-1)  # (rows, vocabulary), before temperature
         chosen = self._draw(logprobs)
@@ -188,9 +171,7 @@ class DecodingBatch:
             if slot < len(self.rows):
                 self.rows[slot] = last
                 for layer in self._layers:
-                    layer.move(len(self.rows), slot, len(last.ids))
-        if rows:
-            self._shared = None
+                    layer.move(len(self.rows), slot, last.stored)
 
     def _is_complete(self, row: Row) -> bool:
         room = self._window - len(row.prompt)
