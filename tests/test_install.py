@@ -148,7 +148,7 @@ def test_the_client_asks_the_server(environment_with: Callable[[str], Environmen
     request = json.dumps(REQUEST)
     with listening(str(server.script), "serve", program=str(server.python), PYTHONPATH="") as url:
         assert json.loads(client.run("-c", CALL, url, sent=request)) == ["7", []]
-        scored = client.unprm("score", "--url", url, "--json", sent=request)
+        scored = client.unprm("score", "--url", url, sent=request)
     assert json.loads(scored)["solutions"][0]["step_scores"]
     assert "No module named 'torch'" in client.run("-c", "import torch", status=1)
     missing = "which is not installed: pip install"
