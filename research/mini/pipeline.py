@@ -4,6 +4,7 @@ Each stage writes its result to the output directory and is skipped if it exists
 """
 
 import json
+import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,11 +13,10 @@ from typing import Any
 
 import torch
 from rich.progress import Progress
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerBase
 
 from training import resumable
-from training.prm.resume import replace_file
 from training.prm.settings import LINEAR, TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
@@ -158,4 +158,6 @@ def _halve(adapter: Path) -> None:
     """Rewrites an adapter's weights in bfloat16."""
     weights = adapter / lora.WEIGHTS
     halved = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(weights).items()}
-    replace_file(halved, weights, {"format": "pt"})
+    partial = weights.with_suffix(".partial")
+    save_file(halved, partial, {"format": "pt"})
+    os.replace(partial, weights)

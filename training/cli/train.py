@@ -51,7 +51,6 @@ def memory(
     ] = None,
     longest: Annotated[int, typer.Option(min=1, help="Number of tokens of the longest solution.")] = 2048,
     tune: Annotated[TuneName, typer.Option(help="What is trained, as for `train`.")] = "lora",
-    processes: Annotated[int, typer.Option(min=1, help="Number of GPUs that train together.")] = 1,
 ) -> None:
     """Calculate the memory that `train` needs, and what it would choose on GPUs: tokens per pass, checkpointing."""
     from unprm.checkpoints.bases import BASES
@@ -62,7 +61,7 @@ def memory(
 
     sizes = [round(size * 1e9) for size in free or (80, 40, 24)]
     shape = read_shape(str(fetch(base, None)) if base in BASES else base)
-    Console().print(table(shape, sizes, longest, tune, processes))
+    Console().print(table(shape, sizes, longest, tune))
 
 
 def merge_adapter(

@@ -27,7 +27,6 @@ from .collate import Example, micro_batches
 from .heads import make_head
 from .network import Network, base_dtype, computes_in_bf16, prepare
 from .settings import TRAIN_PRESETS, TrainSettings, TuneName
-from .shards import layers
 
 MOST_TOKENS = 16_384
 """Maximum tokens of a pass: more would gain nothing."""
@@ -48,18 +47,16 @@ AttentionInterface.register(_CAUSAL, sdpa_attention_forward)
 @dataclass(frozen=True, slots=True)
 class Footprint:
     """Bytes that training takes in a process: `frozen` weights; `trained` weights, their gradients and AdamW's moments;
-    `gathered`: of sharded weights, what is whole at a time; `activations`: peak of everything else during a forward and
-    backward pass."""
+    `activations`: peak of everything else during a forward and backward pass."""
 
     frozen: int
     trained: int
-    gathered: int
     activations: int
 
     @property
     def needed(self) -> int:
         """Bytes that must be free, including `SPARE`."""
-        return self.frozen + self.trained + self.gathered + round(self.activations / (1 - SPARE))
+        return self.frozen + self.trained + round(self.activations / (1 - SPARE))
 
     def __str__(self) -> str:
         return ", ".join(f"{part.name} {_gb(getattr(self, part.name))}" for part in fields(self))
@@ -86,16 +83,13 @@ class MemoryPlan:
         )
 
 
-def plan(
-    config: PreTrainedConfig, settings: TrainSettings, device: str, free: int, longest: int, processes: int = 1
-) -> MemoryPlan:
+def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: int, longest: int) -> MemoryPlan:
     """Chooses `batch_tokens` and `gradient_checkpointing` where the settings leave them open.
 
     `config`: the base model's configuration; its weights are not needed. `device`: "cpu" or "cuda"; `free`: its free
-    bytes; `longest`: tokens of the longest solution; `processes`: how many share the trained weights, if all are
-    trained. Gradient checkpointing is chosen only if `ENOUGH_TOKENS` per pass, or the longest solution, do not fit
-    otherwise. A pass is as large as fits, up to `MOST_TOKENS`. Raises `ModelInvalid` if nothing fits; settings that
-    leave nothing open are accepted without this check.
+    bytes; `longest`: tokens of the longest solution. Gradient checkpointing is chosen only if `ENOUGH_TOKENS` per pass,
+    or the longest solution, do not fit otherwise. A pass is as large as fits, up to `MOST_TOKENS`. Raises
+    `ModelInvalid` if nothing fits; settings that leave nothing open are accepted without this check.
     """
     batch = settings.batch_size * longest
     most = max(longest, min(settings.batch_tokens or MOST_TOKENS, batch))
@@ -104,16 +98,16 @@ def plan(
         least = {settings.gradient_checkpointing: longest}
     for checkpointing, few in least.items():
         tried, tokens = replace(settings, gradient_checkpointing=checkpointing), most
-        found = footprint(config, tried, device, tokens, longest, processes)
+        found = footprint(config, tried, device, tokens, longest)
         if found.needed <= free or None not in (settings.batch_tokens, settings.gradient_checkpointing):
             return MemoryPlan(found, free, settings.batch_tokens or MOST_TOKENS, checkpointing)
         if settings.batch_tokens is None and few < most:
-            tokens, large, found = few, found, footprint(config, tried, device, few, longest, processes)
+            tokens, large, found = few, found, footprint(config, tried, device, few, longest)
             if found.needed <= free:
                 # linear interpolation never underestimates: a peak is a maximum of sums linear in the tokens
                 share = (free - found.needed) / (large.needed - found.needed)
                 tokens = max(few, int(few + share * (most - few)) // _ROUND * _ROUND)
-                found = footprint(config, tried, device, tokens, longest, processes)
+                found = footprint(config, tried, device, tokens, longest)
                 return MemoryPlan(found, free, tokens, checkpointing)
     advice = ["a device with more memory", "a smaller base", "no such long solutions"]
     if settings.batch_tokens and settings.batch_tokens > longest:
@@ -123,7 +117,7 @@ def plan(
     if base_dtype(settings, device) == torch.float32 and not settings.bf16:
         advice.insert(0, "bf16")
     if settings.tune == "all":
-        advice[:0] = ["more processes", "tune lora"]
+        advice.insert(0, "tune lora")
     raise ModelInvalid(
         f"training {settings.base} needs {_gb(found.needed)} of memory ({found}, and {SPARE:.0%} to spare) with passes "
         f"of {tokens:,} tokens, {_with(checkpointing)} gradient checkpointing, but {_gb(free)} is free; what helps: "
@@ -131,9 +125,7 @@ def plan(
     )
 
 
-def footprint(
-    config: PreTrainedConfig, settings: TrainSettings, device: str, tokens: int, longest: int, processes: int = 1
-) -> Footprint:
+def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, tokens: int, longest: int) -> Footprint:
     """Memory of training with passes of `tokens` tokens, padding included; other arguments as for `plan`."""
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, device))
@@ -143,9 +135,6 @@ def footprint(
         base.set_attn_implementation(_CAUSAL)
     trained = sum(parameter.nbytes for parameter in network.parameters() if parameter.requires_grad)
     frozen = sum(parameter.nbytes for parameter in network.parameters()) - trained
-    shards, gathered = 1, 0
-    if settings.tune == "all" and processes > 1:
-        shards, gathered = processes, _gathered(network, layers(base), in_bf16)
     texts = -(-tokens // longest)
     length = -(-tokens // texts)
     places = range((length - 1) % _STEP_TOKENS, length, _STEP_TOKENS)
@@ -171,23 +160,7 @@ def footprint(
         live = LiveBytes(held)
         with _Watch(live):
             network(micro, in_bf16).sum().backward()
-    return Footprint(frozen, 4 * -(-trained // shards), gathered, live.peak)
-
-
-def _gathered(network: Network, parts: Sequence[torch.nn.Module], in_bf16: bool) -> int:
-    """Bytes of sharded weights that are whole at a time, and of their gradients; the parts' weights become what is
-    gathered of them.
-
-    Of the weights outside the parts, the weights, the gradients, and the gradients' copy that is sent; of the largest
-    part these, its buffers as it arrives, and the next part with its buffers.
-    """
-    inside = [sum(parameter.numel() for parameter in part.parameters()) for part in parts]
-    outside = sum(parameter.numel() for parameter in network.parameters()) - sum(inside)
-    size = 2 if in_bf16 else 4
-    if in_bf16:
-        for part in parts:
-            part.bfloat16()
-    return 3 * 4 * outside + max(inside, default=0) * (4 * size + size + 4)
+    return Footprint(frozen, 4 * trained, live.peak)
 
 
 class _Watch(TorchDispatchMode):
@@ -212,31 +185,28 @@ class _FusedDropout(torch.nn.Dropout):
         return torch.native_dropout(input, self.p, self.training)[0]
 
 
-def table(
-    config: PreTrainedConfig, free: Sequence[int], longest: int, tune: TuneName = "lora", processes: int = 1
-) -> Table:
+def table(config: PreTrainedConfig, free: Sequence[int], longest: int, tune: TuneName = "lora") -> Table:
     """Memory and plans of the presets on GPUs with `free` bytes each. Arguments as for `plan`."""
-    gpus = f", on each of {processes} GPUs" if processes > 1 else ""
-    shown = Table(title=f"training on solutions of up to {longest:,} tokens{gpus}")
-    parts = ("frozen", "trained", "gathered", "activations per token", "with checkpointing")
+    shown = Table(title=f"training on solutions of up to {longest:,} tokens")
+    parts = ("frozen", "trained", "activations per token", "with checkpointing")
     for name in ("preset", *parts, *map(_gb, free)):
         shown.add_column(name, justify="left" if name == "preset" else "right")
     # without an adapter, the presets differ in nothing that takes memory
     for preset in ("paper", "default") if tune == "lora" else ("paper",):
         settings = TrainSettings("", (), Path(), bf16=True, tune=tune, **TRAIN_PRESETS[preset])
         plain, twice = (
-            footprint(config, replace(settings, gradient_checkpointing=way), "cuda", MOST_TOKENS, longest, processes)
+            footprint(config, replace(settings, gradient_checkpointing=way), "cuda", MOST_TOKENS, longest)
             for way in (False, True)
         )
         per_token = [f"{usage.activations / MOST_TOKENS / 1e6:.2f} MB" for usage in (plain, twice)]
-        plans = [_chosen(config, settings, size, longest, processes) for size in free]
-        shown.add_row(preset, _gb(plain.frozen), _gb(plain.trained), _gb(plain.gathered), *per_token, *plans)
+        plans = [_chosen(config, settings, size, longest) for size in free]
+        shown.add_row(preset, _gb(plain.frozen), _gb(plain.trained), *per_token, *plans)
     return shown
 
 
-def _chosen(config: PreTrainedConfig, settings: TrainSettings, free: int, longest: int, processes: int) -> str:
+def _chosen(config: PreTrainedConfig, settings: TrainSettings, free: int, longest: int) -> str:
     try:
-        made = plan(config, settings, "cuda", free, longest, processes)
+        made = plan(config, settings, "cuda", free, longest)
     except ModelInvalid:
         return "too little"
     return f"{made.batch_tokens:,} tokens{', checkpointing' * made.gradient_checkpointing}"

@@ -1,14 +1,12 @@
 """Data-parallel training: each process started by `torchrun` computes its share of every optimiser batch."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import distributed
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +57,9 @@ class Processes:
         """Replaces each tensor, of any shape, by its sum over all processes."""
         if self.count == 1:
             return
-        flat = torch.cat([tensor.flatten() for tensor in tensors])
-        distributed.all_reduce(flat)
-        for tensor, total in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
-            tensor.copy_(total.view_as(tensor))
-
-    def mesh(self) -> DeviceMesh:
-        """All processes in a row."""
-        return init_device_mesh(self.device.type, (self.count,))
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """One process per machine at a time runs the block."""
-        here, before = (int(os.environ[name]) if self.count > 1 else 0 for name in ("LOCAL_WORLD_SIZE", "LOCAL_RANK"))
-        for _ in range(before):
-            self.wait()
-        yield
-        for _ in range(here - before):
-            self.wait()
+        works = [distributed.all_reduce(tensor, async_op=True) for tensor in tensors]
+        for work in works:
+            work.wait()
 
     def wait(self) -> None:
         """Waits until all processes have called this."""

@@ -12,7 +12,6 @@ from unprm.formats.unprm import PrmConfig
 from .heads import write_layer
 from .network import Network
 from .publish import write_checkpoint
-from .shards import whole
 
 
 def write_adapter(network: Network, config: PrmConfig, output: Path) -> None:
@@ -26,18 +25,11 @@ def write_adapter(network: Network, config: PrmConfig, output: Path) -> None:
 
 
 @torch.no_grad()
-def write_all(network: Network, base: Path, config: PrmConfig, output: Path, first: bool) -> None:
-    """Writes a checkpoint of the base with the trained weights of a network, in the number type of the base's files.
-
-    All processes call this, as the weights may be sharded; they are gathered one after the other, and the `first`
-    process writes them.
-    """
-    model = load_base(base, "auto") if first else None
+def write_all(network: Network, base: Path, config: PrmConfig, output: Path) -> None:
+    """Writes a checkpoint of the base with the trained weights of a network, in the number type of the base's files."""
+    model = load_base(base, "auto")
     layer = {}
-    for name, parameter in network.named_parameters():
-        values = whole(parameter)
-        if model is None:
-            continue
+    for name, values in network.named_parameters():
         place, _, rest = name.partition(".")
         if place == "model":
             model.get_parameter(rest).copy_(values)
@@ -46,9 +38,8 @@ def write_all(network: Network, base: Path, config: PrmConfig, output: Path, fir
             rows[[config.positive_id, config.negative_id]] = values.to(rows)
         else:
             layer[rest] = values
-    if model is not None:
-        write_layer(layer, output)
-        write_checkpoint(model, base, output, config, output)
+    write_layer(layer, output)
+    write_checkpoint(model, base, output, config, output)
 
 
 def portable(base: str, output: Path) -> str:

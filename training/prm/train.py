@@ -5,12 +5,11 @@
 
 If the same command is given again, a killed run resumes from its last checkpoint, with the same result: data order,
 dropout and schedule depend only on the seed and the step number. Several processes share each optimiser batch, so their
-losses equal those of a single process; if all weights are trained, each holds a shard of them.
+losses equal those of a single process.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import get_args
 
 import torch
 from rich.progress import Progress
@@ -35,9 +34,8 @@ from .memory import MemoryPlan, plan
 from .network import Network, base_dtype, check_sharing, computes_in_bf16, prepare, read_shape
 from .processes import Processes
 from .result import portable, write_adapter, write_all
-from .resume import OneFile, Shards, fingerprint
-from .settings import TrainSettings, TrainSummary, TuneName
-from .shards import layers, shard
+from .resume import State, fingerprint
+from .settings import TrainSettings, TrainSummary
 
 STATE, BEST = "checkpoint", "best"
 """Names of the last state, and of the one with the best validation."""
@@ -56,8 +54,6 @@ class Trainer:
         free = self.processes.smallest(free_memory(self.device) // self.processes.sharing)
         self.base = fetch(settings.base, settings.base_revision)
         tokenizer = load_tokenizer(self.base)
-        if settings.compile and self.is_sharded:
-            raise ModelInvalid(f"compile can't be used with all weights and {self.processes.count} processes")
         self.config = PrmConfig.for_base(
             tokenizer,
             settings.name or settings.output.name,
@@ -84,7 +80,7 @@ class Trainer:
         if self.memory.scarce and self.device.type == "cpu":
             return_freed_memory()
         self.in_bf16 = computes_in_bf16(settings, self.device.type)
-        self.network = self._sharded(flash) if self.is_sharded else self._load(flash).to(self.device)
+        self.network = self._load(flash).to(self.device)
         # fused, it needs no memory of its own
         fused = settings.tune == "all"
         self.optimizer = torch.optim.AdamW(self._trained().values(), lr=0.0, weight_decay=0.0, fused=fused)
@@ -117,11 +113,6 @@ class Trainer:
         self.processes.wait()
         return summary
 
-    @property
-    def is_sharded(self) -> bool:
-        """Whether each process holds only a shard of the weights."""
-        return self.settings.tune == "all" and self.processes.count > 1
-
     def _load(self, flash: bool) -> Network:
         model = load_base(self.base, base_dtype(self.settings, self.device.type))
         if self.settings.share_prefixes:
@@ -134,20 +125,13 @@ class Trainer:
         verdicts = Verdicts(self.config.positive_id, self.config.negative_id)
         return Network(tuned, make_head(tuned, self.settings, verdicts, self.in_bf16))
 
-    def _sharded(self, flash: bool) -> Network:
-        mesh = self.processes.mesh()
-        with self.processes.turn():  # a machine's memory holds all weights once
-            network = self._load(flash)
-            shard(network, layers(network.model), mesh, self.in_bf16)
-        return network
-
     def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> MemoryPlan:
         """Chooses the settings in `CHOSEN` that are not given, or takes them from this run's checkpoint."""
         if progress := self._state(STATE).progress():
             kept = progress["memory"]
             settings = replace(settings, **{name: kept[name] for name in CHOSEN if getattr(settings, name) is None})
         longest = max(len(example.encoded.ids) for example in self.examples)
-        return plan(shape, settings, self.device.type, free, longest, self.processes.count)
+        return plan(shape, settings, self.device.type, free, longest)
 
     def _trained(self) -> dict[str, torch.Tensor]:
         return {name: p for name, p in self.network.named_parameters() if p.requires_grad}
@@ -165,37 +149,24 @@ class Trainer:
         """Optimiser step number `step`, from 0, on a batch; returns its mean loss."""
         total = sum(self.loss.count(example.labels) for example in batch)
         loss = torch.zeros(1, device=self.device)
-        for number, micro, weight in self._share(batch):
+        for number, micro in list(enumerate(self._micro_batches(batch)))[self.processes.rank :: self.processes.count]:
             # the same dropout for these solutions in any process
             torch.manual_seed((self.settings.seed * 1_000_003 + step) * 4099 + number)
             labels, solutions = micro.labels.to(self.device), micro.solutions.to(self.device)
-            part = weight * self.loss(self._margins(micro), labels, solutions, total)
+            part = self.loss(self._margins(micro), labels, solutions, total)
             part.backward()
             loss += part.detach()
         trained = self._trained().values()
         for parameter in trained:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        gradients = [] if self.is_sharded else [parameter.grad for parameter in trained if parameter.grad is not None]
-        self.processes.add_up([loss, *gradients])
+        self.processes.add_up([loss, *(parameter.grad for parameter in trained if parameter.grad is not None)])
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(step, self.total)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return loss.item()
-
-    def _share(self, batch: Sequence[Example]) -> Iterator[tuple[int, MicroBatch, float]]:
-        """This process's micro-batches, each with its number in the batch and its weight, 1.
-
-        Shards are gathered by all processes together: where one is left without a micro-batch, it repeats the first, of
-        weight 0.
-        """
-        micros, count = list(self._micro_batches(batch)), self.processes.count
-        for number in range(self.processes.rank, len(micros), count):
-            yield number, micros[number], 1.0
-        if self.is_sharded and 0 < len(micros) % count <= self.processes.rank:
-            yield 0, micros[0], 0.0
 
     def _validate(self, board: SummaryWriter) -> None:
         """Evaluates the held-out solutions, and saves the weights if they are the best so far."""
@@ -229,17 +200,12 @@ class Trainer:
         margins: torch.Tensor = self.network(micro, self.in_bf16)
         return margins
 
-    def _state(self, name: str, tune: TuneName | None = None) -> OneFile | Shards:
-        if (tune or self.settings.tune) == "all":
-            return Shards(self.settings.output / name, self.processes)
-        return OneFile(self.settings.output / f"{name}.safetensors", self.processes)
+    def _state(self, name: str) -> State:
+        return State(self.settings.output / f"{name}.safetensors", self.processes)
 
     def _resume(self) -> int:
         """Restores the last checkpoint, if any; returns the number of the next step."""
         state = self._state(STATE)
-        others = (self._state(STATE, tune) for tune in get_args(TuneName) if tune != self.settings.tune)
-        if other := next((other for other in others if other.progress()), None):
-            raise ModelInvalid(f"{other.path} belongs to a run with another --tune; choose another output directory")
         if (progress := state.progress()) is None:
             return 0
         if progress["fingerprint"] != self.fingerprint:
@@ -264,9 +230,10 @@ class Trainer:
         output, first = self.settings.output, self.processes.is_first
         if self.settings.patience and self.history.validations:
             self._state(BEST).load(self._trained(), [])
+        if not first:
+            return
         if self.settings.tune == "all":
-            write_all(self.network, self.base, self.config, output, first)
-        elif first:
+            write_all(self.network, self.base, self.config, output)
+        else:
             write_adapter(self.network, self.config, output)
-        if first:
-            write_card(output, self.config, self.settings, summary)
+        write_card(output, self.config, self.settings, summary)

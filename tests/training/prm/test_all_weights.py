@@ -1,4 +1,4 @@
-"""All weights are trained: by one process, or by several with shards of them; their checkpoint is served by itself."""
+"""All weights are trained: by one process, or by several; their checkpoint is served by itself."""
 
 import contextlib
 import json
@@ -87,12 +87,12 @@ def test_a_checkpoint_of_all_weights_is_served_by_itself(any_base, data, tmp_pat
 def test_a_directory_is_of_adapters_or_of_all_weights(base, data, tmp_path, first, then):
     Trainer(_settings(base, data, tmp_path, tune=first, epochs=1)).train(QUIET)
     files = sorted(path.name for path in tmp_path.glob("*.safetensors"))
-    with pytest.raises(ModelInvalid, match="a run with another --tune"):
+    with pytest.raises(ModelInvalid, match="a run with other settings or data"):
         Trainer(_settings(base, data, tmp_path, tune=then, epochs=1)).train(QUIET)
     assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == files
 
 
-def test_two_processes_with_shards_do_what_one_does(any_base, data, tmp_path):
+def test_two_processes_do_what_one_does(any_base, data, tmp_path):
     # of each batch a process gets several micro-batches, and one of the two once more than the other
     changes = {"epochs": 2, "batch_tokens": 100, "bf16": False}
     one, two = (_settings(any_base, data, tmp_path / name / "prm", **changes) for name in ("one", "two"))
@@ -147,7 +147,6 @@ def test_one_process_ends_what_two_began(base, data, tmp_path):
     whole, killed = (_settings(base, data, tmp_path / name / "prm", **changes) for name in ("whole", "killed"))
     Trainer(whole).train(QUIET)
     assert _kill(killed, 1) == 2
-    assert len(list((killed.output / "checkpoint").glob("[0-9]*/*.safetensors"))) >= 2
     Trainer(killed).train(QUIET)
     assert len(_losses(killed.output)) == STEPS
     assert _losses(killed.output) == pytest.approx(_losses(whole.output), abs=1e-4)

@@ -214,21 +214,6 @@ def test_what_gpus_allow_is_shown_without_weights(tmp_path):
         read_shape(str(tmp_path / "nothing"))
 
 
-def test_processes_share_what_is_trained():
-    settings = replace(SETTINGS, tune="all", gradient_checkpointing=True)
-    one, four = (footprint(CONFIG, settings, "cpu", 512, 64, processes) for processes in (1, 4))
-    network = _network(AutoModelForCausalLM.from_config(CONFIG), settings)
-    layer = sum(parameter.numel() for parameter in network.model.model.layers[0].parameters())
-    numbers = sum(parameter.numel() for parameter in network.parameters())
-    assert (one.frozen, one.gathered, one.trained) == (0, 0, 16 * numbers)
-    assert four.trained == 4 * numbers
-    # weights outside the layers, their gradients and what is sent of them; two layers with buffers, and one's gradients
-    assert four.gathered == 4 * (3 * (numbers - 2 * layer) + 6 * layer)
-    assert four.activations == one.activations
-    lora = replace(SETTINGS, gradient_checkpointing=True)
-    assert footprint(CONFIG, lora, "cpu", 512, 64, 4) == footprint(CONFIG, lora, "cpu", 512, 64)
-
-
 def test_with_all_weights_there_is_no_adapter_to_set(tmp_path):
     options = ["train", "--base=x", f"--data={tmp_path}", f"--output={tmp_path / 'prm'}", "--tune=all", "--lora-rank=4"]
     result = CliRunner().invoke(app, options, env={"COLUMNS": "200"})

@@ -21,7 +21,7 @@ from training.evaluate.metrics import Validation
 from training.prm.collate import Example, batches, micro_batches
 from training.prm.loss import LOSSES
 from training.prm.processes import Processes
-from training.prm.resume import OneFile
+from training.prm.resume import State
 from training.prm.settings import LINEAR, TrainSettings
 from training.prm.train import STATE, Trainer
 from training.schema import LabelledSolution
@@ -297,7 +297,7 @@ def test_a_checkpoint_of_another_run_is_refused(base, data, tmp_path):
 def test_a_run_goes_on_with_what_was_chosen_when_it_began(base, data, tmp_path):
     chosen = {"batch_tokens": 300, "gradient_checkpointing": True}
     Trainer(_settings(base, data, tmp_path, epochs=1, **chosen)).train(QUIET)
-    assert OneFile(tmp_path / f"{STATE}.safetensors", Processes.join()).progress()["memory"] == chosen
+    assert State(tmp_path / f"{STATE}.safetensors", Processes.join()).progress()["memory"] == chosen
     again = Trainer(_settings(base, data, tmp_path, epochs=1))
     assert again.settings.batch_tokens == 300
     assert again.settings.gradient_checkpointing
