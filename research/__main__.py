@@ -240,8 +240,8 @@ def report(
 ) -> None:
     """Write a report of the results: one HTML file with tables and figures.
 
-    Below the directory it looks for processbench/NAME and best-of-n/NAME, written by `evaluate --output` (several runs
-    below one name are training seeds of one PRM), and annotated/NAME.jsonl, written by `annotate`.
+    Below the directory it looks for processbench/NAME and best-of-n/NAME, written by `evaluate --output`; several runs
+    below one name are training seeds of one PRM.
     """
     from .report.page import write
 

@@ -4,9 +4,6 @@ import base64
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
-
-import rich.table
 
 from training.evaluate.metrics import Share, percent
 
@@ -39,12 +36,6 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     quoted: tuple[tuple[str, ...], ...] = ()
-
-    @classmethod
-    def of(cls, table: rich.table.Table) -> Self:
-        """Converts a table made for a terminal."""
-        columns = [[str(cell) for cell in column.cells] for column in table.columns]
-        return cls(str(table.title), tuple(str(c.header) for c in table.columns), tuple(zip(*columns, strict=True)))
 
     @property
     def numeric(self) -> tuple[bool, ...]:

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, model_validator
 
-from training.data import stats
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import Result
 from training.evaluate.records import JudgedCandidates
@@ -88,26 +86,9 @@ class ProcessBench:
 
 
 @dataclass(frozen=True, slots=True)
-class Annotation:
-    """A run of `training annotate`, with its search and its costs. `selected`: configuration with which its solutions
-    were selected, as text; equal for equal configurations."""
-
-    path: Path
-    search: str
-    costs: stats.Costs
-    selected: str
-
-    @property
-    def name(self) -> str:
-        """The file's name without its suffix."""
-        return self.path.stem
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """All parts of a report, each empty if missing; runs are sorted by name."""
 
     findings: tuple[Finding, ...]
     best_of_n: tuple[BestOfN, ...]
     processbench: tuple[ProcessBench, ...]
-    annotations: tuple[Annotation, ...]

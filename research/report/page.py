@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from . import accuracy, cost, first_errors, frequency
+from . import accuracy, first_errors, frequency
 from .blocks import Section, Table
 from .found import Finding, Found
 from .read import LAYOUT, read
@@ -17,7 +17,7 @@ def write(directory: Path) -> Path:
     Raises `RecordInvalid` as `read.read` does.
     """
     found = read(directory)
-    sections = _best_of_n(found), _processbench(found), _annotation(found)
+    sections = _best_of_n(found), _processbench(found)
     figures = directory / "figures"
     figures.mkdir(exist_ok=True)
     for section in sections:
@@ -57,13 +57,6 @@ def _processbench(found: Found) -> Section:
     if not prms:
         return Section("processbench", "ProcessBench", (_missing("processbench"),))
     return Section("processbench", "ProcessBench", (), (first_errors.figure(prms),), first_errors.tables(prms))
-
-
-def _annotation(found: Found) -> Section:
-    runs = found.annotations
-    if not runs:
-        return Section("annotation", "Annotation", (_missing("annotations"),))
-    return Section("annotation", "Annotation", (), (cost.figure(runs),), cost.tables(runs))
 
 
 def _missing(part: str) -> str:

@@ -1,14 +1,12 @@
 """Reads the results that the training commands wrote below a directory."""
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from training import resumable, sources
-from training.data import stats
+from training import sources
 from training.evaluate import judging
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import Result
@@ -17,13 +15,12 @@ from training.settings import WrfSettings
 from unprm.errors import RecordInvalid
 from unprm.votes.wrf import Normalization
 
-from .found import Annotation, BestOfN, Finding, Found, ProcessBench, over_seeds
+from .found import BestOfN, Finding, Found, ProcessBench, over_seeds
 
 LAYOUT = {
     "findings": "findings.json",
     "best_of_n": "best-of-n/NAME/…/results.json",
     "processbench": "processbench/NAME/…/results.json",
-    "annotations": "annotated/NAME.jsonl",
 }
 """Path of each part of `Found` below the directory."""
 
@@ -40,9 +37,8 @@ def read(directory: Path) -> Found:
         findings=_findings(directory / LAYOUT["findings"]),
         best_of_n=_by_prm(directory / "best-of-n", _best_of_n),
         processbench=_by_prm(directory / "processbench", _processbench),
-        annotations=tuple(_annotations(directory / "annotated")),
     )
-    if not any((found.findings, found.best_of_n, found.processbench, found.annotations)):
+    if not any((found.findings, found.best_of_n, found.processbench)):
         raise RecordInvalid(str(directory), 0, f"nothing to report; expected any of {', '.join(LAYOUT.values())}")
     return found
 
@@ -101,17 +97,6 @@ def _processbench(name: str, paths: Sequence[Path]) -> ProcessBench:
     results = [{"fixed": run.fixed, **run.__pydantic_extra__} for run in runs]
     ways = [way for way in results[0] if all(way in result for result in results)]
     return ProcessBench(name, {way: tuple(result[way] for result in results) for way in ways})
-
-
-def _annotations(place: Path) -> Iterator[Annotation]:
-    for path in sorted(place.glob("*.jsonl"), key=lambda path: path.stem):
-        if path.stem.endswith((".unresolved", ".questions")):
-            continue
-        for beside in (".config.json", ".unresolved.jsonl", ".questions.jsonl"):
-            if not path.with_suffix(beside).exists():
-                raise RecordInvalid(str(path), 0, f"{path.stem}{beside}, which `annotate` writes with it, is not there")
-        config = resumable.config_of(path)
-        yield Annotation(path, config["search"], stats.costs(path), json.dumps(config.get("selected")))
 
 
 def _valid(path: Path, layout: TypeAdapter[T]) -> T:

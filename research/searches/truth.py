@@ -2,13 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
-from rich.table import Table
-
-from training.data import stats
-from training.evaluate.metrics import percent
 from training.schema import AnnotatedSolution
 from unprm.mini import checker
 from unprm.mini.domain import parse
@@ -67,17 +62,6 @@ def agreeing_labels(solution: AnnotatedSolution, true_error: FirstErrorOf = by_c
         return []
     wrong = true_error(solution.problem, solution.steps)
     return [label == (wrong is None or index < wrong) for index, label in enumerate(solution.labels)]
-
-
-def table(annotated: Sequence[Path]) -> Table:
-    """A row for each file of annotated solutions whose true labels are known."""
-    shown = Table(title="labels of wrong solutions against the exact checker")
-    for name in ("run", "wrong", *Agreement.COLUMNS):
-        shown.add_column(name, justify="left" if name == "run" else "right")
-    for path in annotated:
-        if agreed := agreement(stats.load(path)):
-            shown.add_row(path.stem, f"{agreed.wrong:,}", *map(percent, agreed.shares()))
-    return shown
 
 
 def _share(outcomes: Iterable[bool]) -> float:

@@ -2,22 +2,17 @@
 
 import base64
 import json
-import random
 import re
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from html.parser import HTMLParser
 
 import pytest
 
 from research.report.page import write
-from tests.training.solutions import annotated
-from training import resumable
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import PUBLISHED, SUBSETS, Figures
 from training.evaluate.records import JudgedCandidates
-from training.schema import QuestionValue
 from unprm.errors import RecordInvalid
-from unprm.mini.storyteller import generate
 from unprm.votes.registry import VOTES
 
 LOW = {vote: Share(0.6, 0.58, 0.62) for vote in VOTES}
@@ -94,19 +89,6 @@ def _processbench(directory, run, f1, subsets=SUBSETS, wrong=60):
     _write_json(directory / "processbench" / run / "results.json", results)
 
 
-def _annotated(
-    directory, name, search, samples, problem="Why?", steps=("So.", "Thus."), labels=(True, False), selected="same"
-):
-    """A wrong solution that was labelled after `samples` samples, and one that was not."""
-    tried = {"tried": 1, "samples": samples} if samples else {}
-    wrong = annotated(problem=problem, steps=steps, model="qwen", rank=0, **tried)
-    place = directory / "annotated"
-    resumable.write_lines(place / f"{name}.jsonl", [replace(wrong, labels=labels)])
-    resumable.write_lines(place / f"{name}.unresolved.jsonl", [replace(wrong, id="1", reason="unsolved")])
-    resumable.write_lines(place / f"{name}.questions.jsonl", [QuestionValue("q", 0.5, 7, 3, 70)])
-    _write_json(place / f"{name}.config.json", {"search": search, "share_prefixes": False, "selected": selected})
-
-
 def _findings(directory, **changed):
     finding = {"question": "Is it so?", "answer": "It is.", "columns": ["PRM", "share"], "rows": [["UnPRM", 0.867]]}
     _write_json(directory / "findings.json", [finding | changed])
@@ -116,7 +98,6 @@ def _everything(directory):
     _findings(directory)
     _best_of_n(directory, "UnPRM/0", {}, judged=[JudgedCandidates("q", (0, 1), (True, False), (0.9, 0.2))])
     _processbench(directory, "UnPRM/0", 0.4)
-    _annotated(directory, "bayes", "bayes", 40)
 
 
 @pytest.mark.parametrize(
@@ -208,56 +189,12 @@ def test_a_narrow_lead_on_processbench_is_reported_as_such_and_other_subsets_hav
     assert len(page.tables["F1 in % (95 % interval)"]) == 1 + 4
 
 
-def test_annotation_is_measured_against_plain_adaptive_binary_search(tmp_path):
-    _annotated(tmp_path, "adaptive_binary", "adaptive_binary", 80)
-    _annotated(tmp_path, "adaptive_binary+early-0.95", "adaptive_binary", 60)
-    _annotated(tmp_path, "uncertainty", "uncertainty", 20)
-    _annotated(tmp_path, "random", "random", 0)
-    page = _Page(write(tmp_path))
-    assert page.alt("uncertainty draws the fewest samples of all that verify steps: 75.0 % fewer than adaptive_binary.")
-    cost = page.tables["cost of annotation"]
-    assert [row[0] for row in cost[1:]] == ["adaptive_binary", "adaptive_binary+early-0.95", "random", "uncertainty"]
-    assert cost[4] == ["uncertainty", "2", "2", "1", "2", "40", "400", "7"]
-    row = page.tables["labelled solutions by sampling model"][4]
-    assert row == ["uncertainty", "qwen", "1", "1.00", "0.00", "0.0 %", "0.00"]
-    assert "labels of wrong solutions against the exact checker" not in page.tables
-
-
-def test_runs_over_other_solutions_than_the_baseline_s_are_not_compared(tmp_path):
-    _annotated(tmp_path, "adaptive_binary", "adaptive_binary", 80)
-    _annotated(tmp_path, "bayes", "bayes", 40)
-    _annotated(tmp_path, "elsewhere", "bayes", 20, selected="others")
-    page = _Page(write(tmp_path))
-    assert page.alt("bayes draws the fewest samples of all that verify steps: 50.0 % fewer than adaptive_binary.")
-
-
-def test_costs_are_shares_of_the_baseline_s(tmp_path):
-    _annotated(tmp_path, "uncertainty", "uncertainty", 20)
-    _annotated(tmp_path, "adaptive_binary", "adaptive_binary", 80)
-    page = _Page(write(tmp_path))
-    assert page.alt("uncertainty draws the fewest samples of all that verify steps: 75.0 % fewer than adaptive_binary.")
-
-
-def test_without_a_baseline_costs_are_absolute(tmp_path):
-    _annotated(tmp_path, "bayes", "bayes", 40)
-    assert _Page(write(tmp_path)).alt("bayes draws the fewest samples of all that verify steps: 40.0 per solution.")
-
-
-def test_labels_are_held_against_the_exact_checker_in_its_domain(tmp_path):
-    problem = generate(random.Random(1))
-    steps = (problem.solution()[0], "Step 2: it follows.")
-    _annotated(tmp_path, "bayes", "bayes", 40, problem.text, steps)
-    (_, row) = _Page(write(tmp_path)).tables["labels of wrong solutions against the exact checker"]
-    assert row == ["bayes", "2", "50.0 %", "50.0 %", "100.0 %", "50.0 %"]
-
-
 @pytest.mark.parametrize(
     ("make", "there"),
     [
         (_findings, "findings.json"),
         (lambda directory: _best_of_n(directory, "A", {}), "best-of-n/NAME/…/results.json"),
         (lambda directory: _processbench(directory, "A", 0.4), "processbench/NAME/…/results.json"),
-        (lambda directory: _annotated(directory, "a", "bayes", 8), "annotated/NAME.jsonl"),
     ],
 )
 def test_each_part_may_be_missing_and_the_page_says_so(tmp_path, make, there):
@@ -290,7 +227,6 @@ def test_a_directory_with_nothing_is_refused_with_what_was_expected(tmp_path):
         (lambda directory: _findings(directory, colour="red"), "colour"),
         (lambda directory: _write_json(directory / "processbench" / "A" / "results.json", {"model": "m"}), "fixed"),
         (lambda directory: _best_of_n(directory, "A", {"wrf": Share(0.5, 0.4, "much")}), "wrf"),
-        (lambda directory: _lines(directory / "annotated" / "a.jsonl", []), r"a\.config\.json"),
     ],
 )
 def test_what_the_commands_did_not_write_is_refused(tmp_path, make, reason):
@@ -315,7 +251,6 @@ def test_hostile_text_stays_text(tmp_path):
     name = '_$x^{$ "><img src=x onerror=alert(1)>'
     _best_of_n(tmp_path, name, {}, judged=[JudgedCandidates("q", (0, 1), (True, False), (0.9, 0.2))])
     _processbench(tmp_path, name, 0.4, (name,))
-    _annotated(tmp_path, name, "bayes", 8)
     page = _Page(write(tmp_path))
     assert not any(tag == "script" or "onerror" in found for tag, found in page.tags)
     assert page.tables[evil] == [[evil, "n"], [evil, "1"]]
@@ -343,7 +278,6 @@ def test_figures_are_pictures_with_a_text_and_the_same_as_files(tmp_path):
     assert sorted(files[picture] for picture in shown) == [
         "accuracy-by-prm.png",
         "accuracy-by-vote.png",
-        "cost.png",
         "gold-frequency.png",
         "lanes.png",
         "processbench.png",
@@ -353,7 +287,7 @@ def test_figures_are_pictures_with_a_text_and_the_same_as_files(tmp_path):
         assert picture.endswith(b"IEND\xaeB`\x82")
         assert int.from_bytes(picture[16:20], "big") == 1500
         assert len(image["alt"]) > 40
-    assert len(page.captions) == 6
+    assert len(page.captions) == 5
     assert all("n = " in caption for caption in page.captions)
 
 
