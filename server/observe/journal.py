@@ -8,14 +8,13 @@ import logging
 import os
 import sqlite3
 import threading
-from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 logger = logging.getLogger(__name__)
 
 _WAITING_BYTES = 64 * 2**20
-_AT_ONCE = 200
 _SCHEMA = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
@@ -67,10 +66,8 @@ class Journal:
     def __init__(self, file: Path, max_bytes: int) -> None:
         self.dropped = 0
         self._max_bytes = max_bytes
-        self._changed = threading.Condition()
-        self._waiting: deque[Entry] = deque()
+        self._lock = threading.Lock()
         self._waiting_bytes = 0
-        self._closing = False
         self._failing = False
         try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # readable by its owner only
@@ -78,65 +75,44 @@ class Journal:
             self._database.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             raise JournalUnusable(f"the journal {file} can't be written to ({error})") from None
-        self._writer = threading.Thread(target=self._write_all, name="journal", daemon=True)
-        self._writer.start()
+        self._writer = ThreadPoolExecutor(1, "journal")
 
     def note(self, entry: Entry) -> None:
         """Queues an entry to be written, or drops it if too much is queued."""
-        size = _size(entry)
-        with self._changed:
+        size = len(entry.request) + len(entry.response) + 200
+        with self._lock:
             if self._waiting_bytes + size > _WAITING_BYTES:
                 self.dropped += 1
                 return
             self._waiting_bytes += size
-            self._waiting.append(entry)
-            self._changed.notify()
+        self._writer.submit(self._write, entry, size)
 
     def close(self) -> None:
         """Writes the queued entries and closes the file."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        self._writer.join()
+        self._writer.shutdown()
         self._database.close()
 
-    def _write_all(self) -> None:
-        while entries := self._next():
-            try:
-                self._write(entries)
-                self._failing = False
-            except sqlite3.Error as error:
-                self.dropped += len(entries)
-                if not self._failing:
-                    logger.error("the journal can't be written (%s): entries are left out", type(error).__name__)
-                self._failing = True
-            with self._changed:
-                self._waiting_bytes -= sum(map(_size, entries))
-
-    def _next(self) -> list[Entry]:
-        """Waits for queued entries and returns them; none at the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing)
-            return [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
-
-    def _write(self, entries: list[Entry]) -> None:
-        coming = sum(map(_size, entries))
-        while (used := self._used()) and used + coming > self._max_bytes:
-            self._database.execute(_DROP_TENTH)
-        with self._database:
-            self._database.execute("BEGIN")
-            self._database.executemany(_INSERT, entries)
+    def _write(self, entry: Entry, size: int) -> None:
+        failed = None
+        try:
+            while (used := self._used()) and used + size > self._max_bytes:
+                self._database.execute(_DROP_TENTH)
+            self._database.execute(_INSERT, entry)
+        except sqlite3.Error as error:
+            failed = type(error).__name__
+        if failed and not self._failing:
+            logger.error("the journal can't be written (%s): entries are left out", failed)
+        with self._lock:
+            self._waiting_bytes -= size
+            self.dropped += failed is not None
+            self._failing = failed is not None
 
     def _used(self) -> int:
         """Bytes of the file that hold entries; the others will be reused."""
         if self._database.execute("SELECT 1 FROM requests LIMIT 1").fetchone() is None:
             return 0
-        pages, free, size = map(self._pragma, ("page_count", "freelist_count", "page_size"))
+        pages, free, size = (
+            int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "freelist_count", "page_size")
+        )
         return (pages - free) * size
-
-    def _pragma(self, name: str) -> int:
-        return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-def _size(entry: Entry) -> int:
-    return len(entry.request) + len(entry.response) + 200
