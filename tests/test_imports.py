@@ -67,4 +67,4 @@ def test_the_server_answers_before_it_imports_what_models_need():
 def test_a_load_of_the_embedded_model_imports_nothing_for_other_work():
     found = imported("-c", LOAD)
     assert {"torch", "transformers"} <= found
-    assert not found & {"peft", "httpx", "datasets", "vllm"}
+    assert not found & {"datasets", "vllm"}

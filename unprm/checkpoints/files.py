@@ -202,7 +202,7 @@ def load_merged(files: PrmFiles, dtype: StoredDtype) -> PreTrainedModel:
     lora.refuse_patterns(files.adapter)
     base = load_base(files.base, dtype)
     try:
-        return base if lora.merge_plain(base, files.adapter) else _merged_by_peft(base, files)
+        return _merged(base, files)
     except (OSError, ValueError, SafetensorError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelInvalid(
@@ -210,8 +210,8 @@ def load_merged(files: PrmFiles, dtype: StoredDtype) -> PreTrainedModel:
         ) from error
 
 
-def _merged_by_peft(base: PreTrainedModel, files: PrmFiles) -> PreTrainedModel:
-    from peft import PeftConfig, PeftModel, get_peft_model_state_dict  # slow to import, and most adapters don't need it
+def _merged(base: PreTrainedModel, files: PrmFiles) -> PreTrainedModel:
+    from peft import PeftConfig, PeftModel, get_peft_model_state_dict  # slow to import, and not all models need it
 
     place = str(files.adapter)
     config = PeftConfig.from_pretrained(place)
