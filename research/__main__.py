@@ -28,6 +28,8 @@ app = typer.Typer(
 )
 console = Console(stderr=True)
 
+Runs = Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)]
+TableFile = Annotated[Path, typer.Option("--output", help="File for the table, in Markdown.")]
 SECONDS = 3600.0
 """Timeout of a solution: a server at the lowest priority may stand still while others work."""
 
@@ -148,10 +150,24 @@ def study(
 
 
 @app.command()
-def budget(
-    runs: Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)],
-    output: Annotated[Path, typer.Option("--output", help="File for the table, in Markdown.")],
+def votes(
+    runs: Runs,
+    output: TableFile,
+    candidates: Annotated[
+        int | None, typer.Option(min=1, help="Candidates of each vote, drawn as by best-of-n. Default: all.")
+    ] = None,
 ) -> None:
+    """Compare all votes on several pools: settings are chosen on one half of the questions and judged on the other."""
+    from training.evaluate import judging
+
+    from . import crossfit
+
+    measured = {run.name: crossfit.measure(judging.load(run), candidates) for run in runs}
+    _write_table(output, crossfit.markdown(measured))
+
+
+@app.command()
+def budget(runs: Runs, output: TableFile) -> None:
     """Compare N candidates for each question with as many in all, spent where votes are least decided."""
     from training.evaluate import judging
 
@@ -222,7 +238,7 @@ def searches(
 
 @app.command()
 def coverage(
-    runs: Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)],
+    runs: Runs,
     output: Annotated[Path, typer.Option(help="Directory for the table and the figure.", callback=directory)],
 ) -> None:
     """Judge which elected answers are accepted at a risk, on halves of pools that had no part in the calibration."""

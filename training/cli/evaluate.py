@@ -24,8 +24,6 @@ app = typer.Typer(help="Measure a PRM on a benchmark.", no_args_is_help=True)
 console = Console(stderr=True)
 
 _OUTPUT_HELP = "Directory for scores and results; the same command goes on there."
-Runs = Annotated[list[Path], typer.Argument(help="Output directories of `best-of-n`.", file_okay=False)]
-TableFile = Annotated[Path, typer.Option("--output", help="File for the table, in Markdown.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,21 +195,6 @@ def every(
             best_of_n.write_solutions(questions, place, Reading())
     _print_remarks(prmbench.remarks(benchmark, steps))
     _write_table(output / f"{name}.md", summary.markdown(name, first_errors["fixed"], steps, votes))
-
-
-@app.command()
-def votes(
-    runs: Runs,
-    output: TableFile,
-    candidates: Annotated[
-        int | None, typer.Option(min=1, help="Candidates of each vote, drawn as by best-of-n. Default: all.")
-    ] = None,
-) -> None:
-    """Compare all votes on several pools: settings are chosen on one half of the questions and judged on the other."""
-    from ..evaluate import crossfit, judging
-
-    measured = {run.name: crossfit.measure(judging.load(run), candidates) for run in runs}
-    _write_table(output, crossfit.markdown(measured))
 
 
 @app.command("calibrate-votes")

@@ -49,9 +49,10 @@ def server() -> dict[str, Any]:
 
 def elsewhere() -> dict[str, Any]:
     """The gateway's names of models, the reference, the evaluation and the library."""
+    from research import crossfit
     from server import reference
     from server.routes.gateway.schema import NAMED
-    from training.evaluate import best_of_n, crossfit, vote_results
+    from training.evaluate import best_of_n, vote_results
     from training.evaluate.records import JudgedCandidates
 
     scores = tuple((each["step_scores"][0],) for each in GIVEN)

@@ -16,16 +16,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from training.evaluate.best_of_n import accuracies, outcomes
+from training.evaluate.bootstrap import Estimate, Numbers, compare
+from training.evaluate.metrics import Share
+from training.evaluate.records import JudgedCandidates
+from training.evaluate.right_votes import RightShare, right_share, takeable, uses_rewards
+from training.evaluate.vote_results import AGGREGATES, NO_REWARD, first_reward, in_markdown
 from unprm.errors import RecordInvalid
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
-
-from .best_of_n import accuracies, outcomes
-from .bootstrap import Estimate, Numbers, compare
-from .metrics import Share
-from .records import JudgedCandidates
-from .right_votes import RightShare, right_share, takeable, uses_rewards
-from .vote_results import AGGREGATES, NO_REWARD, first_reward, in_markdown
 
 SPLITS = 100
 """Ways to cut the questions into halves."""

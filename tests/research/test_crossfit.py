@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from research import crossfit
+from research.__main__ import app
 from tests.support import TEST_DATA
-from training.cli.evaluate import app
-from training.evaluate import crossfit, judging
+from training.cli.evaluate import app as evaluate
+from training.evaluate import judging
 from training.evaluate.records import JudgedCandidates
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import REWARD_STRATEGIES, VOTES
@@ -98,7 +100,7 @@ def runs(tmp_path_factory):
     }
     for name, (path, reward) in pools.items():
         arguments = ["best-of-n", str(path), "--reward", reward, "--output", str(place / name)]
-        result = CliRunner().invoke(app, arguments)
+        result = CliRunner().invoke(evaluate, arguments)
         assert result.exit_code == 0, result.output
     return [str(place / name) for name in pools]
 
