@@ -1,17 +1,18 @@
-"""The door: labelled solutions from files, directories and the hub, in any layout; and from one layout to another."""
+"""Labelled solutions from files, directories and the hub, in any layout; and from one layout to another."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from unprm.errors import RecordInvalid, RecordsInvalid
 
 from .. import resumable, sources
-from ..schema import LabelledSolution, adapter
+from ..schema import BenchmarkSolution, LabelledSolution, adapter
 from ..settings import LayoutName, WrittenLayout
-from .table import LAYOUTS, WRITERS, recognised
+from . import rows
 
 SHOWN = 20
 """Bad records that an error names; it counts the others."""
@@ -19,6 +20,54 @@ ENDINGS = (".jsonl", ".jsonl.gz", ".json")
 """Of the files that are read in a directory and those below it, in the order of their paths."""
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`fields`: those by which a row is recognised; no two layouts share all of theirs. `kind`: the type of a row, and
+    `read`, the solutions in it."""
+
+    fields: frozenset[str]
+    kind: type[Any]
+    read: Callable[[Any], Iterator[LabelledSolution]]
+
+    def solutions(self, row: Mapping[str, Any]) -> list[LabelledSolution]:
+        """The solutions in a row. Raises `ValueError` for a bad one."""
+        return list(self.read(adapter(self.kind).validate_python(row)))
+
+
+def _layout(fields: str, kind: type[Any], read: Callable[[Any], Iterator[LabelledSolution]] | None = None) -> Layout:
+    return Layout(frozenset(fields.split()), kind, read or kind.solutions)
+
+
+LAYOUTS: dict[LayoutName, Layout] = {
+    "native": _layout("steps labels", LabelledSolution, rows.native),
+    "unprm": _layout("completions label", rows.UnprmRow),
+    "trl": _layout("completions labels", rows.TrlRow),
+    "prm800k": _layout("question label", rows.Prm800kRow),
+    "math-shepherd": _layout("input label", rows.MathShepherdRow),
+    "rlhflow": _layout("conversations", rows.RlhflowRow),
+    "processbench": _layout("steps label", BenchmarkSolution, rows.processbench),
+    "prmbench": _layout("original_process modified_process", rows.PrmbenchRow),
+    "step-dpo": _layout("initial_reason_steps chosen rejected", rows.StepDpoRow),
+}
+
+WRITERS: dict[WrittenLayout, Callable[[LabelledSolution], object]] = {
+    "native": lambda solution: solution,
+    "unprm": rows.UnprmRow.of,
+    "trl": rows.TrlRow.of,
+    "math-shepherd": rows.MathShepherdRow.of,
+}
+"""The row of a solution. Raises `ValueError` that names what in the solution the layout can't hold."""
+
+
+def recognised(row: Mapping[str, Any]) -> Layout:
+    """The layout of a row by its fields. Raises `ValueError` if there is none."""
+    given = {name for name, value in row.items() if value is not None}
+    for layout in LAYOUTS.values():
+        if layout.fields <= given:
+            return layout
+    raise ValueError(f"fields of no layout ({', '.join(LAYOUTS)}): state one to be told what is missing")
 
 
 def read_labelled(data: Sequence[Path], layout: LayoutName | None = None) -> Iterator[LabelledSolution]:
@@ -74,8 +123,8 @@ def _rows(place: Path) -> Iterator[tuple[str, int, object]]:
     if not files:
         raise RecordInvalid(str(place), 0, f"the directory has no file that ends with {', '.join(ENDINGS)}")
     for path in files:
-        rows = _array(path) if path.suffix == ".json" else None
-        yield from ((str(path), *row) for row in (enumerate(rows, 1) if rows is not None else sources.lines(path)))
+        array = _array(path) if path.suffix == ".json" else None
+        yield from ((str(path), *row) for row in (sources.lines(path) if array is None else enumerate(array, 1)))
 
 
 def _array(path: Path) -> list[object] | None:

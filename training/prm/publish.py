@@ -1,4 +1,5 @@
-"""Publishes a PRM: as one checkpoint of all weights, or as a model on the hub.
+"""What a training run leaves, an adapter or a checkpoint of all weights; and how a PRM is published: as one
+checkpoint, or as a model on the hub.
 
 Such a checkpoint has two heads. The language model's own is what this project reads verdicts from; a classifier of
 tokens, made of the rows of both verdicts or of a trained layer, is what transformers and vLLM read without code of
@@ -6,6 +7,7 @@ ours.
 """
 
 import json
+import os
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,22 +16,60 @@ import torch
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+from peft import PeftModel
 from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, PreTrainedModel
 from transformers.modeling_layers import GenericForTokenClassification
 
 from unprm import calibration
 from unprm.checkpoints import lora
-from unprm.checkpoints.files import StoredDtype, load_merged, locate, read_tokenizer
+from unprm.checkpoints.files import StoredDtype, load_base, load_merged, locate, read_tokenizer
 from unprm.engines.torch.heads import read_layers
 from unprm.errors import ModelInvalid, OutputMismatch
 from unprm.formats.family import LAYER, Head
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig
 
 from .card import CARD, published_card
-from .heads import FILE
+from .heads import FILE, write_layer
+from .network import Network
 
 ADAPTER = "adapter"
 """The folder of the adapter in a published repository, whose root is the merged checkpoint."""
+
+
+def write_adapter(network: Network, config: PrmConfig, output: Path) -> None:
+    """Writes a trained adapter, its head and its configuration."""
+    tuned = network.model
+    assert isinstance(tuned, PeftModel)
+    tuned.peft_config["default"].base_model_name_or_path = config.base
+    tuned.save_pretrained(str(output), save_embedding_layers=False)
+    write_layer({name: p for name, p in network.head.named_parameters() if p.requires_grad}, output)
+    config.write(output)
+
+
+@torch.no_grad()
+def write_all(network: Network, base: Path, config: PrmConfig, output: Path) -> None:
+    """Writes a checkpoint of the base with the trained weights of a network, in the number type of the base's files."""
+    model = load_base(base, "auto")
+    layer = {}
+    for name, values in network.named_parameters():
+        place, _, rest = name.partition(".")
+        if place == "model":
+            model.get_parameter(rest).copy_(values)
+        elif config.head == "verdicts":
+            rows = model.get_output_embeddings().weight
+            rows[[config.positive_id, config.negative_id]] = values.to(rows)
+        else:
+            layer[rest] = values
+    write_layer(layer, output)
+    write_checkpoint(model, base, output, config, output)
+
+
+def portable(base: str, output: Path) -> str:
+    """The base's name in an adapter's configuration: a path relative to the adapter, or the hub name."""
+    if not Path(base).is_dir():
+        return base
+    relative = os.path.relpath(Path(base).resolve(), output.resolve())
+    return relative if relative.startswith(".") else f"./{relative}"
 
 
 def merge_adapter(model: str, adapter: str | None, output: Path, dtype: StoredDtype) -> None:

@@ -33,7 +33,7 @@ from .loss import LOSSES
 from .memory import MemoryPlan, plan
 from .network import Network, base_dtype, check_sharing, computes_in_bf16, prepare, read_shape
 from .processes import Processes
-from .result import portable, write_adapter, write_all
+from .publish import portable, write_adapter, write_all
 from .resume import State, fingerprint
 from .settings import TrainSettings, TrainSummary
 

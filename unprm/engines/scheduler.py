@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from unprm.budget import Budget, Held
 from unprm.engines.waiting import Batch, Request, Scored, Waiting
-from unprm.engines.worker import Worker
+from unprm.engines.worker import Worker, checked_scores, plain_sum
 from unprm.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -304,7 +304,7 @@ class Scheduler:
         """The engine's scores, checked to be usable; raises `ModelUnavailable`. A model that hangs is lost."""
         try:
             async with asyncio.timeout(self._patience):
-                return await self._worker.call(partial(_checked_scores, self._engine, items))
+                return await self._worker.call(partial(checked_scores, self._engine, items))
         except TimeoutError:
             reason = f"the model did not answer within {self._patience:g} s"
             self._lose(reason)
@@ -323,7 +323,7 @@ class Scheduler:
             if self._failures < _FAILURES or self._lost is not None:
                 return
             try:
-                await self._scores([_plain_sum(self._engine)])
+                await self._scores([plain_sum(self._engine)])
                 self._failures = 0
             except ModelUnavailable:
                 self._lose(f"the model failed {self._failures} times in a row, then on a plain sum")
@@ -333,7 +333,7 @@ class Scheduler:
         while self._unreachable is not None:
             await asyncio.sleep(self._retry)
             with suppress(UnprmError):
-                await self.score([_plain_sum(self._engine)])
+                await self.score([plain_sum(self._engine)])
 
     def _lose(self, reason: str) -> None:
         if self._lost is None:
@@ -372,37 +372,3 @@ class Scheduler:
             self._waiting.remove(request)
             if not request.done.done():
                 request.done.set_exception(error)
-
-
-def _plain_sum(engine: Engine) -> Encoded:
-    """What any model can score."""
-    return engine.format.encode("1 + 1 = ?", ["2"])
-
-
-def _checked_scores(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
-    """Runs in the engine's thread. Raises `ModelUnavailable`, also for what are no scores."""
-    try:
-        scores = engine.score(batch)
-        fault = _fault(batch, scores)
-    except ModelUnreachable as error:
-        logger.warning("a batch of %d items failed: %s", len(batch), error)
-        raise
-    except BaseException as error:  # a library may raise anything: every caller gets an error
-        logger.exception("the model failed on a batch of %d items", len(batch))
-        raise ModelUnavailable(f"the model failed on this request ({type(error).__name__})") from error
-    if fault is not None:
-        logger.error("the model answered a batch of %d items wrongly: %s", len(batch), fault)
-        raise ModelUnavailable(f"the model's answer can't be used: {fault}")
-    return scores
-
-
-def _fault(batch: Sequence[Encoded], answer: BatchScores) -> str | None:
-    lengths = {len(values) for values in (batch, *answer) if values is not None}
-    if len(lengths) != 1:
-        return f"it has scores for {len(answer.scores)} of {len(batch)} items"
-    for item, values in zip(batch, answer.scores, strict=True):
-        if len(values) != len(item.positions):
-            return f"an item has {len(values)} scores for {len(item.positions)} steps"
-        if not all(0.0 <= value <= 1.0 for value in values):  # false for NaN, too
-            return "a score is not within 0 and 1"
-    return None

@@ -1,11 +1,17 @@
-"""A thread for blocking calls that an event loop awaits."""
+"""A thread for blocking calls that an event loop awaits, and the calls that an engine gets there."""
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, TypeVar
+
+from unprm.errors import ModelUnavailable, ModelUnreachable
+from unprm.types import BatchScores, Encoded, Engine
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -45,3 +51,37 @@ class Worker:
             except BaseException as error:  # even a library's SystemExit must not end the thread
                 future.set_exception(error)
             del call, function, future  # frees what they hold: the next call may come much later
+
+
+def plain_sum(engine: Engine) -> Encoded:
+    """What any model can score."""
+    return engine.format.encode("1 + 1 = ?", ["2"])
+
+
+def checked_scores(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
+    """Runs in the engine's thread. Raises `ModelUnavailable`, also for what are no scores."""
+    try:
+        scores = engine.score(batch)
+        fault = _fault(batch, scores)
+    except ModelUnreachable as error:
+        logger.warning("a batch of %d items failed: %s", len(batch), error)
+        raise
+    except BaseException as error:  # a library may raise anything: every caller gets an error
+        logger.exception("the model failed on a batch of %d items", len(batch))
+        raise ModelUnavailable(f"the model failed on this request ({type(error).__name__})") from error
+    if fault is not None:
+        logger.error("the model answered a batch of %d items wrongly: %s", len(batch), fault)
+        raise ModelUnavailable(f"the model's answer can't be used: {fault}")
+    return scores
+
+
+def _fault(batch: Sequence[Encoded], answer: BatchScores) -> str | None:
+    lengths = {len(values) for values in (batch, *answer) if values is not None}
+    if len(lengths) != 1:
+        return f"it has scores for {len(answer.scores)} of {len(batch)} items"
+    for item, values in zip(batch, answer.scores, strict=True):
+        if len(values) != len(item.positions):
+            return f"an item has {len(values)} scores for {len(item.positions)} steps"
+        if not all(0.0 <= value <= 1.0 for value in values):  # false for NaN, too
+            return "a score is not within 0 and 1"
+    return None

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from tests.support import TEST_DATA
 from tests.tiny import write_base
 from training.__main__ import app
-from training.layouts.files import SHOWN, convert, read_labelled
-from training.layouts.table import LAYOUTS, WRITERS
+from training.layouts.files import LAYOUTS, SHOWN, WRITERS, convert, read_labelled
 from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
