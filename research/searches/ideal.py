@@ -69,14 +69,13 @@ def markdown(labels: Path) -> str:
 def _by_search(solutions: Sequence[LabelledError]) -> str:
     rows = []
     for name, settings in variants(AnnotateSettings()).items():
-        if settings.early_stop is None:
-            found = [_search(row, settings, solutions) for row in solutions]
-            errors = [row.first_error + 1 for row in solutions]
-            hits = [step == error for (step, _), error in zip(found, errors, strict=True)]
-            late = [step is not None and step > error for (step, _), error in zip(found, errors, strict=True)]
-            verified = sum(tried for _, tried in found) / len(found)
-            shares = [_share(solutions, outcomes).in_percent for outcomes in (hits, late)]
-            rows.append([name, f"{verified:.2f}", *shares])
+        found = [_search(row, settings, solutions) for row in solutions]
+        errors = [row.first_error + 1 for row in solutions]
+        hits = [step == error for (step, _), error in zip(found, errors, strict=True)]
+        late = [step is not None and step > error for (step, _), error in zip(found, errors, strict=True)]
+        verified = sum(tried for _, tried in found) / len(found)
+        shares = [_share(solutions, outcomes).in_percent for outcomes in (hits, late)]
+        rows.append([name, f"{verified:.2f}", *shares])
     return table(("search", "steps verified", "first error found", "a later step found"), rows)
 
 
