@@ -1,20 +1,10 @@
 """The trainer's network: a language model, all of it trained or frozen with a LoRA adapter, and a head."""
 
 from functools import partial
-from pathlib import Path
 
 import torch
-from peft import (
-    LoraConfig,
-    PeftConfig,
-    PeftModel,
-    get_peft_model,
-    get_peft_model_state_dict,
-    set_peft_model_state_dict,
-)
+from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.tuners_utils import BaseTunerLayer
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from unprm.checkpoints import lora
@@ -78,11 +68,8 @@ def prepare(base: PreTrainedModel, settings: TrainSettings, device: str) -> PreT
 
 
 def with_adapter(base: PreTrainedModel, settings: TrainSettings) -> PeftModel:
-    """Adds an adapter to the base, which is frozen: a new one, or with the weights of the one at `start`.
-
-    Raises `ModelInvalid` if the base lacks the layers in `lora_targets`, if one of them is the output layer, or if the
-    adapter at `start` has other layers or another rank or scale.
-    """
+    """Adds a new adapter to the base, which is frozen. Raises `ModelInvalid` if the base lacks the layers in
+    `lora_targets`, or if one of them is the output layer."""
     torch.manual_seed(settings.seed)  # for the adapter's initial weights
     targets = ", ".join(settings.lora_targets)
     config = LoraConfig(
@@ -101,27 +88,7 @@ def with_adapter(base: PreTrainedModel, settings: TrainSettings) -> PeftModel:
             f"the layers {targets} include the output layer: only two of its rows are read, and an adapter there would "
             "not be trained"
         )
-    if settings.start is not None and base.device.type != "meta":  # where only memory is planned
-        _start_from(settings.start, tuned)
     return tuned
-
-
-def _start_from(adapter: Path, tuned: PeftModel) -> None:
-    """Gives a new adapter the weights of one in a directory; raises `ModelInvalid` if that is of another kind."""
-    try:
-        given, made = PeftConfig.from_pretrained(str(adapter)), tuned.peft_config["default"]
-        weights = load_file(adapter / lora.WEIGHTS)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ModelInvalid(f"{adapter} is no adapter to start from: {error}") from error
-    expected = {name: tensor.shape for name, tensor in get_peft_model_state_dict(tuned).items()}
-    scales = [config.lora_alpha / config.r for config in (given, made)]
-    if {name: tensor.shape for name, tensor in weights.items()} != expected or scales[0] != scales[1]:
-        raise ModelInvalid(
-            f"{adapter} can't be started from: it is an adapter of rank {given.r} and scale {scales[0]:g} for "
-            f"{len(weights) // 2} layers, and one of rank {made.r} and scale {scales[1]:g} for {len(expected) // 2} of "
-            "the same base is trained"
-        )
-    set_peft_model_state_dict(tuned, weights)
 
 
 def compute_in_float32(model: torch.nn.Module) -> None:

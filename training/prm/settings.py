@@ -68,10 +68,6 @@ class TrainSettings:
         tuple[str, ...],
         Option(help="Layers that get an adapter, comma-separated; all-linear: all linear layers except the output."),
     ] = ("q_proj", "v_proj")
-    start: Annotated[
-        Path | None,
-        Option(help="Adapter for the same layers and of the same rank, to start from."),
-    ] = None
     bf16: Annotated[
         bool,
         Option("--bf16", help="Keep a frozen base in bfloat16 (always on a GPU); compute in it where that is fast."),

@@ -92,22 +92,6 @@ def test_all_linear_layers_are_trained_and_read_back(base, data, tmp_path):
     assert served.score(items) == named.score(items)
 
 
-def test_training_begins_with_a_given_adapter(base, data, tmp_path):
-    first = tmp_path / "first"
-    learnt = Trainer(_settings(base, data, first, epochs=8)).train(QUIET).loss
-    started = Trainer(_settings(base, data, tmp_path / "second", start=first))
-    weights = load_file(first / "adapter_model.safetensors")
-    held = {name.replace(".default", ""): p for name, p in started._trained().items() if "lora" in name}
-    assert len(held) == len(weights)
-    assert all(torch.equal(p, weights[name.removeprefix("model.")]) for name, p in held.items())
-    assert started.train(QUIET).loss < 2 * learnt
-    for changes in ({"lora_rank": 4}, {"lora_alpha": 8}, {"lora_targets": ("q_proj",)}):
-        with pytest.raises(ModelInvalid, match="of rank 8 and scale 4 for 4 layers"):
-            Trainer(_settings(base, data, tmp_path / "third", start=first, **changes))
-    with pytest.raises(ModelInvalid, match="no adapter to start from"):
-        Trainer(_settings(base, data, tmp_path / "third", start=tmp_path))
-
-
 def test_training_reads_the_label_at_the_tag(base, data, tmp_path):
     trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0))
     item = trainer.format.encode("Problem: 1?", ["12", "34 - 5"])
