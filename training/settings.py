@@ -60,7 +60,6 @@ class SelectSettings:
     selection: Annotated[SelectionName, Option(help="Which solutions are preferred.")] = "uncertainty"
     measure: MeasureName = "entropy"
     diversity: float = 0.2
-    embedding: Annotated[str, Option(help="Sentence-embedding model for `similarity`; without one, TF-IDF.")] = ""
     m: Annotated[int, Option("--m", min=0, help="Right solutions per question and sampling model.")] = 2
     n: Annotated[int, Option("--n", min=0, help="Wrong solutions per question and sampling model.")] = 6
     fill: bool = False

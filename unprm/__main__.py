@@ -43,7 +43,7 @@ PROGRAMS = (
     ),
 )
 
-OPTIONAL = {"ray": "ray", "sentence_transformers": "embed", "vllm": "vllm", "xllamacpp": "llama"}
+OPTIONAL = {"ray": "ray", "vllm": "vllm", "xllamacpp": "llama"}
 """Packages that only some options of a command need, and their extras."""
 
 

@@ -1,7 +1,7 @@
 """Chooses the solutions of a question that a selection prefers (paper, section 3.1; the appendix's algorithm)."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,9 @@ from ..schema import SelectedSolution
 from ..settings import SelectSettings
 
 Vectors = npt.NDArray[np.floating[Any]]
-Embed = Callable[[Sequence[str]], Vectors]
 
 
-def choose(
-    judged: Sequence[SelectedSolution], settings: SelectSettings, embed: Embed, seed: int
-) -> list[SelectedSolution]:
+def choose(judged: Sequence[SelectedSolution], settings: SelectSettings, seed: int) -> list[SelectedSolution]:
     """Chooses the m right and n wrong solutions of a question that the strategy prefers; with `fill`, as many wrong
     ones as it takes to reach m + n."""
     chosen: list[SelectedSolution] = []
@@ -28,14 +25,12 @@ def choose(
             count += settings.m - len(chosen)
         pool = [solution for solution in judged if solution.correct is correct]
         if len(pool) > count:
-            pool = [pool[index] for index in _preferred(pool, count, settings, embed, seed)]
+            pool = [pool[index] for index in _preferred(pool, count, settings, seed)]
         chosen += pool
     return chosen
 
 
-def _preferred(
-    pool: Sequence[SelectedSolution], count: int, settings: SelectSettings, embed: Embed, seed: int
-) -> list[int]:
+def _preferred(pool: Sequence[SelectedSolution], count: int, settings: SelectSettings, seed: int) -> list[int]:
     match settings.selection:
         case "uncertainty":
             return sorted(range(len(pool)), key=lambda index: -pool[index].uncertainty)[:count]
@@ -43,7 +38,7 @@ def _preferred(
             similar = token_similarity([solution.ids for solution in pool])
             return uncertain_and_diverse([s.uncertainty for s in pool], similar, count, settings.diversity)
         case "similarity":
-            return least_similar(embed([solution.text for solution in pool]), count)
+            return least_similar(tf_idf([solution.text for solution in pool]), count)
         case _:
             return sorted(random.Random(seed).sample(range(len(pool)), count))
 
@@ -52,14 +47,6 @@ def tf_idf(texts: Sequence[str]) -> Vectors:
     """TF-IDF vectors of the texts' words and numbers, (texts, terms): rare terms weigh more."""
     vectors: Vectors = TfidfVectorizer(token_pattern=r"\S+").fit_transform(texts).toarray()
     return vectors
-
-
-def sentence_embedding(name: str) -> Embed:
-    """Loads a sentence-embedding model, by hub name or directory; needs `pip install unprm[embed]`."""
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(name, trust_remote_code=False)
-    return lambda texts: model.encode(list(texts), show_progress_bar=False)
 
 
 def least_similar(vectors: Vectors, count: int) -> list[int]:

@@ -18,7 +18,7 @@ from unprm.uncertainty import MEASURES
 from .. import resumable, sources, stage
 from ..schema import SampledQuestion, SelectedSolution
 from ..settings import SelectSettings
-from .choose import choose, mean_change, sentence_embedding, tf_idf
+from .choose import choose, mean_change
 from .sample import seed_of
 
 Decode = Callable[[Sequence[int]], str]
@@ -48,7 +48,6 @@ class Selector:
 
     def __init__(self, equivalence: Equivalence, decode: Decode, settings: SelectSettings) -> None:
         self.equivalence, self.decode, self.settings = equivalence, decode, settings
-        self.embed = sentence_embedding(settings.embedding) if settings.embedding else tf_idf
         self.dropped: Counter[str] = Counter()
 
     def judge(self, question: SampledQuestion) -> Iterator[SelectedSolution]:
@@ -96,7 +95,7 @@ class Selector:
                 self.dropped["same text as another"] += 1
         seed = seed_of(self.settings.seed, question.model, question.id)
         means = {measure: _mean_step(judged, measure) for measure in MEASURES}
-        chosen = choose(list(distinct.values()), self.settings, self.embed, seed)
+        chosen = choose(list(distinct.values()), self.settings, seed)
         return [replace(solution, mean_step_uncertainty=means) for solution in chosen]
 
 

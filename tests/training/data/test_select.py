@@ -15,7 +15,6 @@ from training.data.choose import (
     choose,
     least_similar,
     mean_change,
-    sentence_embedding,
     tf_idf,
     token_similarity,
     uncertain_and_diverse,
@@ -39,28 +38,28 @@ def _question(*solutions):
 def test_the_most_uncertain_of_each_kind_are_chosen():
     judged = [_judged(0, True, 1.0), _judged(1, True, 3.0), _judged(2, False, 9.0), _judged(3, True, 2.0)]
     judged += [_judged(4, False, 8.0), _judged(5, False, 9.0)]
-    chosen = choose(judged, SelectSettings(m=2, n=2), tf_idf, seed=0)
+    chosen = choose(judged, SelectSettings(m=2, n=2), seed=0)
     assert [solution.index for solution in chosen] == [1, 3, 2, 5]
 
 
 def test_fewer_than_asked_are_all_taken():
     judged = [_judged(0, True, 1.0), _judged(1, False, 3.0)]
-    assert choose(judged, SelectSettings(), tf_idf, seed=0) == judged
+    assert choose(judged, SelectSettings(), seed=0) == judged
 
 
 def test_none_are_taken_if_none_are_asked_for():
     judged = [_judged(0, True, 1.0), _judged(1, False, 3.0)]
     for selection in ("uncertainty", "similarity", "random"):
-        chosen = choose(judged, SelectSettings(selection=selection, m=0, n=1), tf_idf, seed=0)
+        chosen = choose(judged, SelectSettings(selection=selection, m=0, n=1), seed=0)
         assert [solution.index for solution in chosen] == [1]
 
 
 @pytest.mark.parametrize(("right", "wrong"), [(0, 8), (1, 7), (2, 6), (5, 6)])
 def test_wrong_ones_fill_the_places_of_missing_right_ones(right, wrong):
     judged = [_judged(index, index < right, float(index)) for index in range(right + 20)]
-    chosen = choose(judged, SelectSettings(fill=True), tf_idf, seed=0)
+    chosen = choose(judged, SelectSettings(fill=True), seed=0)
     assert [solution.correct for solution in chosen] == [True] * min(right, 2) + [False] * wrong
-    unfilled = choose(judged, SelectSettings(), tf_idf, seed=0)
+    unfilled = choose(judged, SelectSettings(), seed=0)
     assert sum(not solution.correct for solution in unfilled) == 6
 
 
@@ -199,23 +198,3 @@ def test_a_text_is_selected_once():
     selector = Selector(equivalence, lambda ids: "", SelectSettings())
     assert [chosen.index for chosen in selector.select(question)] == [1, 0, 3]
     assert selector.dropped == {"same text as another": 1}
-
-
-def test_similarity_by_a_sentence_embedding_model(tmp_path):
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    place = tmp_path / "encoder"
-    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]))
-    torch.manual_seed(0)
-    shape = BertConfig(vocab_size=11, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
-    BertModel(shape).save_pretrained(place)
-    BertTokenizerFast(vocab_file=str(tmp_path / "vocab.txt")).save_pretrained(place)
-    words = Transformer(str(place))
-    SentenceTransformer(modules=[words, Pooling(words.get_embedding_dimension())]).save(str(tmp_path / "model"))
-    embed = sentence_embedding(str(tmp_path / "model"))
-    vectors = embed(["a b", "a b", "c d e"])
-    assert vectors.shape == (3, 16)
-    assert least_similar(vectors, 2) == [0, 2]
