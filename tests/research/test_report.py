@@ -204,7 +204,6 @@ def test_each_part_may_be_missing_and_the_page_says_so(tmp_path, make, there):
         "findings.json",
         "best-of-n/NAME/…/results.json",
         "processbench/NAME/…/results.json",
-        "annotated/NAME.jsonl",
     )
     for part in parts:
         assert (f"Not there: {part}." in notes) == (part != there)
