@@ -55,41 +55,36 @@ class Lines(Progress):
         self._lines: dict[TaskID, tuple[float, Shown]] = {}  # time of each task's last line, and what it showed
 
     def add_task(self, *arguments: Any, **options: Any) -> TaskID:
-        """As in rich, but may write a line."""
+        """As in rich, but writes a line."""
         task = super().add_task(*arguments, **options)
         self._first[task] = self._tasks[task].completed
-        self._write(task)
+        self._write(task, at_once=True)
         return task
 
     def update(self, task_id: TaskID, *arguments: Any, **options: Any) -> None:
         """As in rich, but may write a line."""
         super().update(task_id, *arguments, **options)
-        self._write_if_due(task_id)
+        self._write(task_id)
 
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
         """As in rich, but may write a line."""
         super().advance(task_id, advance)
-        self._write_if_due(task_id)
+        self._write(task_id)
 
     def stop(self) -> None:
         """Ends the display; writes a last line for each task with steps not yet shown."""
         super().stop()
-        for task, (_, shown) in list(self._lines.items()):
-            if self._state(task) != shown:
-                self._write(task)
+        for task in list(self._lines):
+            self._write(task, at_once=True)
 
-    def _write_if_due(self, task_id: TaskID) -> None:
-        when, shown = self._lines[task_id]
-        if self._state(task_id) != shown and (self._tasks[task_id].finished or self.get_time() - when >= LINE_EVERY):
-            self._write(task_id)
-
-    def _state(self, task_id: TaskID) -> Shown:
-        task = self._tasks[task_id]
-        return task.completed, str(task.fields.get("counts", ""))
-
-    def _write(self, task_id: TaskID) -> None:
-        task = self._tasks[task_id]
-        self._lines[task_id] = self.get_time(), self._state(task_id)
+    def _write(self, task_id: TaskID, at_once: bool = False) -> None:
+        """Writes a line if it shows something new and is due, or `at_once`."""
+        task, now = self._tasks[task_id], self.get_time()
+        state = task.completed, str(task.fields.get("counts", ""))
+        when, shown = self._lines.get(task_id, (now, None))
+        if state == shown or not (at_once or task.finished or now - when >= LINE_EVERY):
+            return
+        self._lines[task_id] = now, state
         parts = [f"{task.description}: {task.completed:g} of {task.total:g}"]
         steps = task.completed - self._first[task_id]
         if steps and task.elapsed:
@@ -97,8 +92,7 @@ class Lines(Progress):
             if task.remaining:
                 parts.append(f"{_time(task.remaining * task.elapsed / steps)} left")
         if self._shown:
-            line = ", ".join(parts) + str(task.fields.get("counts", ""))
-            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+            self.console.print(", ".join(parts) + state[1], highlight=False, markup=False, soft_wrap=True)
 
 
 def _time(seconds: float) -> str:
