@@ -116,7 +116,7 @@ def best_of_n(
         scorer = None if reward else stack.enter_context(prm.scoring())
         results = best_of_n.evaluate(questions, scorer, Equivalence(), output, console, wrf, seed, reading)
         best_of_n.write_solutions(questions, output, reading)
-    Console().print(vote_results.table(results))
+    typer.echo(vote_results.markdown(results), nl=False)
 
 
 @app.command()

@@ -1,10 +1,8 @@
-"""Results of best-of-N: how often votes are right, with tables."""
+"""Results of best-of-N: how often votes are right, with their table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, get_args
-
-from rich.table import Table
 
 from unprm.types import Aggregate
 from unprm.votes.registry import Strategy
@@ -70,19 +68,8 @@ def first_reward(step_scores: bool) -> str:
     return AGGREGATES[0] if step_scores else "given"
 
 
-def table(measured: Results) -> Table:
-    """Accuracy in percent by vote, reward and N, for a terminal."""
-    columns, rows = _cells(measured)
-    terminal = Table(title=f"best of N, {measured.questions} questions: right answers in % (95 % interval)")
-    for number, column in enumerate(columns):
-        terminal.add_column(column, justify="left" if number < 2 else "right", overflow="fold")
-    for row in rows:
-        terminal.add_row(*row)
-    return terminal
-
-
 def markdown(measured: Results) -> str:
-    """The same table in Markdown, with the differences from majority."""
+    """Accuracy in percent by vote, reward and N in Markdown, with the differences from majority."""
     columns, rows = _cells(measured)
     columns.append("against majority, points")
     for row in rows:
