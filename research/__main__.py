@@ -11,14 +11,12 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from training import resumable, stage
-from training.cli.options import with_options
+from training.cli.options import run, with_options
 from training.cli.sampling import ModelOption, PresetOption, SamplerOptions, run_stage
 from training.settings import EXTRACTION, PRESETS
 from training.stage import directory, print_failures
-from unprm.errors import UnprmError
 from unprm.types import Extraction
 
 from .settings import PoolSettings
@@ -330,14 +328,5 @@ def _write_table(output: Path, table: str) -> None:
     typer.echo(table, nl=False)
 
 
-def main() -> None:
-    """Runs the command line; an `UnprmError` or `OSError` is printed as one red line, with exit code 1."""
-    try:
-        app()
-    except (UnprmError, OSError) as error:
-        console.print(f"[red]{escape(str(error))}[/red]", highlight=False, soft_wrap=True)
-        raise SystemExit(1) from None
-
-
 if __name__ == "__main__":
-    main()
+    run(app)

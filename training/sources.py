@@ -58,12 +58,12 @@ def json_lines(place: Path) -> list[Path]:
     return files
 
 
-def from_hub(name: str, split: str, kind: type[T], configuration: str | None = None) -> Iterator[tuple[int, T]]:
-    """The rows of a data set on the hub, numbered from 1. `configuration`: for a data set that has several."""
+def from_hub(name: str, split: str, kind: type[T]) -> Iterator[tuple[int, T]]:
+    """The rows of a data set on the hub, numbered from 1."""
     import datasets
 
     try:
-        rows = datasets.load_dataset(name, configuration, split=split)
+        rows = datasets.load_dataset(name, split=split)
     except (FileNotFoundError, ConnectionError, datasets.exceptions.DatasetNotFoundError) as error:
         explanation = str(error).partition("\n")[0]
         raise RecordInvalid(name, 0, f"neither a file here nor a data set of the hub: {explanation}") from error

@@ -14,10 +14,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+import typer
+from rich.console import Console
+from rich.markup import escape
 from typer.models import OptionInfo
+
+from unprm.errors import UnprmError
 
 Given = dict[str, Any]
 """The settings given on the command line, by name; they override those of a preset."""
+
+
+def run(app: typer.Typer) -> None:
+    """Runs a command line; an `UnprmError` or `OSError` is printed as one red line, with exit code 1."""
+    try:
+        app()
+    except (UnprmError, OSError) as error:
+        Console(stderr=True).print(f"[red]{escape(str(error))}[/red]", highlight=False, soft_wrap=True)
+        raise SystemExit(1) from None
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -28,13 +28,13 @@ def computes_in_bf16(settings: TrainSettings, device: str) -> bool:
     return settings.bf16 and computes_in_few_bits(torch.device(device))
 
 
-def read_shape(base: str, revision: str | None = None) -> PreTrainedConfig:
+def read_shape(base: str) -> PreTrainedConfig:
     """The configuration of a causal language model, by directory or hub name; weights are not loaded.
 
     Raises `ModelInvalid` if there is none, or if the model needs code of its own.
     """
     try:
-        config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(base, trust_remote_code=False)
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelInvalid(f"{base} has no configuration of a known language model: {reason}") from error
