@@ -85,7 +85,7 @@ class Events(Protocol):
         ...
 
     def answer(self, elected: Elected) -> Iterator[bytes]:
-        """The last ones."""
+        """The last ones. Raises `UpstreamFailed` before the first if this API can't express it."""
         ...
 
 
@@ -125,16 +125,19 @@ class ElectionStream(StreamingResponse):
             except TimeoutError:
                 yield _COMMENT
                 continue
-            if isinstance(step, Exception):
-                self._context.note(step)
-                yield event(problem(step, self._context.request_id, gateway=True).body, "error")
-                return
-            if isinstance(step, Elected):
+            if isinstance(step, Sample | Progress):
+                yield self._chunks.step(step)
+                continue
+            try:
+                if isinstance(step, Exception):
+                    raise step
                 for part in self._chunks.answer(step):
                     yield part
                     await asyncio.sleep(0)  # a caller that reads fast must not keep the others waiting
-                return
-            yield self._chunks.step(step)
+            except Exception as error:  # as above
+                self._context.note(error)
+                yield event(problem(error, self._context.request_id, gateway=True).body, "error")
+            return
 
 
 def told(step: Sample | Progress) -> Json:
