@@ -49,9 +49,7 @@ class Block(BaseModel):
         return {"type": "image_url", "image_url": {"url": self.source.get("url", data)}}
 
 
-Blocks = Annotated[
-    list[Block], BeforeValidator(lambda sent: [{"type": "text", "text": sent}] if isinstance(sent, str) else sent)
-]
+Blocks = Annotated[list[Block], BeforeValidator(lambda said: _blocks(said), json_schema_input_type=str | list[Block])]
 """What is said: blocks, or a text."""
 
 
@@ -90,8 +88,8 @@ class ToolChoice(BaseModel):
 
 
 class MessagesRequest(BaseModel):
-    """A request of Anthropic's messages API. `metadata`, `service_tier` and `thinking` change nothing: whether the
-    upstream thinks, it decides itself."""
+    """A request of Anthropic's messages API. `metadata` and `thinking` change nothing: whether the upstream thinks, it
+    decides itself."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _EXAMPLE})
 
@@ -107,7 +105,6 @@ class MessagesRequest(BaseModel):
     tools: list[Tool] = Field(default=[])
     tool_choice: ToolChoice | None = None
     metadata: Json | None = None
-    service_tier: str | None = None
     thinking: Json | None = None
     unprm: Election = Election()
 
@@ -170,6 +167,10 @@ class MessageEvents:
         whole["unprm"].pop("solutions", None)  # they were told
         yield _event("message_delta", delta=ended, usage=whole["usage"], unprm=whole["unprm"])
         yield _event("message_stop")
+
+
+def _blocks(sent: object) -> object:
+    return [{"type": "text", "text": sent}] if isinstance(sent, str) else sent
 
 
 def _function(**fields: Any) -> Json:

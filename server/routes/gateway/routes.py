@@ -94,7 +94,7 @@ def router(upstream: Upstream) -> APIRouter:
         election = await _election(service, chat_request, context)
         return await _json(service, context, response(request, await election()))
 
-    async def say(service: TheService, request: MessagesRequest, context: TheContext) -> Response:
+    async def converse(service: TheService, request: MessagesRequest, context: TheContext) -> Response:
         """As the chat completions, in the form of Anthropic's messages API."""
         chat_request = await service.read(context, request.chat)
         await _check_names([chat_request], context)
@@ -172,7 +172,7 @@ def router(upstream: Upstream) -> APIRouter:
         ("/chat/completions/bulk", chats, "chat_completions_bulk"),
         ("/completions", completion, "completions"),
         ("/responses", respond, "responses"),
-        ("/messages", say, "messages"),
+        ("/messages", converse, "messages"),
     ):
         routes.add_api_route(
             path,
