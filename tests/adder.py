@@ -3,7 +3,7 @@
 from typing import Any
 
 NUMBERS = (23, 45, 67, 89)
-TASK = "What is 23 + 45 + 67 + 89?"
+TASK = "Zoe has 23 coins. Zoe finds 45 coins. Zoe finds 67 coins. Zoe finds 89 coins. How many coins does Zoe have now?"
 ADD = {"a": {"type": "number"}, "b": {"type": "number"}}
 SCHEMA = {"type": "object", "properties": ADD, "required": ["a", "b"], "additionalProperties": False}
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": SCHEMA, "strict": True}}]
