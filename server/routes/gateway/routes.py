@@ -127,7 +127,9 @@ def router(upstream: Upstream) -> APIRouter:
         """Answers many requests with one budget: after a first round for each, candidates go where the vote is least
         decided. `data` has a chat completion, or an error, for each request in turn."""
         await _check_names(bulk.requests, context)
-        elections = [await _terms(request, service, context) for request in bulk.requests]
+        elections = [
+            await _terms(request, service, context, f"/requests/{index}") for index, request in enumerate(bulk.requests)
+        ]
         contexts = [replace(context, usage=Usage()) for _ in elections]
         with ExitStack() as stack:
             rounds = [
@@ -195,9 +197,9 @@ def router(upstream: Upstream) -> APIRouter:
     return routes
 
 
-async def _terms(request: ChatRequest, service: Service, context: Context) -> Terms:
+async def _terms(request: ChatRequest, service: Service, context: Context, pointer: str = "") -> Terms:
     """Raises `TooManyCandidates`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for messages that the PRM
-    would have to read and can't."""
+    would have to read and can't. `pointer`: to the request."""
     election, settings = request.unprm, service.settings
     budget = election.budget or settings.gateway_budget or min(BUDGET, settings.max_candidates)
     _check_count(budget, settings)
@@ -207,7 +209,7 @@ async def _terms(request: ChatRequest, service: Service, context: Context) -> Te
             by_default = _why_majority(request, models)
         strategy = DEFAULT_STRATEGY if by_default is None else "majority"
     reads = VOTES[strategy].signal == "reward"
-    problem = await service.read(context, request.problem) if reads else None
+    problem = await service.read(context, partial(request.problem, pointer)) if reads else None
     stable = settings.gateway_stable if election.stable is None else election.stable
     return Terms(election, request.question, problem, strategy, budget, stable, by_default)
 
@@ -216,7 +218,7 @@ def _why_majority(request: ChatRequest, models: Sequence[Model]) -> str | None:
     """Why a request that names no vote is voted on by majority, None if it is not: rewards that nobody asked for must
     not do harm."""
     if request.may_call:
-        return "the answer may be a tool call, which is elected by majority unless another vote is named"
+        return "where tools may be called, the vote is by majority unless another one is named"
     if voting.demonstration(models, None) is not None:
         return f"{voting.name(models)} is a demonstration: the vote is by majority unless another one is named"
     return None

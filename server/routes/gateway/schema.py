@@ -144,10 +144,10 @@ class ChatRequest(Passed):
             return self.unprm.problem
         return next((_text(each.get("content")) for each in self.messages[::-1] if each.get("role") == "user"), "")
 
-    def problem(self) -> str:
+    def problem(self, pointer: str = "") -> str:
         """The problem that the candidates solve, for a PRM: the whole conversation, and the tools that may be called.
 
-        Raises `InvalidRequest` for what is not text, and if there is none.
+        Raises `InvalidRequest` for what is not text, and if there is none; `pointer`: to this request.
         """
         if self.unprm.problem is not None:
             return self.unprm.problem
@@ -155,9 +155,9 @@ class ChatRequest(Passed):
             tools = (self.tools or []) if self.may_call else []
             found = conversation(read_all(Message, self.messages, "/messages"), tools)
         except InvalidRequest as error:
-            raise InvalidRequest(f"{error}; {_WITHOUT_READING}", error.pointer) from None
+            raise InvalidRequest(f"{error}; {_WITHOUT_READING}", f"{pointer}{error.pointer}") from None
         if not found.strip():
-            raise InvalidRequest(f"the messages have no text; {_WITHOUT_READING}", "/messages")
+            raise InvalidRequest(f"the messages have no text; {_WITHOUT_READING}", f"{pointer}/messages")
         return found
 
     def for_upstream(self) -> Json:

@@ -13,6 +13,7 @@ from tests.server.harness import serving
 from tests.server.upstream import upstream
 from unprm.engines.fake import FakeEngine, hashed
 from unprm.types import Encoded
+from unprm.votes.registry import VOTES
 
 RIGHT, OTHER, BROKEN = call('{"a": 1, "b": 2}', id="right"), call('{"a": 3}', id="other"), call('{"a": 1', id="broken")
 SAME = call('{"b":2.0,"a":1}', id="same")
@@ -56,42 +57,32 @@ def test_an_agent_calls_the_elected_tools(stream: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("candidates", "elected", "answer", "without"),
+    ("candidates", "elected", "answer", "count", "without"),
     [
-        ([calling(OTHER), calling(RIGHT), calling(SAME)], 1, 'add({"a":1,"b":2})', 0),
-        ([calling(OTHER), calling(RIGHT, OTHER), calling(OTHER, SAME)], 1, 'add({"a":1,"b":2})\nadd({"a":3})', 0),
-        ([calling(call("")), calling(RIGHT), calling(call("{}"))], 0, "add({})", 0),
-        ([calling(RIGHT), boxed(7), boxed("7.0")], 1, "7", 0),
-        ([calling(RIGHT), "It is done.", "All done."], 1, "no call", 0),
-        ([calling(BROKEN), calling(BROKEN), calling(RIGHT)], 2, 'add({"a":1,"b":2})', 2),
-        ([calling(each) for each in NO_JSON], 0, None, 6),
-        (["", calling(BROKEN), "Done."], 2, "no call", 2),
-        ([calling(CUSTOM), calling(CUSTOM), calling(RIGHT)], 2, 'add({"a":1,"b":2})', 2),
-        ([calling(call("{}", "f(x = 0.5)")), calling(call("{}", "f(x = 1/2)"))], 0, "f(x = 0.5)({})", 0),
+        ([calling(OTHER), calling(RIGHT), calling(SAME)], 1, 'add({"a":1,"b":2})', 2, 0),
+        ([calling(OTHER), calling(RIGHT, OTHER), calling(OTHER, SAME)], 1, 'add({"a":1,"b":2})\nadd({"a":3})', 2, 0),
+        ([calling(call("")), calling(RIGHT), calling(call("{}"))], 0, "add({})", 2, 0),
+        ([calling(call('{"a": "x  y"}')), calling(call('{"a": "x y"}'))], 0, 'add({"a":"x  y"})', 1, 0),
+        ([calling(RIGHT), boxed(7), boxed("7.0")], 1, "7", 2, 0),
+        ([calling(RIGHT), "It is done.", "All done."], 1, "no call", 2, 0),
+        ([calling(BROKEN), calling(BROKEN), calling(RIGHT)], 2, 'add({"a":1,"b":2})', 1, 2),
+        ([calling(each) for each in NO_JSON], 0, None, 0, 6),
+        (["", calling(BROKEN), "Done."], 2, "no call", 1, 2),
+        ([calling(CUSTOM), calling(CUSTOM), calling(RIGHT)], 2, 'add({"a":1,"b":2})', 1, 2),
     ],
-    ids=[
-        "canonical",
-        "a set",
-        "no arguments",
-        "an answer",
-        "a text",
-        "broken",
-        "all broken",
-        "blank",
-        "custom",
-        "text",
-    ],
+    ids=["canonical", "a set", "no arguments", "text", "answers", "words", "broken", "all broken", "blank", "custom"],
 )
 def test_candidates_agree_on_calls_or_answers(
-    candidates: list[Any], elected: int, answer: str | None, without: int
+    candidates: list[Any], elected: int, answer: str | None, count: int, without: int
 ) -> None:
-    count = len(candidates)
+    many = len(candidates)
     with upstream(*candidates) as reasoner, gateway(reasoner) as running:
-        more = {"unprm": {"strategy": "majority", "budget": count, "round": count, "stable": 1, "candidates": True}}
+        more = {"unprm": {"strategy": "majority", "budget": many, "round": many, "stable": 1, "candidates": True}}
         got = ask(running, tools=TOOLS, extra_body=more)
-        again = ask(running, tools=TOOLS, n=count, stream=True, extra_body=more)
+        again = ask(running, tools=TOOLS, n=many, stream=True, extra_body=more)
     report = got.unprm
     assert (report["solution_index"], report["answer"], report["without_answer_count"]) == (elected, answer, without)
+    assert sum(each["count"] for each in report["candidates"][:1]) == count
     sent = candidates[elected] if isinstance(candidates[elected], dict) else {"content": candidates[elected]}
     message = got.choices[0].message
     calls = [each.model_dump() for each in message.tool_calls or []]
@@ -102,6 +93,20 @@ def test_candidates_agree_on_calls_or_answers(
     deltas = [chunk.choices[0].delta for chunk in again if chunk.choices and not chunk.choices[0].index]
     streamed = [made.model_dump() for delta in deltas for made in delta.tool_calls or []]
     assert streamed == [{"index": index} | made for index, made in enumerate(calls)]
+
+
+@pytest.mark.parametrize("strategy", VOTES)
+def test_every_vote_elects_calls(strategy: str) -> None:
+    texts = [calling(BROKEN), calling(OTHER), calling(RIGHT), calling(SAME)]
+    with upstream(*texts) as reasoner, gateway(reasoner) as running:
+        report = ask(running, tools=TOOLS, extra_body={"unprm": {"strategy": strategy, "budget": 4, "stable": 1}}).unprm
+        nothing = ask(running, extra_body={"unprm": {"strategy": strategy, "budget": 1}}).unprm
+    assert {each["answer"]: each["count"] for each in report["candidates"]} == {
+        'add({"a":3})': 1,
+        'add({"a":1,"b":2})': 2,
+    }
+    assert report["answer"] == report["candidates"][0]["answer"]
+    assert (nothing["answer"], nothing["solution_index"]) == (None, 0)  # the broken one alone
 
 
 def test_a_call_that_is_cut_votes_for_nothing() -> None:
