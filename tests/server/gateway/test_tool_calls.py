@@ -60,7 +60,13 @@ def test_an_agent_calls_the_elected_tools(stream: bool) -> None:
     ("candidates", "elected", "answer", "count", "without"),
     [
         ([calling(OTHER), calling(RIGHT), calling(SAME)], 1, 'add({"a":1,"b":2})', 2, 0),
-        ([calling(OTHER), calling(RIGHT, OTHER), calling(OTHER, SAME)], 1, 'add({"a":1,"b":2})\nadd({"a":3})', 2, 0),
+        (
+            [calling(OTHER), calling(RIGHT, OTHER), calling(OTHER, SAME, OTHER)],
+            1,
+            'add({"a":1,"b":2})\nadd({"a":3})',
+            2,
+            0,
+        ),
         ([calling(call("")), calling(RIGHT), calling(call("{}"))], 0, "add({})", 2, 0),
         ([calling(call('{"a": "x  y"}')), calling(call('{"a": "x y"}'))], 0, 'add({"a":"x  y"})', 1, 0),
         ([calling(RIGHT), boxed(7), boxed("7.0")], 1, "7", 2, 0),
