@@ -13,7 +13,7 @@ from ...http.errors import event
 from .completion import calls_of, text_of, thoughts_of
 from .election import Elected, Progress
 from .report import Sample
-from .schema import ChatRequest, Election, chat_request
+from .schema import ChatRequest, Election, Passed, chat_request
 from .stream import parts_of, told
 from .upstream import UpstreamFailed
 
@@ -87,13 +87,12 @@ class ToolChoice(BaseModel):
     disable_parallel_tool_use: bool = False
 
 
-class MessagesRequest(BaseModel):
+class MessagesRequest(Passed):
     """A request of Anthropic's messages API. `metadata` and `thinking` change nothing: whether the upstream thinks, it
     decides itself."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _EXAMPLE})
 
-    model: str
     max_tokens: int = Field(ge=1)
     messages: list[Turn] = Field(min_length=1)
     system: Blocks = Field(default=[])

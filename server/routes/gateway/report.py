@@ -44,12 +44,14 @@ class Report(BaseModel):
     sampled, so 1 when it is. `stopped`: the vote was stable enough (`stable`), all were sampled (`budget`) or the
     upstream failed (`failures`).
 
-    `share`: the fraction of the candidates with an answer that have the elected one. `answer` is None if no candidate
-    has one. Then the highest reward or confidence is elected if the request names a vote by these; else there is no
-    vote, `decided_by` is None, and the first candidate that is not cut is returned. `decided_by` is `majority`,
-    whatever the strategy, if no candidate with an answer has the reward or confidence that it needs. `candidates`,
-    `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions`
-    has all candidates if the request asks for them, and is missing otherwise, and in a stream.
+    `answer`: what the elected candidates state, in at most 1,000 characters; of tool calls a line for each, with its
+    name and its arguments in canonical JSON; `no call` where others call tools and these state nothing; None if nobody
+    states anything. Then the highest reward or confidence is elected if the request names a vote by these; else there
+    is no vote, `decided_by` is None, and the first candidate that is not cut is returned. `share`: the fraction of the
+    candidates with an answer that have the elected one. `decided_by` is `majority`, whatever the strategy, if no
+    candidate with an answer has the reward or confidence that it needs. `candidates`, `without_answer_count` and
+    `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions` has all candidates if the
+    request asks for them, and is missing otherwise, and in a stream.
     """
 
     notes: list[str]
