@@ -13,19 +13,22 @@ from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
 
+from unprm.election.acceptance import acceptance
+from unprm.errors import InvalidRequest
 from unprm.openai.models import Json
 from unprm.types import Usage
 
+from ... import voting
 from ...context import Context, TheContext
 from ...http.errors import TABLE, problem
 from ...service import Service, TheService
 from ...settings import Settings
-from ...voting import default_strategy
 from ..openapi import problems
 from ..route import WorkRoute
 from .bulk import elect_all
 from .candidates import Candidates
-from .election import Elected, Rounds, Terms, elect
+from .election import Elected, Rounds, Terms
+from .rejection import elect
 from .responses import ResponsesRequest, response
 from .schema import BUDGET, NAMED, BulkRequest, ChatRequest, CompletionRequest, MisspelledVote, TooManyCandidates
 from .stream import EVENTS, Chunks, ElectionStream
@@ -55,8 +58,8 @@ class GatewayRoute(WorkRoute):
         return settings.gateway_seconds
 
 
-def router(upstream: Upstream) -> APIRouter:
-    """The routes for this upstream."""
+def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
+    """The routes for this upstream. `second`: for answers that are not accepted."""
     routes = APIRouter(prefix="/v1", route_class=GatewayRoute)
     about = APIRouter(route_class=WorkRoute)
 
@@ -86,7 +89,13 @@ def router(upstream: Upstream) -> APIRouter:
         terms = _terms(request, service)
         with service.models.chosen(terms.request.model):
             candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
-            return partial(elect, service, candidates, terms, context)
+            later = None
+            if terms.request.on_reject == "escalate":
+                if second is None:
+                    raise InvalidRequest("there is no second upstream: it is set by --escalate-url", "/unprm/on_reject")
+                asked = request.model_copy(update={"model": service.settings.escalate_model or request.model})
+                later = Candidates(service, second, asked, terms.budget, terms.strategy, context)
+            return partial(elect, service, candidates, later, terms, context)
 
     async def _check_names(requests: Sequence[ChatRequest], context: Context) -> None:
         """Raises `MisspelledVote` for a model whose name seems to choose a vote, unless the upstream lists that name or
@@ -171,15 +180,18 @@ def router(upstream: Upstream) -> APIRouter:
 
 
 def _terms(request: ChatRequest, service: Service) -> Terms:
-    """Raises `TooManyCandidates`, `UnknownModel` and `ModelUnavailable`."""
+    """Raises `TooManyCandidates`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for a risk that no
+    calibration fits."""
     election, settings = request.unprm, service.settings
     budget = election.budget or settings.gateway_budget or min(BUDGET, settings.max_candidates)
     _check_count(budget, settings)
     assert request.problem is not None, "validation requires one"
-    if (strategy := election.strategy or settings.gateway_strategy) is None:
-        with service.models.chosen(election.model) as models:
+    with service.models.chosen(election.model) as models:
+        if (strategy := election.strategy or settings.gateway_strategy) is None:
             named = election.model is not None
-            strategy = default_strategy(settings, models, request.problem, named=named)
+            strategy = voting.default_strategy(settings, models, request.problem, named=named)
+        calibration, scorer = service.vote_calibration, voting.name(models)
+        acceptance(calibration, election.risk, [strategy], election, scorer, election.aggregate, "/unprm/risk")
     stable = settings.gateway_stable if election.stable is None else election.stable
     return Terms(election, request.problem, strategy, budget, stable)
 
