@@ -99,7 +99,7 @@ def test_the_gateway_answers_as_the_page_says() -> None:
 
 def test_the_settings_of_the_page_exist_with_their_defaults() -> None:
     rows = re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", PAGE, re.MULTILINE)
-    assert len(rows) == 6
+    assert len(rows) == 9
     for name, default in rows:
         value: Any = Settings.model_fields[name.replace("-", "_")].default
         assert default.strip("`") == (
