@@ -2,7 +2,7 @@
 no part in the calibration."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -75,13 +75,9 @@ class Judged:
             np.array([[np.nan if value is None else value for value in row] for row in statistics]),
         )
 
-    def at(self, places: npt.NDArray[np.int64]) -> Self:
+    def at(self, places: npt.NDArray[np.int64]) -> "Judged":
         """Some of the questions."""
-        return replace(self, **{name: value[places] for name, value in zip(self.__slots__, self._parts, strict=True)})
-
-    @property
-    def _parts(self) -> tuple[npt.NDArray[np.generic], ...]:
-        return self.certainty, self.right, self.statistics
+        return Judged(self.certainty[places], self.right[places], self.statistics[places])
 
     def accepts(self, other: "Judged", risk: float) -> npt.NDArray[np.bool_]:
         """Which answers of the other are accepted by a calibration on this, whatever their candidates."""

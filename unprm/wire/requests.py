@@ -268,7 +268,7 @@ class RiskTerms(WireModel):
     """How sure an elected answer has to be."""
 
     risk: float | None = Field(
-        None,
+        default=None,
         gt=0,
         lt=1,
         allow_inf_nan=False,
