@@ -16,7 +16,7 @@ from unprm.engines.fake import FakeEngine
 
 AGREED = [boxed(7)]
 SPLIT = [boxed(1), boxed(2), boxed(3), boxed(4)]
-TERMS: dict[str, Any] = {"strategy": "majority", "risk": 0.05, "budget": 4, "round": 2, "stable": 0.01}
+TERMS: dict[str, Any] = {"strategy": "majority", "risk": 0.05, "budget": 6, "round": 2, "stable": 0.01}
 
 
 @contextmanager
@@ -45,8 +45,8 @@ def test_an_accepted_answer_is_the_end_of_it(tmp_path: Path) -> None:
     [
         (None, None),
         ("say_so", [("first", 2, "1", False)]),
-        ("sample_more", [("first", 2, "1", False), ("first", 2, "1", False)]),
-        ("escalate", [("first", 2, "1", False), ("first", 2, "1", False), ("second", 2, "7", True)]),
+        ("sample_more", [("first", 2, "1", False), ("first", 4, "1", False)]),
+        ("escalate", [("first", 2, "1", False), ("first", 4, "1", False), ("second", 2, "7", True)]),
     ],
 )
 def test_a_rejected_answer_goes_as_far_as_the_request_says(
@@ -113,7 +113,7 @@ def test_a_stream_reports_it_too(tmp_path: Path) -> None:
         *chunks, last = ask(running, stream=True, extra_body={"unprm": terms})
     assert (last.unprm["accept"], len(last.unprm["attempts"])) == (True, 3)
     shown = [chunk.unprm["candidate"]["index"] for chunk in chunks if "candidate" in getattr(chunk, "unprm", {})]
-    assert shown == [0, 1, 2, 3]
+    assert shown == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
