@@ -154,7 +154,9 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         default=None, min_length=1, description="Model to ask there. Default: the request's."
     )
     gateway_strategy: Strategy | None = Field(
-        default=None, description="Default vote of /v1/chat/completions. Default: that of /vote."
+        default=None,
+        description="Vote of chat completions that name none. Default: wrf; majority with a demonstration as the PRM, "
+        "and where tools may be called.",
     )
     gateway_budget: int | None = Field(
         default=None,

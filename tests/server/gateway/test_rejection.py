@@ -136,6 +136,14 @@ def test_what_cannot_be_judged_is_refused_before_anything_is_sampled(
     assert answer.json()["error"]["param"].startswith("/unprm")
 
 
+def test_tool_calls_are_not_what_was_calibrated(tmp_path: Path) -> None:
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "tools": tools, "unprm": TERMS}
+    with upstream(*SPLIT) as first, judged(tmp_path, first) as running:
+        answer = running.post("/v1/chat/completions", body)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"], first.given) == (422, "/unprm/risk", 0)
+
+
 def test_a_bulk_is_judged_and_goes_no_further(tmp_path: Path) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": TERMS}
     with upstream(*AGREED) as first, judged(tmp_path, first) as running:
