@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.server.calibrations import calibration
 from tests.server.harness import PROBLEM, Running, boxed, serving
 from unprm.engines.fake import FakeEngine
 from unprm_client.__main__ import app
@@ -24,6 +25,13 @@ def given(answer: str, *scores: float) -> dict[str, Any]:
 
 def run(server: Running, *arguments: str, stdin: str | None = None) -> Any:
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, [*arguments, "--url", server.url], stdin)
+
+
+def test_at_a_risk_it_is_said_whether_an_answer_is_accepted(tmp_path: Path) -> None:
+    sure, alone = ([given("7", 0.9)] * count for count in (3, 1))
+    with serving(vote_calibration=calibration(tmp_path)) as running:
+        said = [run(running, "vote", "--risk", "0.05", stdin=json.dumps(request(*each))) for each in (sure, alone)]
+    assert [json.loads(each.output)["accept"] for each in said] == [True, False]
 
 
 def test_the_default_vote_is_the_server_s() -> None:
