@@ -137,7 +137,7 @@ def _encoded(engine: Engine, problem: str, solutions: Mapping[int, Solution], sc
     limit = engine.description.max_tokens
     encoded = {index: engine.format.encode(problem, solution.steps) for index, solution in solutions.items()}
     return {
-        index: replace(item, scope=scope)
+        index: replace(item, scope=scope, evidence=solutions[index].evidence)
         if (tokens := len(item.ids)) <= limit
         else SolutionTooLong(index, tokens, limit)
         for index, item in encoded.items()

@@ -18,10 +18,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from unprm.errors import InvalidRequest
-from unprm.types import Cut
+from unprm.types import Cut, Evidence
 
-Evidence = Literal["before", "after"]
-"""What a step is judged by: what was known `before` it, or also what came `after` it, up to the next step."""
 TOKEN = 4
 """Characters that count as one token of an observation, so that a text is cut in the same place for every model."""
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
@@ -78,13 +76,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A trajectory as texts. `problem`: the messages before the first step; `steps`: the steps with their evidence;
+    """A trajectory as texts. `problem`: the messages before the first step; `steps`: the steps with their `evidence`;
     `messages`: for each step, the index of its message; `final`: the text of the last assistant message, in which an
     answer may be found; `cut`: by index, the messages that are not read whole."""
 
     problem: str
     steps: tuple[str, ...]
     messages: tuple[int, ...]
+    evidence: Evidence
     final: str
     cut: Mapping[int, Cut]
 
@@ -118,6 +117,7 @@ def render(messages: Sequence[Message], reading: Reading) -> Rendered:
         problem="\n\n".join(_before(messages[:first], texts)),
         steps=tuple("\n\n".join(parts[index]) for index in steps),
         messages=tuple(steps),
+        evidence=reading.evidence,
         final=final,
         cut=cut,
     )

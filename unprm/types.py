@@ -26,6 +26,9 @@ DEFAULT_STRATEGY: Final = "wrf"
 SamplerName = Literal["transformers", "vllm", "openai", "chat"]
 """What runs a model that writes solutions: a library here, or a server's completions or chat API."""
 
+Evidence = Literal["before", "after"]
+"""What an action of an agent is judged by: what was known `before` it, or also what came `after` it, up to the next."""
+
 DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
 """What settled a vote."""
 
@@ -42,8 +45,8 @@ class Cut:
 class Solution:
     """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step.
 
-    `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `messages`: for each step the index of its
-    message; `cut`: by index, the messages that are not read whole.
+    `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `evidence`: what its steps are judged by;
+    `messages`: for each step the index of its message; `cut`: by index, the messages that are not read whole.
     """
 
     steps: tuple[str, ...]
@@ -51,6 +54,7 @@ class Solution:
     id: str | None = None
     step_scores: tuple[float, ...] | None = None
     confidence: float | None = None
+    evidence: Evidence | None = None
     messages: tuple[int, ...] | None = None
     cut: Mapping[int, Cut] = field(default_factory=dict)
 
@@ -62,7 +66,8 @@ class Encoded:
 
     `response`: index of the solution's first token, for families whose scores come from all of its tokens. `asked`:
     tokens of the prompts that a judge is asked by. `scope`: what is computed for an item serves those of its scope
-    alone; a server has one for each caller.
+    alone; a server has one for each caller. `evidence`: of a trajectory, what its steps are judged by, which a judge
+    is told.
     """
 
     ids: tuple[int, ...]
@@ -70,6 +75,7 @@ class Encoded:
     response: int = 0
     asked: int = 0
     scope: str = ""
+    evidence: Evidence | None = None
 
     @property
     def cost(self) -> int:

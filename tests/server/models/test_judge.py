@@ -63,6 +63,38 @@ def test_the_preview_is_the_conversation_that_the_judge_gets() -> None:
         assert [preview["tokens"][position] for position in preview["positions"]] == ["ş"] * 3
 
 
+TASK = "What is the capital of Peru?"
+SEARCH = {"id": "c", "function": {"name": "search", "arguments": '{"query": "Peru"}'}}
+AGENT = {"messages": [{"role": "user", "content": TASK}, {"role": "assistant", "tool_calls": [SEARCH]},
+                      {"role": "tool", "tool_call_id": "c", "content": "Lima is it."},
+                      {"role": "assistant", "content": "The answer is 1 + 1 = 2."}]}  # fmt: skip
+ACTION, RESULT = 'search({"query":"Peru"})', "[ search] Lima is it."
+MOVES = "Does this step move the task forward, given what was known? Answer Yes or No."
+
+
+@pytest.mark.parametrize(
+    ("evidence", "steps", "told"),
+    [
+        ("after", [f"{ACTION}\n\n{RESULT}", "The answer is 1 + 1 = 2."], "what its calls returned."),
+        ("before", [ACTION, f"{RESULT}\n\nThe answer is 1 + 1 = 2."], "what its own calls return is not known yet."),
+    ],
+)
+def test_a_judge_is_asked_whether_actions_move_the_task_forward(evidence: str, steps: list[str], told: str) -> None:
+    with judging() as judge, served(judge) as running:
+        preview = running.post("/preview", {"trajectory": AGENT, "evidence": evidence}).json()
+        done = len(judge.bodies)
+        scored = running.post("/score_steps", {"trajectories": [AGENT], "evidence": evidence}).json()
+        assert scored["solutions"][0]["message_scores"] == pytest.approx({"1": 0.9, "3": 0.9})
+        system, *users = judge.bodies[done]["messages"]
+        assert preview["text"].startswith(f"<|system|>\n{system['content']}")
+        assert told in system["content"]
+        assert "follows from" not in system["content"]
+        assert [last_step({"messages": [user]}) for user in users[::2]] == steps
+        assert [user["content"].rpartition("\n\n")[2] for user in users[::2]] == [MOVES] * 2
+        running.post("/score_steps", {"problem": PROBLEM, "solutions": [RIGHT]})
+        assert "follows from" in judge.bodies[-1]["messages"][0]["content"]
+
+
 def test_a_judge_that_goes_away_is_told_of_and_found_again() -> None:
     body = {"problem": PROBLEM, "solutions": [RIGHT]}
     with ExitStack() as stack:
