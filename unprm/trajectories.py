@@ -123,6 +123,16 @@ def render(messages: Sequence[Message], reading: Reading) -> Rendered:
     )
 
 
+def conversation(messages: Sequence[Message]) -> tuple[str, str]:
+    """The messages before the last one, and the last one, as texts. Raises `InvalidRequest` for tool calls and for a
+    part that is not text, by the message."""
+    for index, message in enumerate(messages):
+        if message.tool_calls:
+            raise InvalidRequest("tool calls are read in `trajectories` alone", f"/messages/{index}/tool_calls")
+    *before, last = [_text(index, message) for index, message in enumerate(messages)]
+    return "\n\n".join(_before(messages[:-1], before)), last
+
+
 def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:
     """The tools of a request, a line each: name, parameters and description. Those that aren't functions have only
     their type."""

@@ -41,12 +41,21 @@ class Cut:
     kept: int
 
 
+class Prompt(NamedTuple):
+    """Model input that another program made: its text, or its token ids. `begins`: whether the tokens that begin every
+    input of the model are still to be put before the text."""
+
+    content: str | tuple[int, ...]
+    begins: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Solution:
     """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step.
 
     `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `evidence`: what its steps are judged by;
-    `messages`: for each step the index of its message; `cut`: by index, the messages that are not read whole.
+    `messages`: for each step the index of its message; `cut`: by index, the messages that are not read whole. `prompt`:
+    what the model reads in place of the steps.
     """
 
     steps: tuple[str, ...]
@@ -57,6 +66,7 @@ class Solution:
     evidence: Evidence | None = None
     messages: tuple[int, ...] | None = None
     cut: Mapping[int, Cut] = field(default_factory=dict)
+    prompt: Prompt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +274,16 @@ class Format(Protocol):
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Token ids and scored positions; `len(positions) == len(steps)` always."""
+        ...
+
+    def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
+        """Token ids of a prompt, in which special tokens and step tags are what they say. Raises `InvalidRequest` if
+        the family reads no prompts, or an id is none of the vocabulary's."""
+        ...
+
+    def at_tags(self, ids: Sequence[int]) -> Encoded:
+        """A prompt scored at each of its step tags; one without any, at a tag that is put after its text, in place of
+        what only ends the prompt. Raises `InvalidRequest` if the family reads no prompts, or there is no text."""
         ...
 
     def text(self, encoded: Encoded) -> str:

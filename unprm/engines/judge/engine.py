@@ -11,12 +11,13 @@ from unprm.engines.byte_format import ByteFormat, texts
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.layouts import shown
 from unprm.engines.judge.readouts import Reading, Readouts
-from unprm.errors import ModelUnreachable
-from unprm.types import BatchScores, Encoded, ModelDescription
+from unprm.errors import InvalidRequest, ModelUnreachable
+from unprm.types import BatchScores, Encoded, ModelDescription, Prompt
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+_NO_PROMPTS = "a judge reads no prompts, it is asked about texts: send messages"
 
 
 class JudgeFormat(ByteFormat):
@@ -31,6 +32,14 @@ class JudgeFormat(ByteFormat):
         """As `ByteFormat.encode`."""
         # the wordings are about as long for all kinds of steps
         return replace(super().encode(problem, steps), asked=self._readouts[None].asked(problem, steps))
+
+    def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
+        """Raises `InvalidRequest`."""
+        raise InvalidRequest(_NO_PROMPTS)
+
+    def at_tags(self, ids: Sequence[int]) -> Encoded:
+        """Raises `InvalidRequest`."""
+        raise InvalidRequest(_NO_PROMPTS)
 
     def text(self, encoded: Encoded) -> str:
         """The conversations, each message after a line with its role."""
