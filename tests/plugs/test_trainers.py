@@ -11,6 +11,7 @@ from tests.clients.programs import PATIENCE, environment, listening
 from tests.clients.test_agents_page import embedded
 from tests.server.harness import Running, serving
 from tests.support import ROOT
+from unprm.calibration import log_odds
 
 PYTHON = ROOT / ".venv-trainers" / "bin" / "python"
 EXAMPLES = ROOT / "clients" / "examples"
@@ -68,6 +69,42 @@ batch = get_reward_manager_cls("batch")(Characters(), 0, get_custom_reward_fn(co
 ends = [len(solution) - 1 for solution in solutions]
 assert batch.count_nonzero() == 2
 print(json.dumps(batch[[0, 1], ends].tolist()))
+"""
+VERL_CLASSIFIES = """
+import numpy as np
+import torch
+from omegaconf import OmegaConf
+from verl import DataProto
+from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+
+
+class Chat(Characters):
+    eos_token, bos_token = "<end>", None
+
+    def decode(self, ids):
+        return bytes(ids.tolist()).decode()
+
+    def apply_chat_template(self, chat, **_):
+        asked, said = (message["content"] for message in chat)
+        return f"{asked}\\n" + "".join(step + "\u015f" for step in said.split("\\n"))
+
+
+async def scored(solution):
+    worker = object.__new__(RewardLoopWorker)
+    worker.input_tokenizer = worker.reward_model_tokenizer = Chat()
+    worker.reward_router_address = path
+    model = {"model_path": "/models/unprm-mini", "rollout": {"name": "vllm"}}
+    worker.config = OmegaConf.create({"reward": {"reward_model": model}})
+    response = torch.tensor([list(solution.encode())])
+    chat = np.empty(1, dtype=object)
+    chat[0] = [{"role": "user", "content": problem}]
+    data = DataProto.from_dict(
+        tensors={"responses": response, "attention_mask": torch.ones_like(response)}, non_tensors={"raw_prompt": chat}
+    )
+    return (await worker.compute_score_disrm(data))["reward_score"]
+
+
+print(json.dumps([asyncio.run(scored(solution)) for solution in solutions]))
 """
 SWIFT = """
 from swift.rewards import orms
@@ -197,6 +234,12 @@ def test_verl(server: Running, expected: list[float]) -> None:
     alone, batch = printed(VERL, str(EXAMPLES / "reward_functions.py"), PROBLEM, server)
     assert alone == expected
     assert batch == pytest.approx(expected, abs=1e-6)  # float32
+
+
+def test_verl_s_reward_loop_classifies_prompts(server: Running, expected: list[float]) -> None:
+    """Without a reward function: it renders the prompts and posts them to /classify."""
+    ((right, wrong),) = printed(VERL_CLASSIFIES, server.url.removeprefix("http://"), PROBLEM, server)
+    assert [right, wrong] == pytest.approx(list(map(log_odds, expected)))
 
 
 def test_ms_swift(server: Running, expected: list[float]) -> None:
