@@ -134,9 +134,9 @@ class LoadModelRequest(ModelSpec):
 class EngineOptions(BaseModel):
     """The engine that runs a model, its device and its memory.
 
-    `engine`: `vllm` takes the fraction `memory` of the memory of each of `tensor_parallel_size` GPUs; `remote` is a vLLM
-    server at `url` that serves the model. `dtype`: `int8` and `float8` compute the linear layers in eight bits and the
-    rest as `auto` does.
+    `engine`: `vllm` takes the fraction `memory` of the memory of each of `tensor_parallel_size` GPUs; `remote` is a
+    vLLM server at `url` that serves the model. `dtype`: `int8` and `float8` compute the linear layers in eight bits and
+    the rest as `auto` does.
     """
 
     model_config = ConfigDict(extra="forbid")

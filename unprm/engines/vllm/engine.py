@@ -24,7 +24,7 @@ SCORES = 2**18
 class VllmEngine:
     """Every item is one request to vLLM, which batches them; the scores are read at the items' positions.
 
-    `memory`: fraction of the memory of each of `gpus` GPUs that vLLM takes. `caching`: vLLM keeps the keys and values of
+    `memory`: fraction of the memory of each of `gpus` GPUs that vLLM takes. `caching`: vLLM keeps keys and values of
     prefixes in memory that requests don't need; their scores are kept here, since vLLM returns nothing for tokens it
     does not run.
     """
