@@ -20,7 +20,7 @@ from .http.callers import Keys
 from .middleware import Authorization, Envelope
 from .models.model import Source
 from .observe.metrics import Metrics
-from .routes import about, admin, pooling, reranking, votes
+from .routes import about, admin, pooling, reranking, verifying, votes
 from .routes.admin import Open
 from .routes.openapi import ABOUT, DocumentedApp
 from .service import Service
@@ -73,6 +73,7 @@ def create_app(
     app.include_router(votes.work)
     app.include_router(reranking.router)
     app.include_router(pooling.router)
+    app.include_router(verifying.router)
     app.include_router(about.about)
     if settings.upstream_url is None:
         app.include_router(about.listing)
