@@ -196,6 +196,31 @@ for solution in solutions:
     print(json.dumps([*at_end.values(), *(by_step.get(place, 0.0) for place in places)]))
 """
 
+VERIFIERS = """
+import verifiers.v1 as vf
+
+call = vf.ToolCall(id="c1", name="calculate", arguments=json.dumps({"term": "4 * 15"}))
+rewards = []
+for solution in solutions:
+    messages = [
+        vf.UserMessage(content=problem),
+        vf.AssistantMessage(content="", tool_calls=[call]),
+        vf.ToolMessage(tool_call_id="c1", content="60"),
+        vf.AssistantMessage(content=solution),
+    ]
+    nodes = [
+        vf.MessageNode(parent=place - 1 if place else None, message=message, sampled=message.role == "assistant")
+        for place, message in enumerate(messages)
+    ]
+    plugs = {"rewards": {"steps": {"fn": path + ":reward"}}, "metrics": {"scores": {"fn": path + ":step_scores"}}}
+    task = vf.Task(vf.TaskData(prompt=problem), vf.TaskConfig(**plugs))
+    about = {"type": "Task", "data": task.data}
+    tools = [vf.Tool(name="calculate")]
+    trace = vf.Trace(task=about, agent=vf.AgentInfo.model_construct(), nodes=nodes, tools=tools)
+    asyncio.run(task.score(trace))
+    print(json.dumps([trace.reward, trace.metrics["step_1"], trace.metrics["step_3"]]))
+"""
+
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="`make test-plugs` makes the environment")
 
 
@@ -262,3 +287,20 @@ def test_skyrl(server: Running, expected: list[float]) -> None:
         first, _ = solution["step_scores"]
         assert at_end == reward
         assert by_step == pytest.approx([first, min(0.0, reward - first)])
+
+
+def test_verifiers(server: Running) -> None:
+    """A task of theirs scores traces by the plugged reward and metric."""
+    call = {"id": "c1", "function": {"name": "calculate", "arguments": '{"term": "4 * 15"}'}}
+    for solution, (reward, *steps) in zip(
+        SOLUTIONS, printed(VERIFIERS, str(EXAMPLES / "verifiers_steps.py"), PROBLEM, server), strict=True
+    ):
+        messages = [
+            {"role": "user", "content": PROBLEM},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "60"},
+            {"role": "assistant", "content": solution},
+        ]
+        trajectories = {"trajectories": [{"messages": messages}], "tools": [{"type": "function", "name": "calculate"}]}
+        scored = server.post("/score_steps", trajectories).json()["solutions"][0]
+        assert [reward, *steps] == [scored["reward"], *scored["step_scores"]]
