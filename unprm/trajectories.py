@@ -58,7 +58,7 @@ class Message(_Part):
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[dict[str, Any]] | None = None
-    reasoning_content: str | None = Field(None, validation_alias=AliasChoices("reasoning_content", "reasoning"))
+    reasoning_content: str | None = Field(default=None, validation_alias=AliasChoices("reasoning_content", "reasoning"))
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
     name: str | None = None

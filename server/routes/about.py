@@ -79,7 +79,8 @@ async def models(service: TheService) -> dict[str, Any]:
 @listing.get("/v1/models/{name:path}", include_in_schema=False)
 async def one_model(service: TheService, name: str) -> dict[str, Any]:
     """One of them."""
-    for card in (await models(service))["data"]:
+    cards: list[dict[str, Any]] = (await models(service))["data"]
+    for card in cards:
         if card["id"] == name:
             return card
     raise HTTPException(404)

@@ -7,6 +7,7 @@ the last one is the solution, those before it are the problem. A row has two cla
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from fastapi import APIRouter
@@ -24,7 +25,7 @@ from pydantic import (
 from unprm import steps as step_text
 from unprm.calibration import log_odds
 from unprm.election.parsing import why_unscorable
-from unprm.errors import TooManySolutions, Unscorable
+from unprm.errors import InvalidRequest, TooManySolutions, Unscorable
 from unprm.trajectories import Message, conversation
 from unprm.types import Prompt, Solution
 from unprm.wire import MAX_SOLUTIONS, ModelName, Text
@@ -150,12 +151,14 @@ async def pooling(service: TheService, request: PoolingRequest, context: TheCont
 
 
 async def tokenize(service: TheService, request: TokenizeRequest, context: TheContext) -> TokenizeResponse:
-    """The token ids of a prompt."""
-    with service.models.chosen(request.model) as (model,), model.encoding([len(request.prompt)], context.claims.share):
-        prompt = Prompt(request.prompt, request.add_special_tokens)
-        engine = model.engine
-        ids = await model.encoders.run(context.claims, len(request.prompt), lambda: engine.format.tokenize(prompt))
-        return TokenizeResponse(count=len(ids), max_model_len=engine.description.max_tokens, tokens=list(ids))
+    """The token ids of a prompt. Raises `InvalidRequest` for one that can't fit the model's window."""
+    prompt, size = Prompt(request.prompt, request.add_special_tokens), len(request.prompt)
+    with service.models.chosen(request.model) as (model,), model.encoding([size], context.claims.share):
+        format, limit = model.engine.format, model.engine.description.max_tokens
+        if (least := -(-size // format.longest_token)) > limit:
+            raise InvalidRequest(f"the prompt takes at least {least} tokens, the limit is {limit}", "/prompt")
+        ids = await model.encoders.run(context.claims, size, partial(format.tokenize, prompt))
+        return TokenizeResponse(count=len(ids), max_model_len=limit, tokens=list(ids))
 
 
 for _endpoint in (classify, pooling, tokenize):

@@ -110,6 +110,12 @@ def test_what_cannot_be_honoured_is_refused_by_name(server: Running, change: dic
     assert QUESTION not in answer.text
 
 
+def test_a_prompt_that_cannot_fit_is_not_tokenized(server: Running) -> None:
+    refused = server.post("/tokenize", {"prompt": "x" * 9000})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/prompt")
+    assert "takes at least 9000 tokens, the limit is 2048" in refused.json()["detail"]
+
+
 def test_a_judge_takes_messages_alone() -> None:
     with judging() as judge, served(judge) as running:
         messages = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "1 + 2 = 3"}]

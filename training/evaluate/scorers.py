@@ -117,8 +117,8 @@ class ServerScorer:
         body: dict[str, object] = {"problem": solution.problem, "solutions": [list(solution.steps)]}
         if solution.evidence is not None:
             messages = [{"role": "assistant", "content": step} for step in solution.steps]
-            trajectory = {"trajectories": [{"messages": messages}], "evidence": solution.evidence, "thoughts": True}
-            body = {"problem": solution.problem} | trajectory
+            body = {"problem": solution.problem, "trajectories": [{"messages": messages}]}
+            body |= {"evidence": solution.evidence, "thoughts": True}
         response = self._send("POST", "/score_steps", body)
         if response.status_code == 422 and response.json()["code"] in _UNSCORABLE:
             return None

@@ -87,10 +87,11 @@ def pick_readout(judge: JudgeOptions, evidence: Evidence | None = None) -> Reado
     if judge.judge_criterion and kind != "grade":
         raise ModelInvalid("--judge-criterion goes with --judge-readout grade")
     if kind == "chain":
-        return {"plain": partial(Chain, checks(words)), **_CHAINS}[layout](judge.judge_repeats, judge.judge_tokens)
+        make = _CHAINS.get(layout, partial(Chain, checks(words)))
+        return make(judge.judge_repeats, judge.judge_tokens)
     if kind == "grade":
         return Stepwise([grades(criterion, words) for criterion in judge.judge_criterion or [""]], judge.judge_repeats)
-    return Stepwise([{"plain": verdicts(words), **_VERDICT_LAYOUTS}[layout]], judge.judge_repeats)
+    return Stepwise([_VERDICT_LAYOUTS.get(layout, verdicts(words))], judge.judge_repeats)
 
 
 async def probe(chat: JudgeChat, readout: Readout) -> None:
