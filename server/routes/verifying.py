@@ -119,20 +119,20 @@ def _messages(items: Iterable[Item]) -> list[Message]:
     for item in items:
         if item.type == "function_call_output":
             made.append(Message(role="tool", tool_call_id=item.call_id, content=item.output))
-        elif item.type == "function_call" or (item.type == "message" and item.role == "assistant"):
-            if not made or made[-1].role != "assistant":
-                made.append(Message(role="assistant", content=[], tool_calls=[]))
-            _extend(made[-1], item)
-        elif item.type == "message":
+        elif item.type == "message" and item.role != "assistant":
             made.append(Message(role=item.role, content=item.content))
+        elif item.type != "reasoning":
+            before = made.pop() if made and made[-1].role == "assistant" else Message(role="assistant")
+            made.append(_extended(before, item))
     return made
 
 
-def _extend(message: Message, item: Item) -> None:
-    assert isinstance(message.content, list)
-    assert message.tool_calls is not None
+def _extended(message: Message, item: Item) -> Message:
+    parts: list[Any] = list(message.content or ())
+    calls = list(message.tool_calls or ())
     if item.type == "function_call":
         function = Function(name=item.name, arguments=item.arguments)
-        message.tool_calls.append(ToolCall(id=item.call_id, function=function))
+        calls.append(ToolCall(id=item.call_id, function=function))
     else:
-        message.content += [{"text": item.content}] if isinstance(item.content, str) else item.content or []
+        parts += [{"text": item.content}] if isinstance(item.content, str) else item.content or []
+    return Message(role="assistant", content=parts, tool_calls=calls)

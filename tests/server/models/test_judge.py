@@ -78,6 +78,7 @@ MOVES = "Does this step move the task forward, given what was known? Answer Yes 
         ("after", [f"{ACTION}\n\n{RESULT}", "The answer is 1 + 1 = 2."], "what its calls returned."),
         ("before", [ACTION, f"{RESULT}\n\nThe answer is 1 + 1 = 2."], "what its own calls return is not known yet."),
     ],
+    ids=["after", "before"],
 )
 def test_a_judge_is_asked_whether_actions_move_the_task_forward(evidence: str, steps: list[str], told: str) -> None:
     with judging() as judge, served(judge) as running:
