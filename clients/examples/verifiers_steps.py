@@ -2,7 +2,7 @@
 
 pip install -e '.[client]' verifiers
 
-In the configuration of a run, for any environment:
+In the configuration of a run:
 
 [env.taskset.task.rewards.steps]
 fn = "clients/examples/verifiers_steps.py:reward"
