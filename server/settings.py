@@ -143,7 +143,9 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     )
     upstream_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the upstream.")
     gateway_strategy: Strategy | None = Field(
-        default=None, description="Default vote of /v1/chat/completions. Default: that of /vote."
+        default=None,
+        description="Vote of chat completions that name none. Default: wrf; majority with a demonstration as the PRM, "
+        "and where tools may be called.",
     )
     gateway_budget: int | None = Field(
         default=None,

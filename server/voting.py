@@ -13,7 +13,7 @@ from unprm.mini.demonstration import about
 from unprm.mini.domain import knows
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import Strategy
-from unprm.wire import Candidates, Demonstration, ScoreRequest, ScoreResponse
+from unprm.wire import Candidates, Demonstration, ScoreResponse
 
 from . import scoring
 from .context import Context
@@ -39,8 +39,9 @@ class NoConfidence(InvalidRequest):
         )
 
 
-async def score_steps(service: Service, request: ScoreRequest, context: Context) -> ScoreResponse:
-    """The step scores of every solution. Raises `Unscorable` if none can be scored, and the errors of scoring."""
+async def score_steps(service: Service, request: Candidates, context: Context) -> ScoreResponse:
+    """The step scores of every solution; the request has a problem, or all scores. Raises `Unscorable` if none can be
+    scored, and the errors of scoring."""
     with service.models.chosen(request.model) as models:
         if not request.scored:  # refuses before any text is read
             context.claims.check_room(models, list(request.lengths))
@@ -70,7 +71,7 @@ async def ballot(
     with _pointing(request):
         parsed = await _parse(service, request, context)
     with span("answers"):
-        classes, compared_as_text = await service.classes([each.answer for each in parsed.solutions], context)
+        classes, compared_as_text = await service.classes(parsed.solutions, context)
     solutions = parsed.solutions
     if all(number is None for number in classes):
         if request.trajectories is None:

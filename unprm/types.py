@@ -51,7 +51,8 @@ class Prompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step.
+    """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step. `verbatim`: whether
+    its answer is equal only to the same text, as tool calls are.
 
     `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `evidence`: what its steps are judged by;
     `messages`: for each step the index of its message; `cut`: by index, the messages that are not read whole. `prompt`:
@@ -67,6 +68,7 @@ class Solution:
     messages: tuple[int, ...] | None = None
     cut: Mapping[int, Cut] = field(default_factory=dict)
     prompt: Prompt | None = None
+    verbatim: bool = False
 
 
 @dataclass(frozen=True, slots=True)

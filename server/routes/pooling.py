@@ -26,7 +26,7 @@ from unprm import steps as step_text
 from unprm.calibration import log_odds
 from unprm.election.parsing import why_unscorable
 from unprm.errors import InvalidRequest, TooManySolutions, Unscorable
-from unprm.trajectories import Message, conversation
+from unprm.trajectories import Message, conversation, text_of
 from unprm.types import Prompt, Solution
 from unprm.wire import MAX_SOLUTIONS, ModelName, Text
 
@@ -172,7 +172,10 @@ async def _scores(service: Service, request: ClassifyRequest, context: Context) 
         prompts = [Prompt(each, request.add_special_tokens) for each in request.input or ()]
         solutions = [Solution((), prompt=prompt) for prompt in prompts]
     else:
-        problem, text = conversation(request.messages)
+        *before, last = request.messages
+        if last.tool_calls:
+            raise InvalidRequest("the last message's tool calls can't be scored", f"/messages/{len(before)}/tool_calls")
+        problem, text = conversation(before), text_of(len(before), last)
         solutions = [Solution(tuple(step_text.split(text, "auto")))]
     context.solutions = len(solutions)
     if len(solutions) > service.settings.max_solutions:

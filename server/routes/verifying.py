@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unprm.errors import Unscorable
-from unprm.trajectories import Function, Message, ToolCall, conversation
+from unprm.trajectories import Function, Message, ToolCall, conversation, text_of
 from unprm.wire import ScoreRequest
 
 from .. import voting
@@ -82,9 +82,8 @@ async def verify(service: TheService, request: VerifyRequest, context: TheContex
     if asked.instructions:
         before = [Item(role="system", content=asked.instructions), *before]
     given, done = _messages(before), _messages(request.response.output)
-    if len(done) == 1 and not asked.tools and not any(message.tool_calls for message in (*given, *done)):
-        problem, text = conversation([*given, *done])
-        sent: dict[str, Any] = {"problem": problem, "solutions": [text]}
+    if len(done) == 1 and not asked.tools and not done[0].tool_calls:
+        sent: dict[str, Any] = {"problem": conversation(given), "solutions": [text_of(len(given), done[0])]}
     else:
         sent = {"trajectories": [{"messages": [*given, *done]}], "tools": asked.tools or []}
     reward, steps = 0.0, list[float]()

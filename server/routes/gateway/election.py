@@ -13,7 +13,7 @@ from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
 from unprm.openai.models import Json
 from unprm.types import DecidedBy, Extraction
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
-from unprm.wire import CompareRequest, Demonstration, Unscored
+from unprm.wire import LONGEST_COMPARED, Demonstration, Unscored, VoteRequest
 
 from ... import voting
 from ...context import Context
@@ -28,15 +28,25 @@ _RESERVE = 0.1
 """Fraction of a request's time reserved for scoring and voting."""
 
 
+class _Candidates(VoteRequest, VoteTerms):
+    """Candidates for any vote, which need a problem only if they are scored."""
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How an answer is elected: what the request says, and what the server decides where it says nothing."""
+    """How an answer is elected: what the request says, and what the server decides where it says nothing.
+
+    `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `by_default`: why the
+    vote is by majority though nobody named one, in a sentence.
+    """
 
     request: Election
-    problem: str
+    question: str
+    problem: str | None
     strategy: Strategy
     budget: int
     stable: float
+    by_default: str | None = None
 
     @property
     def extraction(self) -> Extraction | None:
@@ -117,7 +127,7 @@ class Rounds:
         context.claims.charge(self.candidates.sampled.tokens - before)
         self._ballot = await self._vote(self.terms.strategy)
         if self._ballot is not None:
-            self._leader = self._ballot.outcome(self.terms.strategy, self.terms.request).answer
+            self._leader = self._ballot.outcome(self.terms.strategy, self.terms.request, LONGEST_COMPARED).answer
         await self._judge()
         if self.stopped is None:
             self._observe(Progress(len(self.candidates.sampled.choices), self.terms.budget, self._leader))
@@ -159,6 +169,7 @@ class Rounds:
         report.notes = notes(
             report,
             candidates.token_limit,
+            by_default=terms.by_default,
             by_letters=terms.extraction is None and self._extraction == "choice",
             by_frequency=ballot is not None and strategy != terms.strategy,
         )
@@ -233,13 +244,13 @@ class Rounds:
             "compared_as_text": [],
         }
 
-    def _request(self) -> CompareRequest:
+    def _request(self) -> _Candidates:
         terms = self.terms
         if self._extraction is None:
-            self._extraction = "choice" if lists_options(terms.problem) else "auto"
+            self._extraction = "choice" if lists_options(terms.question) else "auto"
         election = terms.request
         settings = {name: getattr(election, name) for name in VoteTerms.model_fields}
-        return CompareRequest(
+        return _Candidates(
             problem=terms.problem,
             solutions=self.candidates.solutions(self._extraction),
             model=election.model,
@@ -262,7 +273,7 @@ async def elect(
 
 
 def _by_vote(service: Service, ballot: Ballot, strategy: Strategy, terms: VoteTerms) -> dict[str, Any]:
-    vote = ballot.outcome(strategy, terms)
+    vote = ballot.outcome(strategy, terms, LONGEST_COMPARED)
     service.metrics.voted(vote)
     return {
         "answer": vote.answer,

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from unprm.openai.models import Json
 from unprm.types import DecidedBy
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import CandidateOut, DemonstrationField, Unscored, UsageOut
@@ -31,6 +32,7 @@ class Sample(BaseModel):
 
     index: int
     text: str
+    tool_calls: list[Json] | None = Field(default=None, exclude_if=lambda calls: calls is None)
     finish_reason: str | None
 
 
@@ -42,12 +44,14 @@ class Report(BaseModel):
     sampled, so 1 when it is. `stopped`: the vote was stable enough (`stable`), all were sampled (`budget`) or the
     upstream failed (`failures`).
 
-    `share`: the fraction of the candidates with an answer that have the elected one. `answer` is None if no candidate
-    has one. Then the highest reward or confidence is elected if the request names a vote by these; else there is no
-    vote, `decided_by` is None, and the first candidate that is not cut is returned. `decided_by` is `majority`,
-    whatever the strategy, if no candidate with an answer has the reward or confidence that it needs. `candidates`,
-    `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions`
-    has all candidates if the request asks for them, and is missing otherwise, and in a stream.
+    `answer`: what the elected candidates state, in at most 1,000 characters; of tool calls a line for each, with its
+    name and its arguments in canonical JSON; `no call` where others call tools and these state nothing; None if nobody
+    states anything. Then the highest reward or confidence is elected if the request names a vote by these; else there
+    is no vote, `decided_by` is None, and the first candidate that is not cut is returned. `share`: the fraction of the
+    candidates with an answer that have the elected one. `decided_by` is `majority`, whatever the strategy, if no
+    candidate with an answer has the reward or confidence that it needs. `candidates`, `without_answer_count` and
+    `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions` has all candidates if the
+    request asks for them, and is missing otherwise, and in a stream.
     """
 
     notes: list[str]
@@ -77,13 +81,18 @@ class Report(BaseModel):
     solutions: list[Sample] | None = Field(default=None, exclude_if=lambda solutions: solutions is None)
 
 
-def notes(report: Report, token_limit: str | None, *, by_letters: bool, by_frequency: bool) -> list[str]:
+def notes(
+    report: Report, token_limit: str | None, *, by_default: str | None, by_letters: bool, by_frequency: bool
+) -> list[str]:
     """What a caller should know about an election, in sentences.
 
-    `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `by_letters`: answers were read as letters
-    of the question's options. `by_frequency`: no candidate with an answer had what the vote needs.
+    `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `by_default`: why the vote is by majority
+    though nobody named one. `by_letters`: answers were read as letters of the question's options. `by_frequency`: no
+    candidate with an answer had what the vote needs.
     """
     found = [*_missing(report, token_limit), *_outcome(report)]
+    if by_default:
+        found.append(by_default)
     if by_frequency:
         signal = VOTES[report.strategy].signal
         found.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")

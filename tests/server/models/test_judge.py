@@ -1,5 +1,6 @@
 """A server whose model is a judge: votes, their cost, the preview, and a judge that goes away."""
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -94,6 +95,20 @@ def test_a_judge_is_asked_whether_actions_move_the_task_forward(evidence: str, s
         assert [user["content"].rpartition("\n\n")[2] for user in users[::2]] == [MOVES] * 2
         running.post("/score_steps", {"problem": PROBLEM, "solutions": [RIGHT]})
         assert "follows from" in judge.bodies[-1]["messages"][0]["content"]
+
+
+def test_the_gateway_s_judge_is_asked_about_tool_calls_as_actions() -> None:
+    calls = [{"role": "assistant", "content": None, "tool_calls": [
+        {"id": f"c{k}", "type": "function", "function": {"name": "search", "arguments": json.dumps({"query": query})}}]}
+        for k, query in enumerate(("Peru", "Lima"))]  # fmt: skip
+    tools = [{"type": "function", "function": {"name": "search"}}]
+    with judging() as judge, upstream(*calls) as reasoner, served(judge, upstream_url=reasoner.url) as running:
+        messages = [{"role": "user", "content": TASK}]
+        body = {"model": "m", "messages": messages, "tools": tools, "unprm": {"strategy": "prm", "budget": 2}}
+        assert running.post("/v1/chat/completions", body).json()["choices"][0]["message"]["tool_calls"]
+        system, user = judge.bodies[-1]["messages"]
+        assert "what its own calls return is not known yet" in system["content"]
+        assert user["content"].endswith(MOVES)
 
 
 def test_a_judge_that_goes_away_is_told_of_and_found_again() -> None:
