@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 
 from unprm.answers import canonical as answer_text
 from unprm.answers.equivalence import Comparison, Equivalence
+from unprm.election import acceptance
 from unprm.errors import ShuttingDown, UnprmError
 from unprm.types import Solution
 
@@ -51,6 +52,8 @@ class Service:
         self.journal = None
         if settings.journal is not None:
             self.journal = Journal(settings.journal, int(settings.journal_mb * 2**20))
+        path = settings.vote_calibration
+        self.vote_calibration = None if path is None else acceptance.read(path)
         self._readers = FairPool("readers", _THREADS)
         self._encoders = FairPool("encoders", _THREADS)
         self.models = Models(sources, settings, Watch(metrics.ran, metrics.used, lost, clock), self._encoders)

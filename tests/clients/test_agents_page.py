@@ -18,6 +18,7 @@ from server.settings import Settings
 from tests.adder import adding
 from tests.clients.programs import PATIENCE, ROOT, listening, printed
 from tests.openai_server import openai_server
+from tests.server.calibrations import calibration
 from tests.server.harness import Running, serving
 from tests.server.upstream import upstream
 from tests.test_readme import _approximately, untimed
@@ -107,9 +108,20 @@ def test_the_gateway_answers_as_the_page_says() -> None:
     assert answer["choices"][0]["message"]["content"] == FARM[report["solution_index"]]
 
 
+def test_the_gateway_s_attempts_are_those_of_the_page(tmp_path: Path) -> None:
+    terms = {"strategy": "majority", "budget": 8, "stable": 0.5, "risk": 0.05, "on_reject": "escalate"}
+    body = {"model": "small", "messages": [{"role": "user", "content": "How many?"}], "unprm": terms}
+    with upstream(*FARM) as first, upstream(FARM[1]) as second:
+        settings = {"upstream_url": first.url, "escalate_url": second.url, "escalate_model": "large"}
+        with serving(vote_calibration=calibration(tmp_path), **settings) as running:
+            report = running.post("/v1/chat/completions", body).json()["unprm"]
+    attempts = [each | {"model": each["model"].removesuffix("-served")} for each in report["attempts"]]
+    assert {"attempts": attempts} == json.loads(block("json", '{"attempts"'))
+
+
 def test_the_settings_of_the_page_exist_with_their_defaults() -> None:
     rows = re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", PAGE, re.MULTILINE)
-    assert len(rows) == 6
+    assert len(rows) == 9
     for name, default in rows:
         value: Any = Settings.model_fields[name.replace("-", "_")].default
         assert default.strip("`") == (

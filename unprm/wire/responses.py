@@ -148,6 +148,43 @@ class VotedSolution(WireModel):
     )
 
 
+class VoteCalibrationOut(WireModel):
+    """The questions with known answers by which elected answers are accepted: their name, their number, and when the
+    calibration was made. `confidence`: the probability over them that a risk is kept. `model`: whose rewards they were
+    voted on by; null if the rewards were given."""
+
+    pool: str
+    problems: int
+    date: str
+    confidence: float
+    model: str | None
+
+
+class AppliedCalibration(VoteCalibrationOut):
+    """How an answer was judged: it is accepted if its `certainty` reaches the vote's `threshold` for the risk (null: no
+    answer can be accepted) and the candidates are `within` what was calibrated. `outside`: the statistics of the
+    candidates that are not: the number of `candidates`, the most frequent answer's `share` of them, the
+    `highest_reward`."""
+
+    strategy: Strategy
+    risk: float
+    certainty: float
+    threshold: float | None
+    within: bool
+    outside: list[str]
+
+
+Accept = Annotated[
+    bool | None,
+    Field(
+        exclude_if=_is_none,
+        description="Whether the answer is accepted at the request's `risk`; missing without one, and for a vote that "
+        "was not calibrated.",
+    ),
+]
+Calibrated = Annotated[AppliedCalibration | None, Field(exclude_if=_is_none, description="What `accept` rests on.")]
+
+
 class VoteOut(WireModel):
     """The outcome of one strategy."""
 
@@ -159,6 +196,8 @@ class VoteOut(WireModel):
     tied_answers: list[str]
     margin: float | None
     candidates: list[CandidateOut]
+    accept: Accept = None
+    calibration: Calibrated = None
 
 
 class Voted(WireModel):

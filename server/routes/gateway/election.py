@@ -105,11 +105,22 @@ class Rounds:
         self._ballot: Ballot | None = None
         self._leader: str | None = None
         self._extraction = terms.extraction
+        self._exhaust = False
 
     @property
     def next_size(self) -> int:
         """Number of candidates that the next round samples."""
         return min(self.terms.request.round, self.terms.budget - self.candidates.attempted)
+
+    async def run(self) -> Elected:
+        """Samples until the election stops; the elected completion. Raises as `sample` and `elected`."""
+        while self.stopped is None:
+            await self.sample(self.next_size)
+        return await self.elected()
+
+    def exhaust(self) -> None:
+        """Lets an election that has stopped go on until the budget is used up."""
+        self._exhaust, self.stopped = True, None
 
     async def sample(self, count: int) -> None:
         """One more round, of `count` candidates, and a vote.
@@ -150,6 +161,8 @@ class Rounds:
             won = _by_vote(self._service, ballot, strategy, terms.request)
             values = ballot.values(strategy)
             others = [representative(each.members, values) for each in won["candidates"][1:]]
+        if terms.request.risk is not None:  # what was not voted on as calibrated is not accepted
+            won["accept"] = won.get("accept") or False
         report = Report(
             notes=[],
             model=voting.name(self._models),
@@ -180,6 +193,8 @@ class Rounds:
         """The ballot of all candidates so far; None if none of them has an answer, or none that has one the reward or
         confidence that the vote needs."""
         request = await self._service.read(self._context, self._request)
+        if strategy != self.terms.strategy:
+            request.risk = None
         try:
             return await voting.ballot(self._service, self._models, request, [strategy], self._context)
         except (NoAnswer, Unscorable, voting.NoConfidence):
@@ -200,7 +215,7 @@ class Rounds:
             self.stopped = "failures"
         elif left == 0:
             self.stopped = "budget"
-        elif self.stable >= terms.stable:
+        elif self.stable >= terms.stable and not self._exhaust:
             self.stopped = "stable"
 
     async def _without_answers(self) -> dict[str, Any]:
@@ -257,19 +272,9 @@ class Rounds:
             extraction=self._extraction,
             aggregate=election.aggregate,
             split=election.split,
+            risk=election.risk,
             **settings,
         )
-
-
-async def elect(
-    service: Service, candidates: Candidates, terms: Terms, context: Context, observe: Observer = unobserved
-) -> Elected:
-    """The elected completion. Raises as `Rounds`."""
-    with service.models.chosen(terms.request.model) as models:
-        rounds = Rounds(service, models, candidates, terms, context, observe)
-        while rounds.stopped is None:
-            await rounds.sample(rounds.next_size)
-        return await rounds.elected()
 
 
 def _by_vote(service: Service, ballot: Ballot, strategy: Strategy, terms: VoteTerms) -> dict[str, Any]:
@@ -288,6 +293,8 @@ def _by_vote(service: Service, ballot: Ballot, strategy: Strategy, terms: VoteTe
         "without_answer_count": ballot.without_answer_count,
         "demonstration": ballot.scores.demonstration,
         "compared_as_text": list(ballot.compared_as_text),
+        "accept": vote.accept,
+        "calibration": vote.calibration,
     }
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from unprm.openai.models import Json
 from unprm.types import DecidedBy
 from unprm.votes.registry import VOTES, Strategy
-from unprm.wire import CandidateOut, DemonstrationField, Unscored, UsageOut
+from unprm.wire import Accept, Calibrated, CandidateOut, DemonstrationField, Unscored, UsageOut
 
 Stopped = Literal["stable", "budget", "failures"]
 """Why an election sampled no more candidates, see `Report`."""
@@ -36,6 +36,19 @@ class Sample(BaseModel):
     finish_reason: str | None
 
 
+class Attempt(BaseModel):
+    """An election whose answer could be accepted: the candidates that were sampled for it and the tokens they took, at
+    the `first` upstream or the `second`."""
+
+    upstream: Literal["first", "second"]
+    model: str
+    sampled: int
+    prompt_tokens: int
+    completion_tokens: int
+    answer: str | None
+    accept: bool
+
+
 class Report(BaseModel):
     """How the answer was elected: `unprm` of a chat response.
 
@@ -52,6 +65,9 @@ class Report(BaseModel):
     candidate with an answer has the reward or confidence that it needs. `candidates`, `without_answer_count` and
     `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions` has all candidates if the
     request asks for them, and is missing otherwise, and in a stream.
+
+    With `risk`, `accept` says whether the answer is accepted, and `calibration` by what; with `on_reject`, `attempts`
+    has all elections, the last one being reported.
     """
 
     notes: list[str]
@@ -78,6 +94,9 @@ class Report(BaseModel):
     model: str
     demonstration: DemonstrationField
     usage: UsageOut
+    accept: Accept = None
+    calibration: Calibrated = None
+    attempts: list[Attempt] | None = Field(default=None, exclude_if=lambda attempts: attempts is None)
     solutions: list[Sample] | None = Field(default=None, exclude_if=lambda solutions: solutions is None)
 
 
@@ -98,7 +117,20 @@ def notes(
         found.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")
     if by_letters:
         found.append("the question lists options, so answers are read as option letters")
+    if report.accept is False:
+        found.append(f"the server is not sure of this answer: {_why_rejected(report)}")
     return found
+
+
+def _why_rejected(report: Report) -> str:
+    """Why the answer is not accepted."""
+    if (applied := report.calibration) is None:
+        return "the candidates allow no vote of the kind that was calibrated"
+    if applied.outside:
+        return f"the candidates lie outside those of {applied.pool} in {', '.join(applied.outside)}"
+    if applied.threshold is None:
+        return f"{applied.pool} supports accepting no answer at a risk of {applied.risk:g}"
+    return f"a risk of {applied.risk:g} takes a certainty of {applied.threshold:.3f}, it has {applied.certainty:.3f}"
 
 
 def _missing(report: Report, token_limit: str | None) -> Iterator[str]:

@@ -13,6 +13,8 @@ from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
 
+from unprm.election.acceptance import acceptance
+from unprm.errors import InvalidRequest
 from unprm.openai.models import Json
 from unprm.types import DEFAULT_STRATEGY, Usage
 from unprm.votes.registry import VOTES
@@ -27,8 +29,9 @@ from ..openapi import problems
 from ..route import WorkRoute
 from .bulk import elect_all
 from .candidates import Candidates
-from .election import Elected, Rounds, Terms, elect
+from .election import Elected, Rounds, Terms
 from .messages import MessageEvents, MessagesRequest, message
+from .rejection import elect
 from .responses import ResponsesRequest, response
 from .schema import (
     BUDGET,
@@ -67,8 +70,8 @@ class GatewayRoute(WorkRoute):
         return settings.gateway_seconds
 
 
-def router(upstream: Upstream) -> APIRouter:
-    """The routes for this upstream."""
+def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
+    """The routes for this upstream. `second`: for answers that are not accepted."""
     routes = APIRouter(prefix="/v1", route_class=GatewayRoute)
     about = APIRouter(route_class=WorkRoute)
 
@@ -110,7 +113,13 @@ def router(upstream: Upstream) -> APIRouter:
         terms = await _terms(request, service, context)
         with service.models.chosen(terms.request.model):
             candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
-            return partial(elect, service, candidates, terms, context)
+            later = None
+            if terms.request.on_reject == "escalate":
+                if second is None:
+                    raise InvalidRequest("there is no second upstream: it is set by --escalate-url", "/unprm/on_reject")
+                asked = request.model_copy(update={"model": service.settings.escalate_model or request.model})
+                later = Candidates(service, second, asked, terms.budget, terms.strategy, context)
+            return partial(elect, service, candidates, later, terms, context)
 
     async def _check_names(requests: Sequence[ChatRequest], context: Context) -> None:
         """Raises `MisspelledVote` for a model whose name seems to choose a vote, unless the upstream lists that name or
@@ -199,15 +208,23 @@ def router(upstream: Upstream) -> APIRouter:
 
 async def _terms(request: ChatRequest, service: Service, context: Context, pointer: str = "") -> Terms:
     """Raises `TooManyCandidates`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for messages that the PRM
-    would have to read and can't. `pointer`: to the request."""
+    would have to read and can't, and for a risk that no calibration fits. `pointer`: to the request."""
     election, settings = request.unprm, service.settings
     budget = election.budget or settings.gateway_budget or min(BUDGET, settings.max_candidates)
     _check_count(budget, settings)
     by_default = None
-    if (strategy := election.strategy or settings.gateway_strategy) is None:
-        with service.models.chosen(election.model) as models:
+    with service.models.chosen(election.model) as models:
+        if (strategy := election.strategy or settings.gateway_strategy) is None:
             by_default = _why_majority(request, models)
-        strategy = DEFAULT_STRATEGY if by_default is None else "majority"
+            strategy = DEFAULT_STRATEGY if by_default is None else "majority"
+        if election.risk is not None and request.may_call:
+            raise InvalidRequest(
+                "a calibration is of answers, not of tool calls: send a risk without tools", f"{pointer}/unprm/risk"
+            )
+        calibration, scorer = service.vote_calibration, voting.name(models)
+        acceptance(
+            calibration, election.risk, [strategy], election, scorer, election.aggregate, f"{pointer}/unprm/risk"
+        )
     reads = VOTES[strategy].signal == "reward"
     problem = await service.read(context, partial(request.problem, pointer)) if reads else None
     stable = settings.gateway_stable if election.stable is None else election.stable

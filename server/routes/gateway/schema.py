@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -15,6 +15,7 @@ from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import (
     ExtractionField,
     ModelName,
+    RiskTerms,
     SplitField,
     Text,
 )
@@ -35,7 +36,7 @@ _PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have n
 _OTHER_PROBLEM = "Tom has 12 cards. Tom buys 3 bags with 5 cards in each bag. How many cards does Tom have now?"
 
 
-class Election(VoteTerms):
+class Election(VoteTerms, RiskTerms):
     """How the answer is elected: `unprm` of a chat request. Fields left out follow the server's settings."""
 
     strategy: Strategy | None = None
@@ -61,6 +62,18 @@ class Election(VoteTerms):
         default=False,
         description="Shows every candidate: in a stream as it arrives, else in the report, as `solutions`.",
     )
+    on_reject: Literal["say_so", "sample_more", "escalate"] | None = Field(
+        default=None,
+        description="What becomes of an answer that is not accepted at `risk`: it is returned with `accept` false "
+        "(`say_so`, the default), after the whole budget has been sampled (`sample_more`), after a second upstream "
+        "has been asked as well (`escalate`).",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.on_reject is not None and self.risk is None:
+            raise ValueError("on_reject needs a risk: without one no answer is rejected")
+        return self
 
 
 class Passed(BaseModel):
@@ -212,6 +225,8 @@ class BulkRequest(BaseModel):
             raise ValueError(f"budget is {self.budget}: expected a candidate for each of {len(self.requests)} requests")
         if any(request.stream for request in self.requests):
             raise ValueError("requests in a bulk can't stream")
+        if any(request.unprm.on_reject for request in self.requests):
+            raise ValueError("requests in a bulk share its budget and take no on_reject")
         return self
 
 
