@@ -22,7 +22,7 @@ from .http.callers import Keys
 from .middleware import Authorization, Envelope
 from .models.model import Source
 from .observe.metrics import Metrics
-from .routes import about, admin, reranking, votes
+from .routes import about, admin, pooling, reranking, verifying, votes
 from .routes.admin import Open
 from .routes.openapi import ABOUT, DocumentedApp
 from .service import Service
@@ -74,8 +74,12 @@ def create_app(
     app.state.service = service
     app.include_router(votes.work)
     app.include_router(reranking.router)
+    app.include_router(pooling.router)
+    app.include_router(verifying.router)
     app.include_router(about.about)
-    if settings.upstream_url is not None:
+    if settings.upstream_url is None:
+        app.include_router(about.listing)
+    else:
         # imported only here: the HTTP client takes long to import
         from .routes.gateway import routes as gateway
         from .routes.gateway.upstream import Upstream

@@ -27,7 +27,7 @@ _HEAD = """\
 
 Made from the OpenAPI document by `unprm reference`; a running server shows it at `/docs`, with forms to try.
 Bodies are JSON, unknown fields are refused. Every response carries `X-Request-ID`. Operations under `/v1` are there
-with `--upstream-url` alone.
+with `--upstream-url` alone. [Addresses of other servers](agents.md#addresses-of-other-servers) are described elsewhere.
 """
 
 

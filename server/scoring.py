@@ -10,7 +10,7 @@ from unprm.election.ballot import averaged
 from unprm.election.parsing import why_unscorable
 from unprm.engines.waiting import Scored
 from unprm.errors import DeadlineExceeded, NoVerdict, SolutionTooLong, Unscorable
-from unprm.types import Encoded, Engine, Solution, Usage
+from unprm.types import Encoded, Engine, Format, Solution, Usage
 
 from .context import Context
 from .models.model import Model, Room
@@ -116,8 +116,8 @@ async def encode_one(model: Model, problem: str, solution: Solution, max_steps: 
 
 
 def length(problem: str, solution: Solution) -> int:
-    """Characters of problem plus solution."""
-    return len(problem) + sum(map(len, solution.steps))
+    """Characters of problem plus solution; or those of a prompt, or its token ids."""
+    return len(problem) + sum(map(len, solution.steps)) + len(solution.prompt.content if solution.prompt else "")
 
 
 def _pieces(problem: str, solutions: Mapping[int, Solution], minimum: int) -> Iterator[tuple[int, dict[int, Solution]]]:
@@ -135,13 +135,19 @@ def _pieces(problem: str, solutions: Mapping[int, Solution], minimum: int) -> It
 
 def _encoded(engine: Engine, problem: str, solutions: Mapping[int, Solution], scope: str) -> Outcomes:
     limit = engine.description.max_tokens
-    encoded = {index: engine.format.encode(problem, solution.steps) for index, solution in solutions.items()}
+    encoded = {index: _input(engine.format, problem, solution) for index, solution in solutions.items()}
     return {
-        index: replace(item, scope=scope)
+        index: replace(item, scope=scope, evidence=solutions[index].evidence)
         if (tokens := len(item.ids)) <= limit
         else SolutionTooLong(index, tokens, limit)
         for index, item in encoded.items()
     }
+
+
+def _input(format: Format, problem: str, solution: Solution) -> Encoded:
+    if solution.prompt is not None:
+        return format.at_tags(format.tokenize(solution.prompt))
+    return format.encode(problem, solution.steps)
 
 
 async def _encode(

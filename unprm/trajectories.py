@@ -19,10 +19,8 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import from_json
 
 from unprm.errors import InvalidRequest
-from unprm.types import Cut
+from unprm.types import Cut, Evidence
 
-Evidence = Literal["before", "after"]
-"""What a step is judged by: what was known `before` it, or also what came `after` it, up to the next step."""
 TOKEN = 4
 """Characters that count as one token of an observation, so that a text is cut in the same place for every model."""
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
@@ -61,7 +59,7 @@ class Message(_Part):
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[dict[str, Any]] | None = None
-    reasoning_content: str | None = Field(None, validation_alias=AliasChoices("reasoning_content", "reasoning"))
+    reasoning_content: str | None = Field(default=None, validation_alias=AliasChoices("reasoning_content", "reasoning"))
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
     name: str | None = None
@@ -79,13 +77,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A trajectory as texts. `problem`: the messages before the first step; `steps`: the steps with their evidence;
+    """A trajectory as texts. `problem`: the messages before the first step; `steps`: the steps with their `evidence`;
     `messages`: for each step, the index of its message; `final`: the text of the last assistant message, in which an
     answer may be found; `cut`: by index, the messages that are not read whole."""
 
     problem: str
     steps: tuple[str, ...]
     messages: tuple[int, ...]
+    evidence: Evidence
     final: str
     cut: Mapping[int, Cut]
 
@@ -95,7 +94,7 @@ def render(messages: Sequence[Message], reading: Reading) -> Rendered:
 
     Raises `InvalidRequest` for a part that is not text, by its message and type.
     """
-    texts = [_text(index, message) for index, message in enumerate(messages)]
+    texts = [text_of(index, message) for index, message in enumerate(messages)]
     steps = {index: step for index, message in enumerate(messages) if (step := _step(message, texts[index], reading))}
     first = min(steps, default=len(messages))
     cut: dict[int, Cut] = {}
@@ -119,6 +118,7 @@ def render(messages: Sequence[Message], reading: Reading) -> Rendered:
         problem="\n\n".join(_told(messages[:first], texts, reading, cut)),
         steps=tuple("\n\n".join(parts[index]) for index in steps),
         messages=tuple(steps),
+        evidence=reading.evidence,
         final=final,
         cut=cut,
     )
@@ -128,7 +128,7 @@ def conversation(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
     """What has been said and done so far, as the problem of the next step: the tools, then every message after its
     role, or a single one of the user as it stands. Results of tools are cut in the middle to the 500 tokens of
     `Reading`, and thoughts left out. Raises as `render`."""
-    texts = [_text(index, message) for index, message in enumerate(messages)]
+    texts = [text_of(index, message) for index, message in enumerate(messages)]
     parts = [describe_tools(tools), *_told(messages, texts, Reading(), {})]
     return "\n\n".join(part for part in parts if part)
 
@@ -178,7 +178,8 @@ def from_atif(trajectory: Mapping[str, Any]) -> list[dict[str, Any]]:
     return messages
 
 
-def _text(index: int, message: Message) -> str:
+def text_of(index: int, message: Message) -> str:
+    """The text of a message, of which this is the index. Raises `InvalidRequest` for a part that is not text."""
     if not isinstance(message.content, list):
         return (message.content or "").strip()
     for place, part in enumerate(message.content):

@@ -26,6 +26,9 @@ DEFAULT_STRATEGY: Final = "wrf"
 SamplerName = Literal["transformers", "vllm", "openai", "chat"]
 """What runs a model that writes solutions: a library here, or a server's completions or chat API."""
 
+Evidence = Literal["before", "after"]
+"""What an action of an agent is judged by: what was known `before` it, or also what came `after` it, up to the next."""
+
 DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
 """What settled a vote."""
 
@@ -38,13 +41,22 @@ class Cut:
     kept: int
 
 
+class Prompt(NamedTuple):
+    """Model input that another program made: its text, or its token ids. `begins`: whether the tokens that begin every
+    input of the model are still to be put before the text."""
+
+    content: str | tuple[int, ...]
+    begins: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Solution:
     """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step. `verbatim`: whether
     its answer is equal only to the same text, as tool calls are.
 
-    `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `messages`: for each step the index of its
-    message; `cut`: by index, the messages that are not read whole.
+    `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `evidence`: what its steps are judged by;
+    `messages`: for each step the index of its message; `cut`: by index, the messages that are not read whole. `prompt`:
+    what the model reads in place of the steps.
     """
 
     steps: tuple[str, ...]
@@ -52,8 +64,10 @@ class Solution:
     id: str | None = None
     step_scores: tuple[float, ...] | None = None
     confidence: float | None = None
+    evidence: Evidence | None = None
     messages: tuple[int, ...] | None = None
     cut: Mapping[int, Cut] = field(default_factory=dict)
+    prompt: Prompt | None = None
     verbatim: bool = False
 
 
@@ -64,7 +78,8 @@ class Encoded:
 
     `response`: index of the solution's first token, for families whose scores come from all of its tokens. `asked`:
     tokens of the prompts that a judge is asked by. `scope`: what is computed for an item serves those of its scope
-    alone; a server has one for each caller.
+    alone; a server has one for each caller. `evidence`: of a trajectory, what its steps are judged by, which a judge
+    is told.
     """
 
     ids: tuple[int, ...]
@@ -72,6 +87,7 @@ class Encoded:
     response: int = 0
     asked: int = 0
     scope: str = ""
+    evidence: Evidence | None = None
 
     @property
     def cost(self) -> int:
@@ -260,6 +276,16 @@ class Format(Protocol):
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Token ids and scored positions; `len(positions) == len(steps)` always."""
+        ...
+
+    def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
+        """Token ids of a prompt, in which special tokens and step tags are what they say. Raises `InvalidRequest` if
+        the family reads no prompts, or an id is none of the vocabulary's."""
+        ...
+
+    def at_tags(self, ids: Sequence[int]) -> Encoded:
+        """A prompt scored at each of its step tags; one without any, at a tag that is put after its text, in place of
+        what only ends the prompt. Raises `InvalidRequest` if the family reads no prompts, or there is no text."""
         ...
 
     def text(self, encoded: Encoded) -> str:

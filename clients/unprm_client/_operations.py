@@ -14,8 +14,7 @@ from pydantic import BaseModel, ValidationError
 from unprm.affinity import HEADER, question_hash
 from unprm.errors import InvalidRequest
 from unprm.fields import summary, validation_errors
-from unprm.trajectories import Evidence
-from unprm.types import Aggregate, Extraction, Split
+from unprm.types import Aggregate, Evidence, Extraction, Split
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
     VOTE_REQUESTS,

@@ -11,6 +11,8 @@ from unprm.engines.scheduler import BatchFigures
 from unprm.types import Usage
 from unprm.wire import VoteOut
 
+from .tracing import add_event
+
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _CALL_SECONDS = (*_SECONDS, 120.0, 300.0, 600.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -72,9 +74,13 @@ class Metrics:
         self._judge.labels(outcome).observe(seconds)
 
     def voted(self, vote: VoteOut) -> None:
-        """Counts a vote."""
+        """Counts a vote, and adds it to the trace as OpenTelemetry's conventions for generative AI name a result: the
+        strategy, the score by which it elected, if it has one, and `tie` or what decided it."""
         self._votes.labels(vote.strategy).inc()
         self._ties.labels(vote.strategy).inc(vote.tie)
+        score, name = vote.candidates[0].score, "gen_ai.evaluation"
+        attributes = {f"{name}.name": vote.strategy, f"{name}.score.label": "tie" if vote.tie else vote.decided_by}
+        add_event(f"{name}.result", attributes if score is None else {**attributes, f"{name}.score.value": score})
 
     def gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
         """Adds a gauge whose value is read at each scrape."""

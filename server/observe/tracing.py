@@ -1,4 +1,5 @@
-"""OpenTelemetry traces, if they are configured: a span for each request and for each part of its work.
+"""OpenTelemetry traces, if they are configured: a span for each request and for each part of its work, and an event for
+each vote.
 
 A span has what the log has: routes, counts and times, never a caller's text.
 """
@@ -47,6 +48,14 @@ def span(name: str, headers: Mapping[str, str] | None = None) -> Iterator[Any]:
     parent = propagate.extract(headers) if headers is not None else None
     with trace.get_tracer("unprm").start_as_current_span(name, parent, record_exception=False) as current:
         yield current
+
+
+def add_event(name: str, attributes: Attributes) -> None:
+    """Adds an event to the current span."""
+    if _configured:
+        from opentelemetry import trace
+
+        trace.get_current_span().add_event(name, dict(attributes))
 
 
 def set_attributes(current: Any, attributes: Attributes) -> None:

@@ -1,18 +1,22 @@
 """Routes about the server: probes, the model, metrics."""
 
 from dataclasses import asdict
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.exceptions import HTTPException
 
 from unprm.wire import CalibrationOut, LimitsOut, ModelName, ModelResponse, StatusResponse
 
-from ..service import TheService
+from ..service import Service, TheService
 from ..voting import default_strategy
 from .openapi import METRICS, describe
 
 about = APIRouter()
+listing = APIRouter()
+"""The list of served models, for a server without an upstream, whose models are then listed in its place."""
 
 
 @about.get("/healthz", **describe("healthz"))
@@ -64,6 +68,34 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
         ),
     }
     return ModelResponse(**fields)
+
+
+@listing.get("/v1/models", include_in_schema=False)
+async def models(service: TheService) -> dict[str, Any]:
+    """The served models that are ready, in the form of OpenAI's API."""
+    ready = {state.name for state in service.models.states() if state.state == "ready"}
+    return {"object": "list", "data": [_card(service, name) for name in service.models.names if name in ready]}
+
+
+@listing.get("/v1/models/{name:path}", include_in_schema=False)
+async def one_model(service: TheService, name: str) -> dict[str, Any]:
+    """One of them."""
+    cards: list[dict[str, Any]] = (await models(service))["data"]
+    for card in cards:
+        if card["id"] == name:
+            return card
+    raise HTTPException(404)
+
+
+def _card(service: Service, name: str) -> dict[str, Any]:
+    with service.models.chosen(name) as (chosen,):
+        return {
+            "id": name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "unprm",
+            "max_model_len": chosen.engine.description.max_tokens,
+        }
 
 
 @about.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)

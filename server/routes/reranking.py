@@ -4,9 +4,8 @@
 text retriever could use are ignored.
 """
 
-import uuid
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
@@ -17,6 +16,7 @@ from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, ScoreRequest, Text
 from .. import voting
 from ..context import Context, TheContext
 from ..service import Service, TheService
+from .listing import ListResponse, new_id, usage
 from .route import WorkRoute
 
 router = APIRouter(route_class=WorkRoute)
@@ -68,16 +68,6 @@ class RerankResponse(BaseModel):
     usage: dict[str, int]
 
 
-class PairsResponse(BaseModel):
-    """A reward for each pair, in the order of the request."""
-
-    id: str
-    object: str = "list"
-    model: str
-    data: list[dict[str, Any]]
-    usage: dict[str, int]
-
-
 async def rerank(service: TheService, request: RerankRequest, context: TheContext) -> RerankResponse:
     """Orders solutions by their rewards."""
     texts = _texts(request.documents)
@@ -91,10 +81,10 @@ async def rerank(service: TheService, request: RerankRequest, context: TheContex
         )
         for index in best
     ]
-    return RerankResponse(id=_id("rerank"), model=model, results=results, usage=_usage(context))
+    return RerankResponse(id=new_id("rerank"), model=model, results=results, usage=usage(context))
 
 
-async def pairs(service: TheService, request: PairsRequest, context: TheContext) -> PairsResponse:
+async def pairs(service: TheService, request: PairsRequest, context: TheContext) -> ListResponse:
     """Scores pairs of problem and solution. Raises `InvalidRequest` unless there is one problem, or one for each
     solution."""
     solutions = request.solutions
@@ -112,7 +102,7 @@ async def pairs(service: TheService, request: PairsRequest, context: TheContext)
         for index, reward in zip(indices, found, strict=True):
             rewards[index] = reward
     data = [{"index": index, "object": "score", "score": reward} for index, reward in enumerate(rewards)]
-    return PairsResponse(id=_id("score"), model=model, data=data, usage=_usage(context))
+    return ListResponse.of("score", model, data, context)
 
 
 for _version in ("", "/v1", "/v2"):
@@ -135,11 +125,3 @@ async def _rewards(
 
 def _texts(documents: Sequence[str | _Document]) -> list[str]:
     return [each if isinstance(each, str) else each.text for each in documents]
-
-
-def _id(kind: str) -> str:
-    return f"{kind}-{uuid.uuid4().hex}"
-
-
-def _usage(context: Context) -> dict[str, int]:
-    return {"prompt_tokens": context.usage.tokens, "total_tokens": context.usage.tokens}

@@ -11,6 +11,7 @@ from tests.clients.programs import PATIENCE, environment, listening
 from tests.clients.test_agents_page import embedded
 from tests.server.harness import Running, serving
 from tests.support import ROOT
+from unprm.calibration import log_odds
 
 PYTHON = ROOT / ".venv-trainers" / "bin" / "python"
 EXAMPLES = ROOT / "clients" / "examples"
@@ -68,6 +69,42 @@ batch = get_reward_manager_cls("batch")(Characters(), 0, get_custom_reward_fn(co
 ends = [len(solution) - 1 for solution in solutions]
 assert batch.count_nonzero() == 2
 print(json.dumps(batch[[0, 1], ends].tolist()))
+"""
+VERL_CLASSIFIES = """
+import numpy as np
+import torch
+from omegaconf import OmegaConf
+from verl import DataProto
+from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+
+
+class Chat(Characters):
+    eos_token, bos_token = "<end>", None
+
+    def decode(self, ids):
+        return bytes(ids.tolist()).decode()
+
+    def apply_chat_template(self, chat, **_):
+        asked, said = (message["content"] for message in chat)
+        return f"{asked}\\n" + "".join(step + "\u015f" for step in said.split("\\n"))
+
+
+async def scored(solution):
+    worker = object.__new__(RewardLoopWorker)
+    worker.input_tokenizer = worker.reward_model_tokenizer = Chat()
+    worker.reward_router_address = path
+    model = {"model_path": "/models/unprm-mini", "rollout": {"name": "vllm"}}
+    worker.config = OmegaConf.create({"reward": {"reward_model": model}})
+    response = torch.tensor([list(solution.encode())])
+    chat = np.empty(1, dtype=object)
+    chat[0] = [{"role": "user", "content": problem}]
+    data = DataProto.from_dict(
+        tensors={"responses": response, "attention_mask": torch.ones_like(response)}, non_tensors={"raw_prompt": chat}
+    )
+    return (await worker.compute_score_disrm(data))["reward_score"]
+
+
+print(json.dumps([asyncio.run(scored(solution)) for solution in solutions]))
 """
 SWIFT = """
 from swift.rewards import orms
@@ -159,6 +196,31 @@ for solution in solutions:
     print(json.dumps([*at_end.values(), *(by_step.get(place, 0.0) for place in places)]))
 """
 
+VERIFIERS = """
+import verifiers.v1 as vf
+
+call = vf.ToolCall(id="c1", name="calculate", arguments=json.dumps({"term": "4 * 15"}))
+rewards = []
+for solution in solutions:
+    messages = [
+        vf.UserMessage(content=problem),
+        vf.AssistantMessage(content="", tool_calls=[call]),
+        vf.ToolMessage(tool_call_id="c1", content="60"),
+        vf.AssistantMessage(content=solution),
+    ]
+    nodes = [
+        vf.MessageNode(parent=place - 1 if place else None, message=message, sampled=message.role == "assistant")
+        for place, message in enumerate(messages)
+    ]
+    plugs = {"rewards": {"steps": {"fn": path + ":reward"}}, "metrics": {"scores": {"fn": path + ":step_scores"}}}
+    task = vf.Task(vf.TaskData(prompt=problem), vf.TaskConfig(**plugs))
+    about = {"type": "Task", "data": task.data}
+    tools = [vf.Tool(name="calculate")]
+    trace = vf.Trace(task=about, agent=vf.AgentInfo.model_construct(), nodes=nodes, tools=tools)
+    asyncio.run(task.score(trace))
+    print(json.dumps([trace.reward, trace.metrics["step_1"], trace.metrics["step_3"]]))
+"""
+
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="`make test-plugs` makes the environment")
 
 
@@ -199,6 +261,12 @@ def test_verl(server: Running, expected: list[float]) -> None:
     assert batch == pytest.approx(expected, abs=1e-6)  # float32
 
 
+def test_verl_s_reward_loop_classifies_prompts(server: Running, expected: list[float]) -> None:
+    """Without a reward function: it renders the prompts and posts them to /classify."""
+    ((right, wrong),) = printed(VERL_CLASSIFIES, server.url.removeprefix("http://"), PROBLEM, server)
+    assert [right, wrong] == pytest.approx(list(map(log_odds, expected)))
+
+
 def test_ms_swift(server: Running, expected: list[float]) -> None:
     assert printed(SWIFT, str(EXAMPLES / "reward_functions.py"), PROBLEM, server) == [expected]
 
@@ -219,3 +287,20 @@ def test_skyrl(server: Running, expected: list[float]) -> None:
         first, _ = solution["step_scores"]
         assert at_end == reward
         assert by_step == pytest.approx([first, min(0.0, reward - first)])
+
+
+def test_verifiers(server: Running) -> None:
+    """A task of theirs scores traces by the plugged reward and metric."""
+    call = {"id": "c1", "function": {"name": "calculate", "arguments": '{"term": "4 * 15"}'}}
+    for solution, (reward, *steps) in zip(
+        SOLUTIONS, printed(VERIFIERS, str(EXAMPLES / "verifiers_steps.py"), PROBLEM, server), strict=True
+    ):
+        messages = [
+            {"role": "user", "content": PROBLEM},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "60"},
+            {"role": "assistant", "content": solution},
+        ]
+        trajectories = {"trajectories": [{"messages": messages}], "tools": [{"type": "function", "name": "calculate"}]}
+        scored = server.post("/score_steps", trajectories).json()["solutions"][0]
+        assert [reward, *steps] == [scored["reward"], *scored["step_scores"]]

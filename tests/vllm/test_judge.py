@@ -83,7 +83,7 @@ def engine(url: str) -> JudgeEngine:
     )  # fmt: skip
     chat = JudgeChat(url, None, MODEL, 32, 60.0)
     readout = Stepwise([LAYOUT], 4)
-    made = JudgeEngine(chat, readout, description, 60.0)
+    made = JudgeEngine(chat, {None: readout}, description, 60.0)
     made.call(probe(chat, readout))
     assert (chat.likeliest, chat.answer_tokens) == (20, 1)
     return made

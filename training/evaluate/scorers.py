@@ -9,7 +9,7 @@ from typing import Protocol
 import httpx
 
 from unprm.errors import ModelUnavailable
-from unprm.types import Engine
+from unprm.types import Engine, Evidence
 from unprm.wire import ScoreResponse
 
 from ..schema import Scores
@@ -24,10 +24,11 @@ _UNSCORABLE = {"solution_too_long", "too_many_steps", "no_verdict"}
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A solution to score."""
+    """A solution to score. `evidence`: of a trajectory, what its steps are judged by."""
 
     problem: str
     steps: tuple[str, ...]
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,11 @@ class ServerScorer:
         self._client.close()
 
     def _score(self, solution: Solution) -> Scores:
-        body = {"problem": solution.problem, "solutions": [list(solution.steps)]}
+        body: dict[str, object] = {"problem": solution.problem, "solutions": [list(solution.steps)]}
+        if solution.evidence is not None:
+            messages = [{"role": "assistant", "content": step} for step in solution.steps]
+            body = {"problem": solution.problem, "trajectories": [{"messages": messages}]}
+            body |= {"evidence": solution.evidence, "thoughts": True}
         response = self._send("POST", "/score_steps", body)
         if response.status_code == 422 and response.json()["code"] in _UNSCORABLE:
             return None

@@ -6,6 +6,8 @@ from typing import Protocol, TypeVar
 
 from rich.console import Console
 
+from unprm.types import Evidence
+
 from .. import sources, stage
 from ..resumable import ResumableFile
 from ..schema import Scores
@@ -41,9 +43,10 @@ def score(
     scorer: Scorer,
     output: Path,
     console: Console,
+    evidence: Evidence | None = None,
 ) -> dict[str, dict[str, Scores]]:
     """Scores of all samples by subset and id, a file `SUBSET.jsonl` each. `benchmark` and `digest`, of a subset's
-    samples, are in its configuration.
+    samples, are in its configuration. `evidence`: as in `Solution`.
 
     Raises `OutputMismatch` if `output` holds scores of another model, even of the same name, or of other samples.
     """
@@ -55,7 +58,7 @@ def score(
             with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:
                 for start in range(0, len(todo), BATCH):
                     batch = todo[start : start + BATCH]
-                    scores = scorer.score([Solution(sample.problem, sample.steps) for sample in batch])
+                    scores = scorer.score([Solution(sample.problem, sample.steps, evidence) for sample in batch])
                     for sample, step_scores in zip(batch, scores, strict=True):
                         done.append(ScoredSolution(sample.id, step_scores))
                         board.advance()

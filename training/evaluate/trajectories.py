@@ -110,7 +110,9 @@ def score(
     be read."""
     rendered = {each.id: render(_messages(each), reading) for each in trajectories}
     samples = [Rendering(name, one.problem, one.steps) for name, one in rendered.items()]
-    found = step_scores.score("trajectories", {_NAME: samples}, _digest, scorer, output, console)[_NAME]
+    found = step_scores.score("trajectories", {_NAME: samples}, _digest, scorer, output, console, reading.evidence)[
+        _NAME
+    ]
     made = {}
     for each in trajectories:
         places = [str(index) for index in rendered[each.id].messages]

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from unprm.calibration import Calibration, RecordedCalibration
-from unprm.engines.byte_format import ByteFormat, texts
-from unprm.types import BatchScores, Encoded, ModelDescription
+from unprm.engines.byte_format import TAG, ByteFormat, texts
+from unprm.types import BatchScores, Encoded, ModelDescription, Prompt
 
 _SPAN = 2**32
 
@@ -16,6 +16,18 @@ class FakeFormat(ByteFormat):
     """The texts' bytes; the text shows `ş` for each tag."""
 
     family = "fake"
+
+    def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
+        """As `Format`; `ş` is the tag."""
+        if not isinstance(prompt.content, str):
+            return prompt.content
+        first, *others = prompt.content.split("ş")
+        return (*first.encode(), *(token for part in others for token in (TAG, *part.encode())))
+
+    def at_tags(self, ids: Sequence[int]) -> Encoded:
+        """As `Format`."""
+        kept = (*ids,) if TAG in ids else (*ids, TAG)
+        return Encoded(kept, tuple(place for place, token in enumerate(kept) if token == TAG))
 
     def text(self, encoded: Encoded) -> str:
         """The text that the ids stand for, `ş` for each tag."""

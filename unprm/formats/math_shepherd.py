@@ -6,7 +6,7 @@ from tokenizers import Tokenizer
 
 from unprm.formats.family import Family, KnownModel, Verdicts
 from unprm.formats.numbering import numbered
-from unprm.formats.pieces import PieceFormat, token_id
+from unprm.formats.pieces import PieceFormat, StepTag, token_id
 from unprm.types import Encoded
 
 BEGIN = "<s>"
@@ -20,11 +20,13 @@ class MathShepherdFormat(PieceFormat):
 
     family = "math-shepherd"
     input_format = "{problem} Step 1: {step 1} ки\\nStep 2: {step 2} ки\\n… (scored at each ки: P(+) against -)"
+    tag: StepTag
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer)
         self._begin = token_id(tokenizer, BEGIN)
-        self._tag, positive, negative = (token_id(tokenizer, SPACE + name) for name in ("ки", "+", "-"))
+        tag, positive, negative = (token_id(tokenizer, SPACE + name) for name in ("ки", "+", "-"))
+        self.tag = StepTag(tag, "")
         self.readout = Verdicts(positive, negative)
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
@@ -34,7 +36,7 @@ class MathShepherdFormat(PieceFormat):
         """
         first, *others = (step.replace(SPACE, " ").rstrip() + TAG for step in numbered(steps))
         ids, (_, *positions, _) = self.pieces.locate([f"{problem} ", first, *(f"\n{step}" for step in others), "\n"])
-        assert all(ids[position] == self._tag for position in positions), "the tag was merged with what is before it"
+        assert all(ids[position] == self.tag.id for position in positions), "the tag was merged with what is before it"
         return Encoded((self._begin, *ids), tuple(position + 1 for position in positions))
 
 

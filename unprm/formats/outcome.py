@@ -49,6 +49,10 @@ class OutcomeFormat(PieceFormat):
         self.pieces = Pieces(tokenizer, parts[1::2])
         self._parts = [self.pieces.mark(part) if k % 2 else part for k, part in enumerate(parts) if part]
 
+    def at_tags(self, ids: Sequence[int]) -> Encoded:
+        """As `Format`: the one place is the last token, as transformers finds it."""
+        return Encoded(tuple(ids), (self._last(ids),))
+
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of the chat; every step is scored at its last token, as transformers finds it."""
         texts = {PROBLEM: problem, SOLUTION: join(steps)}
@@ -59,8 +63,10 @@ class OutcomeFormat(PieceFormat):
         for part in self._parts:
             draft.add(next(encoded) if isinstance(part, str) else [part])
         ids = draft.done().ids
-        last = max(index for index, token in enumerate(ids) if token != self._chat.pad)
-        return Encoded(ids, (last,) * len(steps))
+        return Encoded(ids, (self._last(ids),) * len(steps))
+
+    def _last(self, ids: Sequence[int]) -> int:
+        return max((index for index, token in enumerate(ids) if token != self._chat.pad), default=len(ids) - 1)
 
 
 def _build(tokenizer: Tokenizer, directory: Path) -> OutcomeFormat:

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import accumulate
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from tokenizers import AddedToken, Tokenizer
 
-from unprm.errors import ModelInvalid
-from unprm.types import Encoded
+from unprm.errors import InvalidRequest, ModelInvalid
+from unprm.types import Encoded, Prompt
 
 
 class Pieces:
@@ -55,19 +56,65 @@ class Pieces:
         return list(encoding.ids), found
 
 
+class StepTag(NamedTuple):
+    """The token that ends each step of a family. `text`: what stands for it in a prompt, whose parts between tags are
+    encoded separately; empty if tags are encoded with the text around them."""
+
+    id: int
+    text: str
+
+
 class PieceFormat:
     """Common base of the formats: `pieces`, and ids as readable text. `marks`: the template's own tokens; further ones
-    may be given for a model.
+    may be given for a model. `tag`: None for a family without a step tag, which reads no prompts.
 
     Raises `ModelInvalid` if the vocabulary lacks one of `marks`.
     """
 
     marks: ClassVar[tuple[str, ...]] = ()
+    family: str
+    tag: StepTag | None = None
 
     def __init__(self, tokenizer: Tokenizer, marks: Sequence[str] = ()) -> None:
+        self._begins = tokenizer.post_processor
         self.pieces = Pieces(tokenizer, (*self.marks, *marks))
         # entries consist of bytes or characters, and a text has at least as many bytes as characters
         self.longest_token = max(map(len, self.pieces.tokenizer.get_vocab()))
+
+    def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
+        """As `Format`."""
+        if not isinstance(prompt.content, str):
+            unknown = {token for token in set(prompt.content) if self.pieces.tokenizer.id_to_token(token) is None}
+            if unknown:
+                raise InvalidRequest(f"{len(unknown)} token ids that were sent are not in the model's vocabulary")
+            return prompt.content
+        tag = self.tag
+        first, *others = prompt.content.split(tag.text) if tag and tag.text else [prompt.content]
+        ids = list(self._recognising.encode(first, add_special_tokens=prompt.begins).ids)
+        for part in others:
+            assert tag is not None
+            ids += [tag.id, *self._recognising.encode(part, add_special_tokens=False).ids]
+        return tuple(ids)
+
+    def at_tags(self, ids: Sequence[int]) -> Encoded:
+        """As `Format`."""
+        if self.tag is None:
+            raise InvalidRequest(f"models of family {self.family} have no step tag to score a prompt at: send messages")
+        kept = list(ids)
+        if self.tag.id not in kept:
+            while kept and not self.pieces.tokenizer.decode(kept[-1:]).strip():  # special tokens are decoded as nothing
+                kept.pop()
+            if not kept:
+                raise InvalidRequest("a prompt has no text")
+            kept.append(self.tag.id)
+        return Encoded(tuple(kept), tuple(place for place, token in enumerate(kept) if token == self.tag.id))
+
+    @cached_property
+    def _recognising(self) -> Tokenizer:
+        """A tokenizer for prompts: special tokens in a text are what they say."""
+        copy = Tokenizer.from_str(self.pieces.tokenizer.to_str())
+        copy.post_processor = self._begins
+        return copy
 
     def text(self, encoded: Encoded) -> str:
         """The text that the ids stand for."""

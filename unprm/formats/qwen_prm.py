@@ -3,8 +3,11 @@ there (Zhang et al., "The Lessons of Developing Process Reward Models in Mathema
 
 from collections.abc import Sequence
 
+from tokenizers import Tokenizer
+
 from unprm.formats.chatml import ChatmlFormat
 from unprm.formats.family import Family, Head, KnownModel, Readout
+from unprm.formats.pieces import StepTag
 from unprm.types import Encoded
 
 TAG = "<extra_0>"
@@ -19,10 +22,15 @@ class QwenPrmFormat(ChatmlFormat):
     input_format = (
         "chat: system, user {problem}, assistant {step 1}<extra_0>{step 2}<extra_0>… (scored at each <extra_0>)"
     )
+    tag: StepTag
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer)
+        self.tag = StepTag(self.pieces.mark(TAG), TAG)
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of the chat; scored at the tag after each step."""
-        draft, tag = self.opened(problem), self.pieces.mark(TAG)
+        draft, tag = self.opened(problem), self.tag.id
         first, *others = steps
         for piece in self.pieces.encode([f"assistant\n{first}", *others]):
             draft.step(piece, tag)

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Family, Head, LikelihoodRatio, Readout, Verdicts
-from unprm.formats.pieces import Draft, PieceFormat, Pieces
+from unprm.formats.pieces import Draft, PieceFormat, Pieces, StepTag
 from unprm.types import Encoded
 
 CONFIG_NAME = "prm_config.json"
@@ -137,6 +137,8 @@ class UnprmFormat(PieceFormat):
                     f"the adapter belongs to another base than the one given ({config.base} is expected)"
                 )
         self.config = config
+        if config.head != "implicit":  # which needs to know where the response begins
+            self.tag = StepTag(config.step_tag_id, config.step_tag)
         self.readout = config.readout
         self.input_format = config.input_format
 

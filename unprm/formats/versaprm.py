@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tokenizers import Tokenizer
 
 from unprm.formats.family import Family, KnownModel, Verdicts
-from unprm.formats.pieces import Draft, PieceFormat
+from unprm.formats.pieces import Draft, PieceFormat, StepTag
 from unprm.types import Encoded
 
 TAG = " \n\n\n\n"
@@ -22,12 +22,14 @@ class VersaprmFormat(PieceFormat):
         "{begin of text, with Llama}{problem} \\n\\n{step 1} \\n\\n\\n\\n{step 2} \\n\\n\\n\\n… "
         "(scored after each step: P(+) against -)"
     )
+    tag: StepTag
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         begin = tokenizer.token_to_id(_BEGIN)
         super().__init__(tokenizer, () if begin is None else [_BEGIN])
         self._begin = [] if begin is None else [begin]
-        self._tag, positive, negative = map(self.pieces.single, (TAG, "+", "-"))
+        tag, positive, negative = map(self.pieces.single, (TAG, "+", "-"))
+        self.tag = StepTag(tag, TAG)
         self.readout = Verdicts(positive, negative)
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
@@ -39,7 +41,7 @@ class VersaprmFormat(PieceFormat):
         head, *pieces = self.pieces.encode([f"{question} \n\n", *texts])
         draft = Draft().add(self._begin).add(head)
         for piece in pieces:
-            draft.step(piece, self._tag)
+            draft.step(piece, self.tag.id)
         return draft.done()
 
 

@@ -8,13 +8,13 @@ from functools import partial
 from unprm.calibration import Calibration
 from unprm.engines.judge.chat import JudgeChat, Refused
 from unprm.engines.judge.engine import JudgeEngine
-from unprm.engines.judge.layouts import FOVER, GENPRM, GRANITE, PLAIN, PLAIN_CHAIN, THINKPRM, StepLayout, grades
+from unprm.engines.judge.layouts import FOVER, GENPRM, GRANITE, THINKPRM, WORDINGS, checks, grades, verdicts
 from unprm.engines.judge.readouts import ANSWER_TOKENS, BYTES_PER_TOKEN, CALL, Chain, Readout, StepChain, Stepwise
 from unprm.engines.judge.self_test import QUESTIONS, self_test
 from unprm.errors import ModelInvalid, ModelUnreachable
 from unprm.models.options import EngineOptions, JudgeOptions, public_name
 from unprm.openai.client import Observe, ignore
-from unprm.types import Asked, ModelDescription
+from unprm.types import Asked, Evidence, ModelDescription
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +25,8 @@ SHARE = 0.9
 LIKELIEST = (20, 5)
 """How many tokens' log-probabilities are asked for; the second where the server refuses the first."""
 
-_VERDICT_LAYOUTS: dict[str, StepLayout] = {"plain": PLAIN, "fover": FOVER, "granite": GRANITE}
+_VERDICT_LAYOUTS = {"fover": FOVER, "granite": GRANITE}
 _CHAINS: dict[str, Callable[[int, int], Readout]] = {
-    "plain": partial(Chain, PLAIN_CHAIN),
     "thinkprm": partial(Chain, THINKPRM),
     "genprm": partial(StepChain, GENPRM),
 }
@@ -41,7 +40,8 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
     """
     if judge.judge_url is None or judge.judge_model is None:
         raise ModelInvalid("--model judge needs --judge-url and --judge-model")
-    readout = pick_readout(judge)
+    readouts = {evidence: pick_readout(judge, evidence) for evidence in WORDINGS}
+    readout = readouts[None]
     key = options.judge_key.get_secret_value() if options.judge_key else None
     chat = JudgeChat(judge.judge_url, key, judge.judge_model, judge.judge_concurrency, judge.judge_seconds, observe)
     name = public_name(judge.judge_model)
@@ -59,7 +59,7 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
         calibration=Calibration.read(judge.judge_calibration) if judge.judge_calibration else Calibration(),
         demo=False,
     )
-    engine = JudgeEngine(chat, readout, description, SHARE * patience)
+    engine = JudgeEngine(chat, readouts, description, SHARE * patience)
     try:
         engine.call(probe(chat, readout))
         about = f"{judge.judge_readout}, layout {judge.judge_layout}: {readout.described(chat.likeliest)}"
@@ -74,19 +74,24 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
     return engine
 
 
-def pick_readout(judge: JudgeOptions) -> Readout:
-    """The read-out; raises `ModelInvalid` if the layout or the criteria are another one's."""
-    kind, layout = judge.judge_readout, judge.judge_layout
-    layouts = {"verdict": _VERDICT_LAYOUTS, "grade": {"plain"}, "chain": _CHAINS}[kind]
+def pick_readout(judge: JudgeOptions, evidence: Evidence | None = None) -> Readout:
+    """The read-out of actions that are judged by this evidence, or of the steps of solutions. Published verifiers are
+    asked about actions as they were trained to be about steps.
+
+    Raises `ModelInvalid` if the layout or the criteria are another read-out's.
+    """
+    kind, layout, words = judge.judge_readout, judge.judge_layout, WORDINGS[evidence]
+    layouts = {"verdict": ["plain", *_VERDICT_LAYOUTS], "grade": ["plain"], "chain": ["plain", *_CHAINS]}[kind]
     if layout not in layouts:
         raise ModelInvalid(f"--judge-readout {kind} has the layouts {', '.join(layouts)}, not {layout}")
     if judge.judge_criterion and kind != "grade":
         raise ModelInvalid("--judge-criterion goes with --judge-readout grade")
     if kind == "chain":
-        return _CHAINS[layout](judge.judge_repeats, judge.judge_tokens)
+        make = _CHAINS.get(layout, partial(Chain, checks(words)))
+        return make(judge.judge_repeats, judge.judge_tokens)
     if kind == "grade":
-        return Stepwise([grades(criterion) for criterion in judge.judge_criterion or [""]], judge.judge_repeats)
-    return Stepwise([_VERDICT_LAYOUTS[layout]], judge.judge_repeats)
+        return Stepwise([grades(criterion, words) for criterion in judge.judge_criterion or [""]], judge.judge_repeats)
+    return Stepwise([_VERDICT_LAYOUTS.get(layout, verdicts(words))], judge.judge_repeats)
 
 
 async def probe(chat: JudgeChat, readout: Readout) -> None:

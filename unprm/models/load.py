@@ -79,8 +79,9 @@ def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibr
 
         prepared = prepare(files, source.readout, source.tokenizer, number)
         caching = options.prefix_cache_gb > 0
+        share = options.memory, options.tensor_parallel_size
         return _consistent(
-            VllmEngine(prepared, source.format, description, number, options.batch_tokens, options.memory, caching)
+            VllmEngine(prepared, source.format, description, number, options.batch_tokens, *share, caching)
         )
     return _in_process(source, options, description, number, place)
 
@@ -174,14 +175,16 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
         if engine in ("vllm", "remote"):
             more = ", or merge it with its adapter first" * (source.readout == Head((LAYER,)))
             raise ModelInvalid(f"vLLM does not score models with this head: use --engine torch{more}")
-        return "torch"
+        engine = "torch"
     installed = find_spec("vllm") is not None
     if engine == "vllm" and not installed:
         raise ModelInvalid("vLLM is not installed: pip install 'unprm[vllm]', or use --engine torch")
     if engine == "vllm" and dtype == "int8":
         raise ModelInvalid("int8 isn't supported with vLLM: use --engine torch, or --dtype float8")
     if engine == "auto":
-        return "vllm" if installed and place.type == "cuda" and dtype != "int8" else "torch"
+        engine = "vllm" if installed and place.type == "cuda" and dtype != "int8" else "torch"
+    if options.tensor_parallel_size > 1 and engine != "vllm":
+        raise ModelInvalid(f"--tensor-parallel-size is for --engine vllm; the model's engine is {engine}")
     return engine
 
 

@@ -134,8 +134,9 @@ class LoadModelRequest(ModelSpec):
 class EngineOptions(BaseModel):
     """The engine that runs a model, its device and its memory.
 
-    `engine`: `vllm` takes the fraction `memory` of a GPU's memory; `remote` is a vLLM server at `url` that serves the
-    model. `dtype`: `int8` and `float8` compute the linear layers in eight bits and the rest as `auto` does.
+    `engine`: `vllm` takes the fraction `memory` of the memory of each of `tensor_parallel_size` GPUs; `remote` is a
+    vLLM server at `url` that serves the model. `dtype`: `int8` and `float8` compute the linear layers in eight bits and
+    the rest as `auto` does.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -147,6 +148,7 @@ class EngineOptions(BaseModel):
     url_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the vLLM server.")
     judge_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the judge's server.")
     memory: float = Field(default=0.9, gt=0, le=1, description="Fraction of the GPU's memory that vLLM takes.")
+    tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs over which vLLM splits the model.")
     device: Device = Field(default="auto", description="auto: CUDA if available.")
     dtype: Dtype = Field(
         default="auto", description="auto: bfloat16 on CUDA, or float32. int8 is for CPUs, float8 for Ada and Hopper."

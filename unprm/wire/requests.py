@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, Tag, create_
 from unprm import steps as step_text
 from unprm import trajectories as agents
 from unprm.errors import InvalidRequest
-from unprm.types import Aggregate, Probability, Solution, Split
+from unprm.types import Aggregate, Evidence, Probability, Solution, Split
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Terms, Vote
 from unprm.votes.wrf import WrfTerms
@@ -125,14 +125,22 @@ class TrajectoryIn(WireModel):
         if scores is not None and len(scores) != len(rendered.steps):
             reason = _mismatch(len(scores), len(rendered.steps))
             raise InvalidRequest(f"trajectory {index}: {reason}", f"/trajectories/{index}/step_scores")
-        return Solution(rendered.steps, self.answer, self.id, scores, messages=rendered.messages, cut=rendered.cut)
+        return Solution(
+            rendered.steps,
+            self.answer,
+            self.id,
+            scores,
+            evidence=rendered.evidence,
+            messages=rendered.messages,
+            cut=rendered.cut,
+        )
 
 
 class TrajectoryTerms(WireModel):
     """How trajectories are read."""
 
     tools: list[dict[str, Any]] = Field([], max_length=256, description="The agent's tools, as in OpenAI's API.")
-    evidence: agents.Evidence = Field(
+    evidence: Evidence = Field(
         "after",
         description="Whether a step is judged with what its tools returned (`after`), or only with what was known "
         "`before` it.",

@@ -23,8 +23,8 @@ class Verbatim(SolutionIn):
     """A candidate whose answer is not a mathematical one: it is compared as text."""
 
     def candidate(self, split: Split, index: int) -> Solution:
-        """As `SolutionIn.candidate`."""
-        return replace(super().candidate(split, index), verbatim=True)
+        """As `SolutionIn.candidate`; it is an action, whose result nobody knows yet."""
+        return replace(super().candidate(split, index), verbatim=True, evidence="before")
 
 
 def calls_of(choice: Json) -> list[Json]:

@@ -568,7 +568,6 @@ def test_a_name_that_does_not_fit_is_refused(model: str, unprm: Any, reason: str
 
 def test_without_an_upstream_there_is_no_gateway(server: Running) -> None:
     assert server.post("/v1/chat/completions", {}).status_code == 404
-    assert server.get("/v1/models").status_code == 404
 
 
 @pytest.mark.parametrize("digits", [19, 400, 4300, 4301])

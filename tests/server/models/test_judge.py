@@ -1,5 +1,6 @@
 """A server whose model is a judge: votes, their cost, the preview, and a judge that goes away."""
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -61,6 +62,53 @@ def test_the_preview_is_the_conversation_that_the_judge_gets() -> None:
         longest = judge.bodies[done]["messages"]
         assert preview["text"] == "\n\n".join(f"<|{each['role']}|>\n{each['content']}" for each in longest)
         assert [preview["tokens"][position] for position in preview["positions"]] == ["ş"] * 3
+
+
+TASK = "What is the capital of Peru?"
+SEARCH = {"id": "c", "function": {"name": "search", "arguments": '{"query": "Peru"}'}}
+AGENT = {"messages": [{"role": "user", "content": TASK}, {"role": "assistant", "tool_calls": [SEARCH]},
+                      {"role": "tool", "tool_call_id": "c", "content": "Lima is it."},
+                      {"role": "assistant", "content": "The answer is 1 + 1 = 2."}]}  # fmt: skip
+ACTION, RESULT = 'search({"query":"Peru"})', "[ search] Lima is it."
+MOVES = "Does this step move the task forward, given what was known? Answer Yes or No."
+
+
+@pytest.mark.parametrize(
+    ("evidence", "steps", "told"),
+    [
+        ("after", [f"{ACTION}\n\n{RESULT}", "The answer is 1 + 1 = 2."], "what its calls returned."),
+        ("before", [ACTION, f"{RESULT}\n\nThe answer is 1 + 1 = 2."], "what its own calls return is not known yet."),
+    ],
+    ids=["after", "before"],
+)
+def test_a_judge_is_asked_whether_actions_move_the_task_forward(evidence: str, steps: list[str], told: str) -> None:
+    with judging() as judge, served(judge) as running:
+        preview = running.post("/preview", {"trajectory": AGENT, "evidence": evidence}).json()
+        done = len(judge.bodies)
+        scored = running.post("/score_steps", {"trajectories": [AGENT], "evidence": evidence}).json()
+        assert scored["solutions"][0]["message_scores"] == pytest.approx({"1": 0.9, "3": 0.9})
+        system, *users = judge.bodies[done]["messages"]
+        assert preview["text"].startswith(f"<|system|>\n{system['content']}")
+        assert told in system["content"]
+        assert "follows from" not in system["content"]
+        assert [last_step({"messages": [user]}) for user in users[::2]] == steps
+        assert [user["content"].rpartition("\n\n")[2] for user in users[::2]] == [MOVES] * 2
+        running.post("/score_steps", {"problem": PROBLEM, "solutions": [RIGHT]})
+        assert "follows from" in judge.bodies[-1]["messages"][0]["content"]
+
+
+def test_the_gateway_s_judge_is_asked_about_tool_calls_as_actions() -> None:
+    calls = [{"role": "assistant", "content": None, "tool_calls": [
+        {"id": f"c{k}", "type": "function", "function": {"name": "search", "arguments": json.dumps({"query": query})}}]}
+        for k, query in enumerate(("Peru", "Lima"))]  # fmt: skip
+    tools = [{"type": "function", "function": {"name": "search"}}]
+    with judging() as judge, upstream(*calls) as reasoner, served(judge, upstream_url=reasoner.url) as running:
+        messages = [{"role": "user", "content": TASK}]
+        body = {"model": "m", "messages": messages, "tools": tools, "unprm": {"strategy": "prm", "budget": 2}}
+        assert running.post("/v1/chat/completions", body).json()["choices"][0]["message"]["tool_calls"]
+        system, user = judge.bodies[-1]["messages"]
+        assert "what its own calls return is not known yet" in system["content"]
+        assert user["content"].endswith(MOVES)
 
 
 def test_a_judge_that_goes_away_is_told_of_and_found_again() -> None:

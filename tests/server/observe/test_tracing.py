@@ -55,4 +55,10 @@ def test_a_request_is_traced_with_its_parts(tmp_path: Path, collector: str) -> N
     attributes = {attribute.key: attribute.value for attribute in traced["request"].attributes}
     assert (attributes["route"].string_value, attributes["status"].int_value) == ("/vote/wrf", 200)
     assert attributes["computed_tokens"].int_value > 0
+    (event,) = traced["request"].events
+    assert event.name == "gen_ai.evaluation.result"
+    found = {attribute.key.removeprefix("gen_ai.evaluation."): attribute.value for attribute in event.attributes}
+    assert set(found) == {"name", "score.label", "score.value"}
+    assert (found["name"].string_value, found["score.label"].string_value) == ("wrf", "combined")
+    assert found["score.value"].double_value == response.json()["candidates"][0]["score"]
     assert all(b"CANARY" not in body for body in _Collector.bodies)

@@ -117,3 +117,11 @@ def test_calibrated_scores_of_a_server_are_not_taken_for_plain_ones(tmp_path):
         pytest.raises(OutputMismatch, match="calibration was"),
     ):
         _first_errors(scorer, tmp_path)
+
+
+def test_a_server_is_told_what_actions_are_judged_by():
+    engine = FakeEngine()
+    with serving(engine) as running, closing(ServerScorer(running.url)) as scorer:
+        scorer.score([Solution("p", ("<think>a", "b"), "before")])
+    ((item,),) = engine.batches
+    assert item == replace(engine.format.encode("p", ["<think>a", "b"]), scope=item.scope, evidence="before")

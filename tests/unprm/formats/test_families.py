@@ -20,9 +20,10 @@ from tests.server.harness import serving
 from tests.support import ROOT, TEST_DATA
 from tests.unprm.formats import references
 from unprm.engines.torch.heads import EnsembleHead
-from unprm.errors import ModelInvalid
+from unprm.errors import InvalidRequest, ModelInvalid
 from unprm.formats.registry import families, known_models
 from unprm.models.load import load_engine
+from unprm.types import Prompt
 
 GOLDEN = TEST_DATA / "families"
 PROBLEM = "Tom has 12 apples and buys 34 more.\nHow many are there?"
@@ -36,6 +37,7 @@ FAMILIES = [
     "math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork", "actprm", "outcome", "fover", "granite", "versaprm",
     "trl",
 ]  # fmt: skip
+TAGGED = {"math-shepherd", "qwen-prm", "actprm", "outcome", "versaprm"}
 BETA = 0.05
 MARKS = [
     *checkpoints.QWEN, *checkpoints.LLAMA, *checkpoints.GRANITE,
@@ -97,6 +99,35 @@ def test_preview_is_as_ever(name, engines):
     assert preview["family"] == name
     golden = json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
     assert {key: preview[key] for key in ("text", "token_ids", "positions")} == golden
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_rendered_prompt_is_scored_at_the_family_s_tags(name, engines):
+    form = engines[name].format
+    encoded = form.encode(PROBLEM, STEPS)
+    if name not in TAGGED:
+        with pytest.raises(InvalidRequest, match="send messages"):
+            form.at_tags(encoded.ids)
+        return
+    read = form.at_tags(form.tokenize(Prompt(encoded.ids)))
+    assert (read.ids, set(read.positions)) == (encoded.ids, set(encoded.positions))
+    begin = "<s> " if name == "math-shepherd" else ""  # after it, decoding writes a space that was no part of the text
+    ids = form.tokenize(Prompt(form.text(encoded).removeprefix(begin), begins=False))
+    assert ids == encoded.ids[bool(begin) :]
+    with pytest.raises(InvalidRequest, match="1 token ids"):
+        form.tokenize(Prompt((*ids, 10**9)))
+
+
+@pytest.mark.parametrize("name", ["qwen-prm", "actprm"])
+def test_a_prompt_without_a_tag_gets_one_after_its_text(name, engines):
+    form = engines[name].format
+    encoded = form.encode(PROBLEM, STEPS[:1])
+    chat = form.text(encoded).replace("<extra_0>", "")
+    assert chat.endswith("<|im_end|>\n")
+    read = form.at_tags(form.tokenize(Prompt(chat)))
+    assert (read.ids, read.positions) == (encoded.needed, encoded.positions)
+    with pytest.raises(InvalidRequest, match="no text"):
+        form.at_tags(form.tokenize(Prompt("<|im_end|>\n")))
 
 
 @pytest.mark.parametrize("name", FAMILIES)

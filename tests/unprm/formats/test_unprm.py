@@ -3,11 +3,13 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from unprm.checkpoints.files import load_tokenizer
-from unprm.errors import ModelInvalid
+from unprm.errors import InvalidRequest, ModelInvalid
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig, UnprmFormat
+from unprm.types import Prompt
 
 PROBLEM = "Problem: what is 12 + 34?"
 
@@ -51,6 +53,25 @@ def test_hostile_text_forges_no_boundary_and_no_special_token(form, base):
     assert len(encoded.positions) == 2
     assert end not in encoded.ids
     assert form.text(encoded) == f"{{problem}} {{0}} <|endoftext|>ş\n{hostile[0]}ş{hostile[1]}ş"
+
+
+def test_a_rendered_prompt_is_read_as_its_steps_are(form, base, config):
+    encoded = form.encode(PROBLEM, ["12 and 34 apples", "\\boxed{46}"])
+    assert form.at_tags(form.tokenize(Prompt(form.text(encoded)))) == encoded
+    untagged = f"{PROBLEM}\n12 and 34 apples<|endoftext|>\n"
+    assert form.at_tags(form.tokenize(Prompt(untagged))) == form.encode(PROBLEM, ["12 and 34 apples"])
+    implicit = UnprmFormat(load_tokenizer(base), config.model_copy(update={"head": "implicit"}))
+    with pytest.raises(InvalidRequest, match="family unprm have no step tag"):
+        implicit.at_tags(encoded.ids)
+
+
+def test_a_prompt_begins_as_the_model_s_inputs_do_unless_it_has_that_already(base, config):
+    tokenizer = load_tokenizer(base)
+    end = tokenizer.token_to_id("<|endoftext|>")
+    tokenizer.post_processor = TemplateProcessing(single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", end)])
+    form = UnprmFormat(tokenizer, config)
+    bare, begun = (form.tokenize(Prompt("oneştwo", begins)) for begins in (False, True))
+    assert begun == (end, *bare)
 
 
 def test_a_tag_that_is_no_token_is_refused(tmp_path):

@@ -10,13 +10,14 @@ from unprm.concurrent import all_of
 from unprm.engines.byte_format import ByteFormat, texts
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.layouts import shown
-from unprm.engines.judge.readouts import Reading, Readout
-from unprm.errors import ModelUnreachable
-from unprm.types import BatchScores, Encoded, ModelDescription
+from unprm.engines.judge.readouts import Reading, Readouts
+from unprm.errors import InvalidRequest, ModelUnreachable
+from unprm.types import BatchScores, Encoded, ModelDescription, Prompt
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+_NO_PROMPTS = "a judge reads no prompts, it is asked about texts: send messages"
 
 
 class JudgeFormat(ByteFormat):
@@ -24,29 +25,38 @@ class JudgeFormat(ByteFormat):
 
     family = "judge"
 
-    def __init__(self, readout: Readout) -> None:
-        self._readout = readout
+    def __init__(self, readouts: Readouts) -> None:
+        self._readouts = readouts
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """As `ByteFormat.encode`."""
-        return replace(super().encode(problem, steps), asked=self._readout.asked(problem, steps))
+        # the wordings are about as long for all kinds of steps
+        return replace(super().encode(problem, steps), asked=self._readouts[None].asked(problem, steps))
+
+    def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
+        """Raises `InvalidRequest`."""
+        raise InvalidRequest(_NO_PROMPTS)
+
+    def at_tags(self, ids: Sequence[int]) -> Encoded:
+        """Raises `InvalidRequest`."""
+        raise InvalidRequest(_NO_PROMPTS)
 
     def text(self, encoded: Encoded) -> str:
         """The conversations, each message after a line with its role."""
         problem, steps = texts(encoded)
-        return "\n\n".join(map(shown, self._readout.conversations(problem, steps)))
+        return "\n\n".join(map(shown, self._readouts[encoded.evidence].conversations(problem, steps)))
 
 
 class JudgeEngine:
-    """Scores by the judge at `chat`, as `readout` reads them. `seconds`: most that a batch may take.
+    """Scores by the judge at `chat`, as `readouts` read them. `seconds`: most that a batch may take.
 
     The judge runs in another program, which may stop and come back: `score` raises `ModelUnreachable` meanwhile.
     """
 
-    def __init__(self, chat: JudgeChat, readout: Readout, description: ModelDescription, seconds: float) -> None:
-        self.format = JudgeFormat(readout)
+    def __init__(self, chat: JudgeChat, readouts: Readouts, description: ModelDescription, seconds: float) -> None:
+        self.format = JudgeFormat(readouts)
         self.description = description
-        self._chat, self._readout, self._seconds = chat, readout, seconds
+        self._chat, self._readouts, self._seconds = chat, readouts, seconds
         self._runner = asyncio.Runner()
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
@@ -86,4 +96,4 @@ class JudgeEngine:
             ) from None
 
     async def _read(self, batch: Sequence[Encoded]) -> list[Reading]:
-        return await all_of(self._readout.read(self._chat, *texts(item)) for item in batch)
+        return await all_of(self._readouts[item.evidence].read(self._chat, *texts(item)) for item in batch)

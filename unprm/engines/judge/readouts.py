@@ -16,7 +16,7 @@ is taken. What a judge writes, code included, is read and never run.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import ClassVar
@@ -26,7 +26,7 @@ from unprm.engines.judge.answers import THOUGHT, expected, stated, verdicts
 from unprm.engines.judge.chat import JudgeChat, Refused
 from unprm.engines.judge.layouts import ChainLayout, Messages, StepLayout, plain
 from unprm.openai.models import ChatChoice
-from unprm.types import Usage
+from unprm.types import Evidence, Usage
 
 BYTES_PER_TOKEN = 4
 """Bytes that count as a token; the judge's own tokens are known to its server alone."""
@@ -75,6 +75,10 @@ class Readout(ABC):
     @abstractmethod
     async def read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
         """The scores of a solution. Raises `ModelUnreachable`."""
+
+
+Readouts = Mapping[Evidence | None, Readout]
+"""A way for each kind of steps: actions, by what they are judged by, and None for steps of solutions."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ class Chain(Readout):
             choices, usage = await _check(chat, self.layout.messages(problem, steps), self.max_tokens, self.repeats)
         except Refused:
             return Reading([None] * len(steps), Usage())
-        chains = [scores for choice in choices if (scores := chain_scores(choice, len(steps)))]
+        chains = [scores for choice in choices if (scores := chain_scores(choice, len(steps), self.layout.stops))]
         return Reading([_mean(scores[index] for scores in chains) for index in range(len(steps))], usage)
 
 
@@ -200,17 +204,17 @@ class StepChain(Readout):
         return Reading(scores + [None] * (len(steps) - len(scores)), total)
 
 
-def chain_scores(choice: ChatChoice, steps: int) -> list[float] | None:
+def chain_scores(choice: ChatChoice, steps: int, stops: bool = True) -> list[float] | None:
     """A chain's scores of its `steps` steps; None unless it has a verdict for each.
 
     A verdict is on the step that was named last before it, or on the only step; the last one on a step counts. A chain
-    may stop at the first incorrect step: those after it get 0.
+    that `stops` may do so at the first incorrect step: those after it get 0.
     """
     only = 1 if steps == 1 else None
     found = {verdict.step or only: verdict for verdict in verdicts(choice, _ANSWERS)}
     read = [found[number] for number in takewhile(found.__contains__, range(1, steps + 1))]
     scores = [verdict.score for verdict in read]
-    if read and read[-1].stated == 0:
+    if stops and read and read[-1].stated == 0:
         scores += [0.0] * (steps - len(read))
     return scores if len(scores) == steps else None
 

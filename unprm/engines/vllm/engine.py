@@ -24,8 +24,9 @@ SCORES = 2**18
 class VllmEngine:
     """Every item is one request to vLLM, which batches them; the scores are read at the items' positions.
 
-    `memory`: fraction of the GPU's memory that vLLM takes. `caching`: vLLM keeps the keys and values of prefixes in
-    memory that requests don't need; their scores are kept here, since vLLM returns nothing for tokens it does not run.
+    `memory`: fraction of the memory of each of `gpus` GPUs that vLLM takes. `caching`: vLLM keeps keys and values of
+    prefixes in memory that requests don't need; their scores are kept here, since vLLM returns nothing for tokens it
+    does not run.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class VllmEngine:
         dtype: torch.dtype,
         batch_tokens: int,
         memory: float,
+        gpus: int,
         caching: bool,
     ) -> None:
         self.format: PrmFormat = format
@@ -52,6 +54,7 @@ class VllmEngine:
             max_model_len=description.max_tokens,
             max_num_batched_tokens=max(batch_tokens, description.max_tokens),
             gpu_memory_utilization=memory,
+            tensor_parallel_size=gpus,
             enable_prefix_caching=caching,
             block_size=None if cuda else BLOCK,
             enforce_eager=not cuda,  # compiling for a CPU takes longer than it saves

@@ -52,6 +52,11 @@ def test_a_verdict_on_the_only_step_needs_no_name() -> None:
     assert chain_scores(written(f"Step 1: {RIGHT}So: {WRONG}"), 1) == [0]
 
 
+def test_a_check_of_actions_that_breaks_off_says_nothing_of_the_rest() -> None:
+    assert chain_scores(written(check(RIGHT, WRONG)), 3, stops=False) is None
+    assert chain_scores(written(check(RIGHT, WRONG, RIGHT)), 3, stops=False) == [1, 0, 1]
+
+
 def test_the_probability_of_a_verdict_is_read_where_it_is_written() -> None:
     tokens = [
         token("Step 1: so "),

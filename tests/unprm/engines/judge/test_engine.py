@@ -23,6 +23,7 @@ from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.types import Asked, Usage
 
 STEPS = ["1 + 2 = 3", "3 + 3 = 7"]
+READOUTS = {None: pick_readout(JudgeOptions())}
 
 
 def test_the_description_says_how_it_is_read_and_what_the_self_test_found() -> None:
@@ -134,7 +135,10 @@ def test_a_batch_does_not_take_longer_than_its_caller_waits() -> None:
     with judging(partial(checks_after, gate)) as judge:
         patient = judge.load()
         hasty = JudgeEngine(
-            JudgeChat(judge.url, None, "m", 4, PATIENCE), pick_readout(JudgeOptions()), patient.description, 0.05
+            JudgeChat(judge.url, None, "m", 4, PATIENCE),
+            READOUTS,
+            patient.description,
+            0.05,
         )
         item = hasty.format.encode("How many?", STEPS)
         with pytest.raises(ModelUnreachable, match=r"did not answer a batch within 0\.05 s"):
@@ -159,9 +163,7 @@ def test_a_call_that_takes_too_long_names_the_option() -> None:
     with judging(partial(checks_after, gate)) as judge:
         engine = judge.load()
         engine.close()
-        engine = JudgeEngine(
-            JudgeChat(judge.url, None, "m", 4, 0.05), pick_readout(JudgeOptions()), engine.description, PATIENCE
-        )
+        engine = JudgeEngine(JudgeChat(judge.url, None, "m", 4, 0.05), READOUTS, engine.description, PATIENCE)
         with pytest.raises(ModelUnreachable, match=r"does not answer a call within 0\.05 s: --judge-seconds"):
             engine.score([engine.format.encode("How many?", STEPS[:1])])
         gate.set()

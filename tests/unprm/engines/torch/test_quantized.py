@@ -94,6 +94,11 @@ def test_vllm_is_not_asked_for_int8(monkeypatch):
         load_engine(mini.NAME, engine="vllm", dtype="int8")
 
 
+def test_vllm_alone_splits_a_model_over_gpus():
+    with pytest.raises(ModelInvalid, match="--tensor-parallel-size is for --engine vllm; the model's engine is torch"):
+        load_engine(mini.NAME, tensor_parallel_size=2)
+
+
 @pytest.mark.parametrize("numbers", ["int8", "float8"])
 def test_a_processor_without_instructions_for_eight_bits_computes_the_same(numbers, monkeypatch):
     torch.manual_seed(0)

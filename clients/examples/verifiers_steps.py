@@ -1,0 +1,52 @@
+"""A reward for environments of verifiers: the mean score of an agent's steps, and each step's score as a metric.
+
+pip install -e '.[client]' verifiers
+
+In the configuration of a run:
+
+[env.taskset.task.rewards.steps]
+fn = "clients/examples/verifiers_steps.py:reward"
+[env.taskset.task.metrics.step_scores]
+fn = "clients/examples/verifiers_steps.py:step_scores"
+
+UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if the server asks for one.
+"""
+
+import asyncio
+import os
+from functools import cache
+from statistics import fmean
+
+from verifiers.v1 import Trace
+from verifiers.v1.dialects.chat import message_to_wire
+
+from unprm_client import AsyncClient
+from unprm_client.errors import BlankSolution, NoVerdict, SolutionTooLong, TooManySteps
+
+URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
+KEY = os.environ.get("UNPRM_CLIENT_KEY")
+
+
+async def reward(trace: Trace) -> float:
+    """The mean score of the agent's steps, in [0, 1]; 0 if they can't be scored."""
+    scores = await step_scores(trace)
+    return fmean(scores.values()) if scores else 0.0
+
+
+async def step_scores(trace: Trace) -> dict[str, float]:
+    """The score of each step, by the index of its message: `step_2`; nothing if they can't be scored."""
+    messages = [message_to_wire(message) for message in trace.messages]
+    tools = [tool.model_dump(exclude_none=True) for tool in trace.tools]
+    try:
+        scored = await _client(asyncio.get_running_loop()).score_steps(
+            trajectories=[{"messages": messages}], tools=tools
+        )
+    except (BlankSolution, NoVerdict, SolutionTooLong, TooManySteps):
+        return {}
+    return {f"step_{index}": score for index, score in (scored.solutions[0].message_scores or {}).items()}
+
+
+@cache
+def _client(loop: asyncio.AbstractEventLoop) -> AsyncClient:
+    """A client for each event loop, to which its connections belong."""
+    return AsyncClient(URL, api_key=KEY)

@@ -1,0 +1,137 @@
+"""The addresses of a resources server of NeMo Gym: its agents begin a session, and have what they did verified.
+
+A text that was asked for without tools is a solution, and scored by its own steps; all else is a trajectory.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from statistics import fmean
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from unprm.errors import Unscorable
+from unprm.trajectories import Function, Message, ToolCall, conversation, text_of
+from unprm.wire import ScoreRequest
+
+from .. import voting
+from ..context import TheContext
+from ..service import TheService
+from .route import WorkRoute
+
+router = APIRouter(route_class=WorkRoute)
+
+
+class _Kept(BaseModel):
+    """Fields beside those that are read are returned as they came."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Item(_Kept):
+    """An item of OpenAI's responses API."""
+
+    type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
+    role: Literal["system", "developer", "user", "assistant"] = "user"
+    content: str | list[dict[str, Any]] | None = None
+    call_id: str | None = None
+    name: str = ""
+    arguments: str = "{}"
+    output: str | list[dict[str, Any]] | None = None
+
+
+_Items = Annotated[list[Item], Field(max_length=2000, fail_fast=True)]
+
+
+class Asked(_Kept):
+    """The request that began it."""
+
+    input: str | _Items
+    instructions: str | None = None
+    tools: list[dict[str, Any]] | None = Field(None, max_length=256)
+
+
+class Answered(_Kept):
+    """All that the agent did, with what its tools returned."""
+
+    output: _Items
+
+
+class VerifyRequest(_Kept):
+    """What an agent was asked for, and what it did."""
+
+    responses_create_params: Asked
+    response: Answered
+
+
+class Session(_Kept):
+    """A session; nothing is kept of it."""
+
+
+async def seed_session(service: TheService, request: Session, context: TheContext) -> Session:
+    """Begins a session."""
+    return Session()
+
+
+async def verify(service: TheService, request: VerifyRequest, context: TheContext) -> Response:
+    """The request as it came, with the agent's `reward` in [0, 1], 0 if it can't be scored, and its `step_scores`."""
+    asked = request.responses_create_params
+    before = [Item(content=asked.input)] if isinstance(asked.input, str) else asked.input
+    if asked.instructions:
+        before = [Item(role="system", content=asked.instructions), *before]
+    given, done = _messages(before), _messages(request.response.output)
+    if len(done) == 1 and not asked.tools and not done[0].tool_calls:
+        sent: dict[str, Any] = {"problem": conversation(given), "solutions": [text_of(len(given), done[0])]}
+    else:
+        sent = {"trajectories": [{"messages": [*given, *done]}], "tools": asked.tools or []}
+    reward, steps = 0.0, list[float]()
+    try:
+        (scored,) = (await voting.score_steps(service, _request(sent), context)).solutions
+        reward, steps = scored.reward or 0.0, list(scored.step_scores or ())
+        if scored.message_scores is not None:  # earlier turns are read, but nobody's to be rewarded
+            steps = [score for index, score in scored.message_scores.items() if int(index) >= len(given)]
+            reward = fmean(steps) if steps else 0.0
+    except Unscorable:
+        pass
+    verified = request.model_copy(update={"reward": reward, "step_scores": steps})
+    content = await service.read(context, partial(verified.model_dump_json, exclude_unset=True))
+    return Response(content, media_type="application/json")
+
+
+router.add_api_route("/seed_session", seed_session, methods=["POST"], include_in_schema=False)
+router.add_api_route("/verify", verify, methods=["POST"], include_in_schema=False, response_model=None)
+
+
+def _request(fields: dict[str, Any]) -> ScoreRequest:
+    """Raises `RequestValidationError`, for instance if nothing was asked for."""
+    try:
+        return ScoreRequest.model_validate(fields)
+    except ValidationError as error:
+        raise RequestValidationError([each | {"loc": ("body", *each["loc"])} for each in error.errors()]) from None
+
+
+def _messages(items: Iterable[Item]) -> list[Message]:
+    """The messages of the chat API: what an agent says and calls before its tools return is one message."""
+    made: list[Message] = []
+    for item in items:
+        if item.type == "function_call_output":
+            made.append(Message(role="tool", tool_call_id=item.call_id, content=item.output))
+        elif item.type == "message" and item.role != "assistant":
+            made.append(Message(role=item.role, content=item.content))
+        elif item.type != "reasoning":
+            before = made.pop() if made and made[-1].role == "assistant" else Message(role="assistant")
+            made.append(_extended(before, item))
+    return made
+
+
+def _extended(message: Message, item: Item) -> Message:
+    parts: list[Any] = list(message.content or ())
+    calls = list(message.tool_calls or ())
+    if item.type == "function_call":
+        function = Function(name=item.name, arguments=item.arguments)
+        calls.append(ToolCall(id=item.call_id, function=function))
+    else:
+        parts += [{"text": item.content}] if isinstance(item.content, str) else item.content or []
+    return Message(role="assistant", content=parts, tool_calls=calls)

@@ -1,0 +1,141 @@
+"""vLLM's addresses of reward models, by the requests of its own clients and of verl's."""
+
+from typing import Any
+
+import pytest
+
+from tests.judge_server import judging
+from tests.server.harness import Running, serving
+from tests.server.models.test_judge import served
+from unprm.calibration import log_odds
+from unprm.engines.fake import FakeEngine, FakeFormat, hashed
+from unprm.types import Prompt
+
+QUESTION, STEPS = "What is 6 times 7?", ["6 * 7 = 42.", "So 42."]
+TAGGED = f"{QUESTION}\n{STEPS[0]}ş{STEPS[1]}ş"
+PLAIN = f"{QUESTION}\n6 * 7 = 42."
+# vLLM, examples/pooling/classify/classification_online.py and examples/pooling/reward/token_reward_online.py
+CLASSIFIED = ["Hello, my name is", "The president of the United States is", "The capital of France is",
+              "The future of AI is"]  # fmt: skip
+POOLED = {"input": "vLLM is great!"}
+CHAT = {"messages": [{"role": "user", "content": [{"type": "text", "text": "vLLM is great!"}]}]}
+# verl, verl/experimental/reward_loop/reward_loop.py: the prompt is rendered; the field's name differs among versions
+VERL: list[dict[str, Any]] = [{"activation": False}, {"use_activation": False}]
+
+
+def scores(text: str) -> list[float]:
+    format = FakeFormat()
+    return list(hashed(format.at_tags(format.tokenize(Prompt(text)))))
+
+
+def test_a_prompt_is_scored_at_each_of_its_tags_as_its_steps_are(server: Running) -> None:
+    own = server.post("/score_steps", {"problem": QUESTION, "solutions": [STEPS]}).json()["solutions"][0]
+    answer = server.post("/pooling", {"model": "fake", "input": [TAGGED, PLAIN]}).json()
+    assert [row[1] for row in answer["data"][0]["data"]] == own["step_scores"]
+    assert [row[1] for row in answer["data"][1]["data"]] == scores(PLAIN)
+    assert len(scores(PLAIN)) == 1
+    assert all(sum(row) == pytest.approx(1) for each in answer["data"] for row in each["data"])
+    assert (answer["object"], answer["model"], answer["data"][0]["object"]) == ("list", "fake", "pooling")
+    assert answer["usage"]["prompt_tokens"] == len(TAGGED.encode()) - 2 + len(PLAIN.encode()) + 1
+    classified = server.post("/classify", {"input": TAGGED}).json()["data"]
+    assert classified == [{"index": 0, "label": "correct" if own["reward"] >= 0.5 else "incorrect",
+                           "probs": [1 - own["reward"], own["reward"]], "num_classes": 2}]  # fmt: skip
+    whole = server.post("/pooling", {"input": TAGGED, "task": "classify"}).json()["data"][0]["data"]
+    assert whole == classified[0]["probs"]
+
+
+@pytest.mark.parametrize("more", VERL, ids=lambda more: next(iter(more)))
+def test_verl_s_reward_loop_gets_log_odds(server: Running, more: dict[str, Any]) -> None:
+    answer = server.post("/classify", {"model": "/models/fake", "input": PLAIN, **more}).json()
+    assert answer["data"][-1]["probs"][-1] == pytest.approx(log_odds(*scores(PLAIN)))
+
+
+def test_vllm_s_classification_client(server: Running) -> None:
+    model = server.get("/v1/models").json()["data"][0]["id"]
+    by_text = server.post("/classify", {"model": model, "input": CLASSIFIED}).json()["data"]
+    assert [each["probs"][1] for each in by_text] == [scores(text)[0] for text in CLASSIFIED]
+    ids = [server.post("/tokenize", {"model": model, "prompt": text}).json()["tokens"] for text in CLASSIFIED]
+    assert server.post("/classify", {"model": model, "input": ids}).json()["data"] == by_text
+    assert server.post("/classify", {"input": ids[0]}).json()["data"] == by_text[:1]
+
+
+@pytest.mark.parametrize("prompt", [POOLED, CHAT], ids=["completion", "chat"])
+def test_vllm_s_reward_clients(server: Running, prompt: dict[str, Any]) -> None:
+    model = server.get("/v1/models").json()["data"][0]["id"]
+    (found,) = server.post("/pooling", {"model": model, **prompt}).json()["data"]
+    assert found["index"] == 0
+    assert [len(row) for row in found["data"]] == [2]
+
+
+def test_messages_are_read_as_problem_and_solution(server: Running) -> None:
+    messages = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "\n\n".join(STEPS)}]
+    own = server.post("/score_steps", {"problem": QUESTION, "solutions": [STEPS]}).json()["solutions"][0]
+    (found,) = server.post("/pooling", {"messages": messages}).json()["data"]
+    assert [row[1] for row in found["data"]] == own["step_scores"]
+
+
+def test_nulls_ask_for_nothing(server: Running) -> None:
+    sent = {"input": PLAIN, "truncate_prompt_tokens": None, "priority": 0, "user": "u", "request_id": "r"}
+    assert server.post("/pooling", sent | {"encoding_format": "float"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"truncate_prompt_tokens": 10}, "/truncate_prompt_tokens"),
+        ({"normalize": True}, "/normalize"),
+        ({"encoding_format": "base64"}, "/encoding_format"),
+        ({"task": "embed"}, "/task"),
+        ({"dimensions": 8}, "/dimensions"),
+        ({"priority": 1}, "/priority"),
+        ({"messages": CHAT["messages"]}, ""),
+        ({"input": None}, ""),
+        ({"input": []}, "/input"),
+        ({"input": " "}, "/input/0/text"),
+        ({"input": [[1, -1]]}, "/input/0/ids/1"),
+        ({"input": [PLAIN] * 300}, "/input"),
+        ({"input": ["x" * 9000, "x"]}, "/input/0"),
+        ({"input": None, "messages": [{"role": "user", "content": " "}]}, "/messages"),
+        ({"input": None, "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "/messages/0/content/0"),
+        ({"input": None, "messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}]},
+         "/messages/0/tool_calls"),
+        ({"model": "another"}, "/model"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)  # fmt: skip
+def test_what_cannot_be_honoured_is_refused_by_name(server: Running, change: dict[str, Any], pointer: str) -> None:
+    answer = server.post("/pooling", {"input": PLAIN} | change)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == pointer
+    assert QUESTION not in answer.text
+
+
+def test_a_prompt_that_cannot_fit_is_not_tokenized(server: Running) -> None:
+    refused = server.post("/tokenize", {"prompt": "x" * 9000})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/prompt")
+    assert "takes at least 9000 tokens, the limit is 2048" in refused.json()["detail"]
+
+
+def test_a_judge_takes_messages_alone() -> None:
+    with judging() as judge, served(judge) as running:
+        messages = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "1 + 2 = 3"}]
+        (found,) = running.post("/classify", {"messages": messages}).json()["data"]
+        assert found["probs"] == pytest.approx([0.1, 0.9])
+        refused = running.post("/classify", {"input": PLAIN})
+        assert (refused.status_code, "send messages" in refused.json()["detail"]) == (422, True)
+
+
+def test_served_models_are_listed_without_an_upstream() -> None:
+    with serving({"one": FakeEngine(), "two": FakeEngine(max_tokens=100)}) as running:
+        found = running.get("/v1/models").json()
+        assert found["object"] == "list"
+        assert [(each["id"], each["max_model_len"]) for each in found["data"]] == [("one", 8192), ("two", 100)]
+        assert running.get("/v1/models/two").json() == found["data"][1]
+        assert running.get("/v1/models/three").status_code == 404
+
+
+def test_they_need_the_key() -> None:
+    with serving(FakeEngine(), api_key="secret") as running:
+        for path in ("/classify", "/pooling", "/tokenize"):
+            assert running.post(path, {"input": PLAIN, "prompt": PLAIN}).status_code == 401
+        assert running.get("/v1/models").status_code == 401
