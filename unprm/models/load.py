@@ -16,9 +16,10 @@ from unprm.engines.torch.plain import PlainEngine
 from unprm.engines.torch.quantized import Eight, quantize, widen
 from unprm.engines.torch.readers import Reader
 from unprm.engines.torch.self_test import TreeTest, check_consistency
+from unprm.engines.torch.two_pass import TwoPassEngine
 from unprm.engines.vllm.model import classifies_tokens, prepare
 from unprm.errors import ModelInvalid
-from unprm.formats.family import LAYER, Head, PrmFormat, Verdicts
+from unprm.formats.family import LAYER, Head, PrmFormat, TwoPassFormat, Verdicts
 from unprm.models.options import Device, Dtype, EngineName, EngineOptions, ModelSpec, public_name
 from unprm.models.source import ModelSource
 from unprm.types import Engine, ModelDescription
@@ -101,7 +102,7 @@ def _in_process(
     tokens = options.batch_tokens if place.type == "cuda" else min(options.batch_tokens, CPU_TOKENS)
     engine = torch_engine(reader, source.format, description, tokens, int(options.prefix_cache_gb * 2**30))
     release_freed()
-    return engine
+    return TwoPassEngine(engine, source.format) if isinstance(source.format, TwoPassFormat) else engine
 
 
 def _consistent(engine: "RemoteEngine | VllmEngine") -> Engine:
@@ -191,7 +192,7 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
 def _is_for_vllm(source: ModelSource) -> bool:
     if source.readout == Head((LAYER,)):
         return source.files.adapter is None and classifies_tokens(source.files.base)
-    return isinstance(source.readout, Verdicts | Head)
+    return isinstance(source.readout, Verdicts | Head) and not isinstance(source.format, TwoPassFormat)
 
 
 def _pick_device(device: Device) -> str:

@@ -35,12 +35,12 @@ OTHERS = [
 ]
 FAMILIES = [
     "math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork", "actprm", "outcome", "fover", "granite", "versaprm",
-    "trl",
+    "pathfinder", "trl",
 ]  # fmt: skip
 TAGGED = {"math-shepherd", "qwen-prm", "actprm", "outcome", "versaprm"}
 BETA = 0.05
 MARKS = [
-    *checkpoints.QWEN, *checkpoints.LLAMA, *checkpoints.GRANITE,
+    *checkpoints.QWEN, *checkpoints.LLAMA, *checkpoints.GRANITE, *checkpoints.PATHFINDER,
     "<extra_0>", "<think>", "</think>", "<s>", "</s>",
 ]  # fmt: skip
 SPECIAL = " ".join([*MARKS, "[INST]", "ки", "ş", "▁ки", "+", " \n\n\n\n"])
@@ -338,11 +338,11 @@ def test_reference_and_beta_are_for_likelihood_ratios(places):
     refused(places["eurus"], "other vocabularies", family="eurus", reference=str(places["math-shepherd"]))
 
 
-def test_likelihood_ratios_ensembles_and_outcomes_are_scored_by_torch_alone(places):
+def test_likelihood_ratios_ensembles_outcomes_and_two_passes_are_scored_by_torch_alone(places):
     arguments = options("eurus", places)
     refused(places["eurus"], "use --engine torch", **arguments, engine="vllm")
     refused(places["eurus"], "use --engine torch", **arguments, engine="remote", url="http://127.0.0.1:9")
     assert load_engine(str(places["eurus"]), **arguments, engine="auto").description.engine == "torch"
-    for name in ("actprm", "outcome"):
+    for name in ("actprm", "outcome", "pathfinder"):
         arguments = {**options(name, places), "engine": "remote", "url": "http://127.0.0.1:9"}
         refused(places[name], "use --engine torch", **arguments)
