@@ -1,7 +1,7 @@
-"""Scores and votes in a terminal: requests in, the server's answers out, a line of JSON each.
+"""Scores and votes in a terminal.
 
 unprm vote requests.jsonl --strategy hmr
-echo '{"problem": "…", "solutions": ["…", "…"]}' | unprm score
+echo '{"problem": "…", "solutions": ["…", "…"]}' | unprm score --json
 """
 
 import asyncio
@@ -14,11 +14,12 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
+from rich.console import Console
 
 from unprm.types import Extraction, Split
 from unprm.votes.registry import Strategy
-from unprm.wire import EXTRACTION, SPLIT
-from unprm_client import _base
+from unprm.wire import EXTRACTION, SPLIT, CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
+from unprm_client import _base, terminal
 from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import ClientError
 from unprm_client.settings import SUMMARIES, with_settings
@@ -34,6 +35,7 @@ Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds for a request, in
 Concurrency = Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")]
 Steps = Annotated[Split | None, typer.Option("--split", help=SPLIT, show_default="auto")]
 Answers = Annotated[Extraction | None, typer.Option("--extraction", help=EXTRACTION, show_default="auto")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the server's answers, one JSON object per line.")]
 
 
 def _option(field: FieldInfo, description: str) -> tuple[None, Any]:
@@ -52,11 +54,12 @@ def score(
     key: Key = None,
     timeout: Timeout = _base.SECONDS,
     concurrency: Concurrency = 8,
+    as_json: AsJson = False,
 ) -> None:
     """Scores the steps of solutions."""
     requests = _read(file, split=split, extraction=extraction)
     with Client(url, api_key=key, timeout=timeout) as client:
-        _print(client.score_all(requests, concurrency=concurrency, progress=_bar(requests)))
+        _show(requests, client.score_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
 
 
 @app.command()
@@ -70,12 +73,14 @@ def vote(
     key: Key = None,
     timeout: Timeout = _base.SECONDS,
     concurrency: Concurrency = 8,
+    as_json: AsJson = False,
     **settings: Any,
 ) -> None:
     """Votes for the best answer."""
     requests = _read(file, split=split, extraction=extraction, **settings)
     with Client(url, api_key=key, timeout=timeout) as client:
-        _print(client.vote_all(strategy, requests, concurrency=concurrency, progress=_bar(requests)))
+        outcomes = client.vote_all(strategy, requests, concurrency=concurrency, progress=_bar(requests))
+        _show(requests, outcomes, as_json)
 
 
 @app.command()
@@ -88,12 +93,13 @@ def compare(
     key: Key = None,
     timeout: Timeout = _base.SECONDS,
     concurrency: Concurrency = 8,
+    as_json: AsJson = False,
     **settings: Any,
 ) -> None:
     """Takes all votes at once."""
     requests = _read(file, split=split, extraction=extraction, **settings)
     with Client(url, api_key=key, timeout=timeout) as client:
-        _print(client.compare_all(requests, concurrency=concurrency, progress=_bar(requests)))
+        _show(requests, client.compare_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
 
 
 @app.command()
@@ -176,17 +182,31 @@ def _bar(requests: list[dict[str, Any]]) -> bool:
     return len(requests) > 1 and sys.stderr.isatty()
 
 
-def _print(outcomes: Iterable[BaseModel | ClientError]) -> None:
-    """Prints the server's answers, a line each, and errors to stderr; the exit status is 1 if there was an error."""
-    failed = False
-    for number, outcome in enumerate(outcomes, 1):
+def _show(requests: list[dict[str, Any]], outcomes: Iterable[BaseModel | ClientError], as_json: bool) -> None:
+    """Prints the outcomes, errors to stderr; the exit status is 1 if there was an error."""
+    console, failed = Console(), 0
+    for number, (request, outcome) in enumerate(zip(requests, outcomes, strict=True), 1):
         if isinstance(outcome, ClientError):
-            failed = True
+            failed += 1
             print(f"request {number}: {outcome}", file=sys.stderr)
-        else:
+        elif as_json:
             print(outcome.model_dump_json())
+        else:
+            _draw(console, request, outcome)
     if failed:
         raise typer.Exit(1)
+
+
+def _draw(console: Console, request: dict[str, Any], outcome: BaseModel) -> None:
+    threshold = request.get("threshold")
+    if isinstance(outcome, ScoreResponse):
+        console.print(terminal.scored(outcome, threshold))
+    elif isinstance(outcome, CompareResponse):
+        console.print(terminal.compared(outcome))
+    elif isinstance(outcome, VoteResponse):
+        fields = {name: value for name, value in request.items() if name in ScoreRequest.model_fields}
+        steps = [solution.steps for solution in ScoreRequest.model_validate(fields).candidates()]
+        console.print(terminal.voted(outcome, steps, threshold))
 
 
 if __name__ == "__main__":

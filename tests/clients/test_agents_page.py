@@ -92,10 +92,9 @@ def test_the_terminal_s_commands_run(gateway: Running, tmp_path: Path) -> None:
     commands = block("sh", "cat").replace("requests.jsonl", str(tmp_path / "requests.jsonl"))
     words = commands.replace("python -m", f"{shlex.quote(sys.executable)} -m")
     output = printed("sh", "-ec", words, UNPRM_CLIENT_URL=gateway.url)
-    scored, vote, compared = map(json.loads, output.splitlines())
-    assert scored["solutions"][0]["answer"] == "68"
-    assert (vote["strategy"], vote["answer"]) == ("hmr", "68")
-    assert compared["strategies"].keys() == {*REWARD_STRATEGIES}
+    assert "solution 0: answer 68" in output
+    assert "hmr elects 68" in output
+    assert json.loads(output.splitlines()[-1])["strategies"].keys() == {*REWARD_STRATEGIES}
 
 
 def test_the_gateway_answers_as_the_page_says() -> None:

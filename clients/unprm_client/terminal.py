@@ -1,0 +1,171 @@
+"""Scores and votes for a terminal: coloured steps and tables. Hostile text can't control the terminal."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from unprm.steps import THRESHOLD
+from unprm.wire import (
+    CompareResponse,
+    ScoredSolution,
+    ScoreResponse,
+    Voted,
+    VotedSolution,
+    VoteOut,
+    VoteResponse,
+)
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that a terminal would obey: controls, escapes, and changes of the writing direction."""
+_BAR = 20
+"""Characters of a full bar."""
+
+
+def scored(response: ScoreResponse, threshold: float | None) -> RenderableType:
+    """Every solution, its steps coloured by their scores; the first below the threshold is marked. Scores that mean
+    nothing, those of a demonstration outside its domain, are shown as they are."""
+    parts: list[RenderableType] = [*_warning(response)]
+    for number, solution in enumerate(response.solutions):
+        parts += [_heading(number, solution), _steps(solution.steps, solution, threshold, _meant(response))]
+    return Group(*parts, _footer(response))
+
+
+def voted(response: VoteResponse, steps: Sequence[Sequence[str]], threshold: float | None) -> RenderableType:
+    """The vote, and the solution that represents the winner; `steps` are those of the request's solutions."""
+    elected = response.solutions[response.solution_index]
+    best = _steps(steps[response.solution_index], elected, threshold, _meant(response))
+    return Group(
+        *_warning(response),
+        _outcome(response),
+        *_notes(response),
+        _classes(response),
+        _heading(response.solution_index, elected),
+        best,
+        _footer(response),
+    )
+
+
+def compared(response: CompareResponse) -> RenderableType:
+    """All votes side by side."""
+    table = Table(title="all votes agree" if response.agree else "the votes disagree")
+    judged = any(vote.accept is not None for vote in response.strategies.values())
+    for name in ("vote", "answer", "decided by", "margin", "solution", *(["accepted"] if judged else [])):
+        table.add_column(name, justify="right" if name == "margin" else "left")
+    for strategy, vote in response.strategies.items():
+        tie = " (tie)" if vote.tie else ""
+        margin = "" if vote.margin is None else f"{vote.margin:.3f}"
+        accepted = [{True: "yes", False: "no", None: ""}[vote.accept]] if judged else []
+        cells = (strategy, Text(_plain(vote.answer)), vote.decided_by + tie, margin, str(vote.solution_index))
+        table.add_row(*cells, *accepted)
+    return Group(*_warning(response), table, *_notes(response), _footer(response))
+
+
+def _warning(response: ScoreResponse | Voted) -> Iterator[Text]:
+    if response.demonstration is not None:
+        yield Text(_plain(response.demonstration.detail), "yellow")
+
+
+def _meant(response: ScoreResponse | Voted) -> bool:
+    """Whether its scores mean anything."""
+    return response.demonstration is None or response.demonstration.in_domain
+
+
+def _outcome(vote: VoteOut) -> Text:
+    line = Text.assemble((f"{vote.strategy} elects ", "bold"), (_plain(vote.answer), "bold green"))
+    line.append(f"  decided by: {vote.decided_by}")
+    if vote.margin is not None:
+        line.append(f", margin {vote.margin:.3f}")
+    if vote.tie:
+        line.append(f", a tie of {', '.join(map(_plain, vote.tied_answers))}", "yellow")
+    if vote.accept is not None and vote.calibration is not None:
+        said, colour = ("accepted", "green") if vote.accept else ("not accepted", "yellow")
+        line.append(f", {said} at a risk of {100 * vote.calibration.risk:g} %", colour)
+        if vote.calibration.outside:
+            line.append(f" (beyond the calibration: {', '.join(map(_plain, vote.calibration.outside))})", colour)
+    return line
+
+
+def _notes(voted: Voted) -> Iterator[Text]:
+    """Notes on the candidates that did not fully count."""
+    if voted.unscored_count:
+        yield Text(f"{voted.unscored_count} of {len(voted.solutions)} candidates could not be scored", "yellow")
+    if voted.without_answer_count:
+        yield Text(f"{voted.without_answer_count} of {len(voted.solutions)} candidates state no answer", "yellow")
+    if voted.compared_as_text:
+        numbers = ", ".join(map(str, voted.compared_as_text))
+        yield Text(f"compared as text, for lack of time: the answers of {numbers}", "yellow")
+
+
+def _classes(vote: VoteOut) -> Table:
+    table = Table()
+    for name in ("answer", "count", "mean reward", "best", "score", ""):
+        table.add_column(name, justify="left" if name in ("answer", "") else "right")
+    top = max((candidate.score or 0.0 for candidate in vote.candidates), default=0.0)
+    for candidate in vote.candidates:
+        share = (candidate.score or 0.0) / top if top else 0.0
+        figures = (_number(candidate.mean_reward), _number(candidate.max_reward), _number(candidate.score))
+        bar = Text("█" * round(_BAR * share), "cyan")
+        table.add_row(Text(_plain(candidate.answer)), str(candidate.count), *figures, bar)
+    return table
+
+
+def _steps(
+    steps: Sequence[str], solution: ScoredSolution | VotedSolution, threshold: float | None, marked: bool
+) -> Text:
+    """The steps; if `marked`, coloured, and judged by the request's threshold or, without one, by the one the server
+    used."""
+    taken = next(value for value in (threshold, solution.threshold, THRESHOLD) if value is not None)
+    scores = solution.step_scores
+    return Text("\n").join(_lines(steps, scores, taken) if marked or scores is None else _unmarked(steps, scores))
+
+
+def _unmarked(steps: Sequence[str], scores: Sequence[float]) -> Iterator[Text]:
+    for step, score in zip(steps, scores, strict=True):
+        yield Text(f"  {score:.3f}   {_plain(step)}", "dim")
+
+
+def _lines(steps: Sequence[str], scores: Sequence[float] | None, threshold: float) -> Iterator[Text]:
+    first = True
+    for index, step in enumerate(steps):
+        if scores is None:
+            yield Text(f"    –    {_plain(step)}")
+            continue
+        wrong = scores[index] < threshold
+        line = Text(f"  {scores[index]:.3f} {'✗' if wrong else '✓'} ", _colour(scores[index]))
+        line.append(_plain(step), "" if not wrong else "red")
+        if wrong and first:
+            line.append("  ← first error", "bold red")
+            first = False
+        yield line
+
+
+def _heading(number: int, solution: ScoredSolution | VotedSolution) -> Text:
+    name, answer = solution.id, solution.answer
+    line = Text(f"\nsolution {number}" + ("" if name is None else f" ({_plain(name)})"), "bold")
+    line.append(f": answer {_plain(answer) if answer is not None else '–'}, reward {_number(solution.reward)}")
+    if solution.unscored is not None:
+        line.append(f" ({_plain(solution.unscored.detail)})", "yellow")
+    return line
+
+
+def _footer(response: ScoreResponse | Voted) -> Text:
+    usage = response.usage
+    return Text(
+        f"\n{response.model}: {usage.computed_tokens} tokens computed, {usage.cached_tokens} known before", "dim"
+    )
+
+
+def _colour(score: float) -> str:
+    """Red, yellow or green."""
+    return "green" if score >= 0.75 else "yellow" if score >= 0.5 else "red"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _plain(text: str) -> str:
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text).replace("\n", " ⏎ ")
