@@ -66,7 +66,7 @@ clean:
 
 # an environment that finds the packages of .venv, too, where it lacks them
 .venv-%/made: .venv/dev.installed
-	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
+	test -x .venv-$*/bin/python || $(PYTHON) -m venv --without-pip .venv-$*
 	$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' > \
 	  "$$(.venv-$*/bin/python -c 'import site; print(site.getsitepackages()[0])')/dev.pth"
 	touch $@
