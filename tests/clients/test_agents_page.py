@@ -15,9 +15,10 @@ from mcp import StdioServerParameters
 from mcp.types import CallToolResult
 
 from server.settings import Settings
-from tests.clients.programs import PATIENCE, ROOT, listening, printed
+from tests.clients.programs import ROOT, listening, printed
 from tests.server.harness import Running, serving
 from tests.server.upstream import upstream
+from tests.support import PATIENCE
 from tests.test_readme import _approximately, untimed
 from unprm import mini
 from unprm.types import Engine

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.clients.programs import PATIENCE, environment, listening
+from tests.clients.programs import environment, listening
 from tests.clients.test_agents_page import embedded
 from tests.server.harness import Running, serving
 from tests.server.upstream import Upstream, upstream
-from tests.support import ROOT, TEST_DATA
+from tests.support import PATIENCE, ROOT, TEST_DATA
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.clients.programs import PATIENCE, environment, listening
+from tests.clients.programs import environment, listening
 from tests.clients.test_agents_page import embedded
 from tests.server.harness import Running, serving
-from tests.support import ROOT
+from tests.support import PATIENCE, ROOT
 
 PYTHON = ROOT / ".venv-plugs" / "bin" / "python"
 EXAMPLES = ROOT / "clients" / "examples"
