@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: serve test check test-ray test-browser test-docs test-plugs test-vllm audit format clean
+.PHONY: serve test check types lint test-ray test-browser test-docs test-plugs test-vllm audit format clean
 # a process of tests for each core, with a thread each; a file's tests stay together and share its servers
 PARALLEL := --numprocesses auto --dist loadfile
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
@@ -19,16 +19,21 @@ test: .venv/dev.installed .venv/vocabularies .venv/actionlint
 
 # what has to hold before a change lands
 check:
+	$(MAKE) --jobs 2 --output-sync types lint
+	$(PYTEST)
+
+types:
+	$(BIN)/mypy
+
+lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive unprm server training benchmarks research clients
-	$(PYTEST)
 
 # the tests of replicas and of stages on a Ray cluster
 test-ray: .venv/dev.installed
-	$(BIN)/python -m pytest -m ray
+	$(BIN)/python -m pytest -m ray tests/server/scale tests/training/data
 
 # the tests of the pages in Chromium (Debian: chromium)
 test-browser: .venv/dev.installed
