@@ -278,7 +278,6 @@ def test_help_lists_every_setting_without_loading_torch() -> None:
         ([], {"UNPRM_NONSENSE": "CANARY"}, "UNPRM_NONSENSE"),
         ([], {"UNPRM_MAX_SOLUTIONS": "257"}, "max_solutions"),
         ([], {"UNPRM_API_KEY": ""}, "api_key"),
-        (["--ssl-keyfile", "/nowhere/own.pem"], {}, "--ssl-keyfile goes with --ssl-certfile"),
         (["--upstream-url", "CANARY:8000"], {}, "upstream_url: expected the address of a server, such as http://"),
         ([], {"UNPRM_URL": "ftp://CANARY"}, "url: expected the address of a server, such as http://"),
     ],
@@ -299,6 +298,7 @@ def test_settings_that_cannot_be_used_are_named(
     [
         (["--nonsense", "1"], "--nonsense"),
         (["--journal", "/nowhere/journal"], "the journal /nowhere/journal can't be written to"),
+        (["--ssl-keyfile", "/nowhere/own.pem"], "--ssl-keyfile goes with --ssl-certfile"),
         (["--ssl-certfile", "/nowhere/own.pem"], "the certificate or its key can't be used"),
     ],
 )
