@@ -221,6 +221,18 @@ def searches(
 
 
 @app.command()
+def ideal(
+    labels: Annotated[
+        Path, typer.Argument(help="JSON lines: `problem`, `steps`, `first_error`, `logprobs`, `ends`.", exists=True)
+    ],
+) -> None:
+    """Tell what each search would find with perfect rollouts, and whether uncertainty rises at first errors."""
+    from .searches.ideal import markdown
+
+    Console().print(markdown(labels), markup=False, soft_wrap=True)
+
+
+@app.command()
 def coverage(
     runs: Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)],
     output: Annotated[Path, typer.Option(help="Directory for the table and the figure.", callback=directory)],

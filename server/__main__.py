@@ -3,6 +3,7 @@
 python -m server --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME --port 8000
 python -m server models
 python -m server reference
+python -m server examples
 """
 
 import atexit
@@ -24,6 +25,11 @@ def main() -> int:
         from .reference import page
 
         print(page(), end="")
+        return 0
+    if sys.argv[1:] == ["examples"]:
+        from .reference import answers
+
+        print(answers(), end="")
         return 0
     gc.disable()  # imports make many objects that live long: collecting garbage meanwhile takes time and finds none
     from .settings import Settings, SettingsInvalid

@@ -1,17 +1,23 @@
-"""The API reference as a Markdown page, from the OpenAPI document.
+"""The API reference as a Markdown page, from the OpenAPI document, and the answers to its examples.
 
-unprm reference > docs/api.md
+python -m server reference > docs/api.md
+python -m server examples > server/routes/examples.json
 """
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
+from fastapi.testclient import TestClient
+
 from unprm.engines.fake import FakeEngine
+from unprm.models.load import load_engine
 from unprm.votes.registry import VOTES
 
 from .app import create_app
 from .http.errors import TABLE
+from .routes.examples import REQUESTS
 from .settings import Settings
 
 Json = dict[str, Any]
@@ -32,6 +38,30 @@ def page() -> str:
     votes, schemas = ("## Votes\n", *_votes(), ""), ("## Schemas\n", *_schemas(document))
     parts = [_HEAD, *_operations(document), *votes, *schemas, "## Errors\n", *_errors()]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def answers() -> str:
+    """What a server with the embedded model answers to each example, by operation name, in JSON with a line for each;
+    without times, and numbers in four digits."""
+    found = {}
+    with TestClient(create_app(Settings(), load_engine, clock=lambda: 0.0)) as client:
+        while client.get("/readyz").status_code != 200:
+            time.sleep(0.1)
+        for path, methods in client.get("/openapi.json").json()["paths"].items():
+            for method, operation in methods.items():
+                if "application/json" in operation["responses"]["200"]["content"]:
+                    name = operation["operationId"]
+                    found[name] = _rounded(client.request(method, path, json=REQUESTS.get(name)).json())
+    lines = (f" {json.dumps(name)}: {json.dumps(answer, ensure_ascii=False)}" for name, answer in found.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_rounded, value))
+    return round(value, 4) if isinstance(value, float) and value >= 1e-3 else value
 
 
 def _operations(document: Json) -> Iterator[str]:

@@ -12,11 +12,14 @@ from .truth import FirstErrorOf
 
 @dataclass(frozen=True, slots=True)
 class LabelledError:
-    """A wrong solution; `first_error`: the index of its first wrong step, from 0."""
+    """A wrong solution. `first_error`: the index of its first wrong step, from 0. `logprobs`: of its tokens, natural
+    logarithms (≤ 0); `ends`: for each step, the number of tokens up to its end."""
 
     problem: str
     steps: tuple[str, ...]
     first_error: int
+    logprobs: tuple[float, ...] = ()
+    ends: tuple[int, ...] = ()
 
 
 def by_people(labels: Path) -> FirstErrorOf:

@@ -112,7 +112,8 @@ class ScoreResponse(WireModel):
 
 
 class CandidateOut(WireModel):
-    """A class of equal answers; `members` are indices into the request's solutions."""
+    """A class of equal answers; `members` are indices into the request's solutions. The rewards are over its members
+    that have one, null if none has; a class of null rewards counts as 0."""
 
     answer: str
     count: int
@@ -128,7 +129,9 @@ class VotedSolution(WireModel):
     """One solution of a vote; scores are null if the vote needed none or the solution can't be scored."""
 
     id: str | None
-    answer: str | None
+    answer: str | None = Field(
+        description="The answer that was given or found; null if there is none: it counts in N and for no class."
+    )
     reward: float | None
     step_scores: list[float] | None
     first_error: int | None
@@ -158,13 +161,14 @@ class VoteOut(WireModel):
 
 
 class Voted(WireModel):
-    """The solutions a vote was taken on. `compared_as_text`: indices of the candidates whose answers could not be
-    compared as mathematics in time."""
+    """The solutions a vote was taken on."""
 
     solutions: list[VotedSolution]
-    unscored_count: int
-    without_answer_count: int
-    compared_as_text: list[int]
+    unscored_count: int = Field(description="Solutions that can't be scored: their answers count, without a reward.")
+    without_answer_count: int = Field(description="Solutions without an answer: they count in N and for no class.")
+    compared_as_text: list[int] = Field(
+        description="Indices of the solutions whose answers could not be compared as mathematics in time."
+    )
     model: str
     demonstration: DemonstrationField = None
     usage: UsageOut
