@@ -221,6 +221,7 @@ def test_an_address_has_its_share_of_the_connections(
         held.pop().close()
         until(lambda: len(server.server.server_state.connections) < 5)
         assert server.get("/healthz").status_code == 200
+        server.server._report_shortage()  # as it does every ten seconds
         until(lambda: "1 connections were refused" in caplog.text)
         for connection in (*held, refused):
             connection.close()
