@@ -234,16 +234,31 @@ def ideal(
 
 @app.command()
 def coverage(
-    runs: Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)],
+    pools: Annotated[
+        list[Path], typer.Argument(help="Directories of `evaluate best-of-n`, or files of candidates without rewards.")
+    ],
     output: Annotated[Path, typer.Option(help="Directory for the table and the figure.", callback=directory)],
+    candidates: Annotated[int | None, typer.Option(min=1, help="Candidates of each question. Default: all.")] = None,
 ) -> None:
     """Judge which elected answers are accepted at a risk, on halves of pools that had no part in the calibration."""
-    from training.evaluate import judging
+    from . import coverage as found
 
-    from .coverage import write
+    loaded = {found.name_of(path): found.load(path, output, console, candidates) for path in pools}
+    console.print(found.write(loaded, output), markup=False, soft_wrap=True)
 
-    pools = {run.name: [each for each in judging.load(run) if any(k is not None for k in each.classes)] for run in runs}
-    console.print(write(pools, output), markup=False, soft_wrap=True)
+
+@app.command()
+def escalation(
+    candidates: Annotated[Path, typer.Argument(help="Questions with one answer of each of many models.", exists=True)],
+    output: Annotated[Path, typer.Option(help="Directory for the table and the figure.", callback=directory)],
+    small: Annotated[list[str], typer.Option(help="A small model, MODEL=COST of a character; repeat.")],
+    large: Annotated[str, typer.Option(help="The large model, MODEL=COST of a character.")],
+) -> None:
+    """Ask small models first and a large one where the risk is too high: accuracy and cost, against always asking one
+    of them, and against thresholds of the majority."""
+    from . import escalation as found
+
+    console.print(found.write(candidates, small, large, output, console), markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -1,25 +1,34 @@
 """Coverage against risk: how many elected answers are accepted, and how many of those are wrong, on questions that had
 no part in the calibration."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.figure import Figure
+from rich.console import Console
 
-from training import resumable
+from training import resumable, sources
+from training.evaluate import judging
 from training.evaluate.acceptance import elections
+from training.evaluate.metrics import percent
+from training.evaluate.pool import CandidatePool
 from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import takeable
-from unprm.election.acceptance import CONFIDENCE, Election, threshold
-from unprm.votes.registry import Strategy
+from unprm.answers.equivalence import Equivalence
+from unprm.election.acceptance import CONFIDENCE, Election, Statistics, threshold
+from unprm.errors import RecordInvalid
+from unprm.votes.registry import VOTES, Strategy
 
+from .report.drawing import GREY, legend, percent_axis, plot, styles
 from .searches.findings import table
 
 SPLITS = 200
 """Ways to cut the questions into halves: one calibrates, the other judges."""
-RISKS = (0.02, 0.05, 0.1, 0.2)
+RISKS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
 COLUMNS = (
     "judged on",
     "calibrated on",
@@ -27,83 +36,228 @@ COLUMNS = (
     "wrong of all",
     "risk",
     "accepted",
-    "wrong of accepted",
+    "wrong of accepted (95 % of splits)",
     "above the risk",
+    "outside",
+    "accepted, ranges unchecked",
+    "wrong of those",
 )
 
-Pool = Sequence[JudgedCandidates]
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A vote's elections on a pool: certainties and whether the answers are right, (questions,), and the candidates'
+    statistics, (questions, statistics), NaN for those that are not there."""
+
+    certainty: Numbers
+    right: npt.NDArray[np.bool_]
+    statistics: Numbers
+
+    @classmethod
+    def of(cls, pool: Sequence[JudgedCandidates], strategy: Strategy) -> Self:
+        """Of a pool in which every question has an answer; without those that the vote can't elect one of."""
+        rewarded = VOTES[strategy].signal == "reward"
+        found = [
+            (elections([each], strategy), Statistics.of(each.classes, each.rewards if rewarded else None))
+            for each in pool
+        ]
+        taken = [(election, asdict(statistics).values()) for ((election,), statistics) in found if election]
+        return cls.from_elections([election for election, _ in taken], [list(values) for _, values in taken])
+
+    @classmethod
+    def from_elections(cls, elections: Sequence[Election], statistics: Sequence[Sequence[float | None]]) -> Self:
+        """From certainties, truth and statistics."""
+        return cls(
+            np.array([value for value, _ in elections]),
+            np.array([right for _, right in elections]),
+            np.array([[np.nan if value is None else value for value in row] for row in statistics]),
+        )
+
+    def at(self, places: npt.NDArray[np.int64]) -> "Judged":
+        """Some of the questions."""
+        return Judged(self.certainty[places], self.right[places], self.statistics[places])
+
+    def accepts(self, other: "Judged", risk: float) -> npt.NDArray[np.bool_]:
+        """Which answers of the other are accepted by a calibration on this, whatever their candidates."""
+        lowest = threshold(zip(self.certainty.tolist(), self.right.tolist(), strict=True), risk, CONFIDENCE)
+        return np.zeros(len(other.right), bool) if lowest is None else other.certainty >= lowest
+
+    def covers(self, other: "Judged") -> npt.NDArray[np.bool_]:
+        """Which questions of the other have candidates within the ranges of this."""
+        low = np.fmin.reduce(self.statistics, axis=0)
+        high = np.fmax.reduce(self.statistics, axis=0)
+        # what is not known of either does not count: no comparison with NaN holds
+        return np.asarray(~((other.statistics < low) | (other.statistics > high)).any(axis=1))
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """At one risk, over the splits. `accepted`: mean share of the questions; `wrong`: share of the accepted answers
-    that are wrong, over all splits; `above`: share of the splits in which that share is above the risk by more than
-    chance allows for as many answers (a binomial test at 5 %)."""
+    that are wrong, over all splits; `low`, `high`: between which that is in 95 % of the splits with any; `above`: share
+    of the splits in which it is above the risk by more than chance allows for as many answers (a binomial test at
+    5 %); `outside`: mean share of the questions whose candidates lie outside the calibration's ranges. `unchecked` and
+    `wrong_unchecked`: accepted and wrong if these were accepted as well."""
 
     accepted: float
     wrong: float
+    low: float
+    high: float
     above: float
+    outside: float
+    unchecked: float
+    wrong_unchecked: float
 
 
-def halves(elections: Sequence[Election], risk: float) -> Coverage:
-    """Calibrates on one half of the elections and judges on the other, `SPLITS` times."""
-    rng, count = np.random.default_rng(0), len(elections)
-    orders = [rng.permutation(count) for _ in range(SPLITS)]
-    half = count // 2
-    return _over([(_taken(elections, order[:half]), _taken(elections, order[half:])) for order in orders], risk)
-
-
-def transferred(calibrated: Sequence[Election], judged: Sequence[Election], risk: float) -> Coverage:
-    """Calibrates on one pool and judges on another, by halves of both, so that sizes are those of `halves`."""
-    rng = np.random.default_rng(0)
-    pairs = []
-    for _ in range(SPLITS):
-        first, second = (rng.permutation(len(pool))[: len(pool) // 2] for pool in (calibrated, judged))
-        pairs.append((_taken(calibrated, first), _taken(judged, second)))
-    return _over(pairs, risk)
-
-
-def _taken(elections: Sequence[Election], places: npt.NDArray[np.int64]) -> list[Election]:
-    return [elections[place] for place in places]
-
-
-def _over(pairs: Sequence[tuple[Sequence[Election], Sequence[Election]]], risk: float) -> Coverage:
+def measure(calibrated: Judged, judged: Judged, risk: float, seed: int = 0) -> Coverage:
+    """Calibrates on one half of a pool and judges on the other, `SPLITS` times; on a half of another pool if `judged`
+    is one, so that sizes stay the same."""
     from scipy.stats import binom
 
-    accepted = wrong = questions = above = 0
-    for calibrating, judging in pairs:
-        lowest = threshold(calibrating, risk, CONFIDENCE)
-        rights = [right for value, right in judging if lowest is not None and value >= lowest]
-        errors = rights.count(False)
-        accepted, wrong, questions = accepted + len(rights), wrong + errors, questions + len(judging)
-        above += bool(rights) and bool(binom.sf(errors - 1, len(rights), risk) < 0.05)
-    return Coverage(accepted / questions, wrong / accepted if accepted else 0.0, above / len(pairs))
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(SPLITS):
+        order = rng.permutation(len(calibrated.right))
+        first, second = np.split(order, [len(order) // 2])
+        if judged is not calibrated:
+            second = rng.permutation(len(judged.right))[: len(judged.right) // 2]
+        known, asked = calibrated.at(first), judged.at(second)
+        accepted, within = known.accepts(asked, risk), known.covers(asked)
+        wrong, count = int((accepted & within & ~asked.right).sum()), int((accepted & within).sum())
+        above = bool(count) and bool(binom.sf(wrong - 1, count, risk) < 0.05)
+        rows.append(
+            (len(second), count, wrong, above, (~within).sum(), accepted.sum(), (accepted & ~asked.right).sum())
+        )
+    questions, count, wrong, above, outside, unchecked, wrong_unchecked = np.array(rows, float).sum(axis=0)
+    shares = [each[2] / each[1] for each in rows if each[1]] or [0.0]
+    low, high = np.quantile(shares, (0.025, 0.975))
+    return Coverage(
+        accepted=count / questions,
+        wrong=wrong / count if count else 0.0,
+        low=float(low),
+        high=float(high),
+        above=above / SPLITS,
+        outside=outside / questions,
+        unchecked=unchecked / questions,
+        wrong_unchecked=wrong_unchecked / unchecked if unchecked else 0.0,
+    )
 
 
-def measure(pools: Mapping[str, Pool]) -> list[list[str]]:
-    """The rows of `COLUMNS`: each pool judged by its own other half, and by every other pool."""
-    made: dict[str, dict[Strategy, list[Election]]] = {
-        name: {strategy: elections(pool, strategy) for strategy in takeable(pool)} for name, pool in pools.items()
-    }
+def load(path: Path, output: Path, console: Console, candidates: int | None) -> list[JudgedCandidates]:
+    """The questions with an answer of a directory that `evaluate best-of-n` wrote, or of a file as `of_models` reads
+    it, whose judgement is kept in `output`. `candidates`: as many of each question, drawn with a seed."""
+    if path.is_dir():
+        judged = judging.load(path)
+    else:
+        judged = judging.judge(of_models(path), None, Equivalence(), output / name_of(path), console)
+    if candidates is not None:
+        rng = np.random.default_rng(0)
+        judged = [_drawn(each, rng, candidates) for each in judged]
+    return [each for each in judged if any(name is not None for name in each.classes)]
+
+
+def of_models(path: Path, models: Collection[str] | None = None) -> list[CandidatePool]:
+    """The questions of a file, JSON lines with one answer of each of many models: `id`, `problem`, `answer`, and
+    `candidates` with `model`, `text` and its final answer `pred`; of these models, by default of all. No rewards.
+
+    Raises `RecordInvalid` if a question lacks one of the models.
+    """
+    made = []
+    for number, row in sources.from_file(path, dict[str, Any]):
+        texts = {
+            each["model"]: f"{each['text']}\n\nThe answer is \\boxed{{{each['pred']}}}." for each in row["candidates"]
+        }
+        names = list(texts if models is None else models)
+        if lacking := set(names) - texts.keys():
+            raise RecordInvalid(str(path), number, f"it has no answer of {', '.join(sorted(lacking))}")
+        taken = tuple(texts[name] for name in names)
+        made.append(CandidatePool(row["id"], row["problem"], row["answer"], taken, (None,) * len(taken)))
+    return made
+
+
+def name_of(path: Path) -> str:
+    """The pool's name."""
+    return path.name.partition(".")[0]
+
+
+def _drawn(judged: JudgedCandidates, rng: np.random.Generator, count: int) -> JudgedCandidates:
+    places = sorted(rng.permutation(len(judged.classes))[:count].tolist())
+    classes, correct, rewards = (
+        [values[k] for k in places] for values in (judged.classes, judged.correct, judged.rewards)
+    )
+    return JudgedCandidates(judged.id, tuple(classes), tuple(correct), tuple(rewards))
+
+
+Found = dict[tuple[str, str, Strategy], dict[float, Coverage]]
+"""By judging pool, calibrating pool and vote: by risk."""
+
+
+def coverages(pools: Mapping[str, Sequence[JudgedCandidates]]) -> tuple[Found, list[list[str]]]:
+    """Each pool judged by its own other half, and by every other pool; and the rows of `COLUMNS`."""
+    made = {name: {vote: Judged.of(pool, vote) for vote in takeable(pool)} for name, pool in pools.items()}
+    found: Found = {}
     rows = []
     for judged, votes in made.items():
         for calibrated, others in made.items():
-            for strategy, found in votes.items():
-                if strategy not in others:
-                    continue
-                wrong = sum(not right for _, right in found) / len(found)
-                for risk in RISKS:
-                    same_pool = calibrated == judged
-                    one = halves(found, risk) if same_pool else transferred(others[strategy], found, risk)
-                    shown = (one.accepted, one.wrong, one.above)
-                    rows.append([judged, calibrated, strategy, f"{100 * wrong:.1f}", f"{100 * risk:g}",
-                                 *(f"{100 * share:.1f}" for share in shown)])  # fmt: skip
-    return rows
+            for strategy in [each for each in votes if each in others]:
+                by_risk = {risk: measure(others[strategy], votes[strategy], risk) for risk in RISKS}
+                found[judged, calibrated, strategy] = by_risk
+                wrong = 1 - votes[strategy].right.mean()
+                rows += [[judged, calibrated, strategy, _in_percent(wrong), f"{100 * risk:g}", *_cells(one)]
+                         for risk, one in by_risk.items()]  # fmt: skip
+    return found, rows
 
 
-def write(pools: Mapping[str, Pool], output: Path) -> str:
-    """Writes the table `coverage.md` to a directory; returns it."""
+def _cells(one: Coverage) -> list[str]:
+    low, high, wrong = _in_percent(one.low), _in_percent(one.high), _in_percent(one.wrong)
+    rest = (one.above, one.outside, one.unchecked, one.wrong_unchecked)
+    return [_in_percent(one.accepted), f"{wrong} ({low}–{high})" if one.accepted else "–", *map(_in_percent, rest)]
+
+
+def _in_percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def write(pools: Mapping[str, Sequence[JudgedCandidates]], output: Path) -> str:
+    """Writes the table `coverage.md` and the figure `coverage.png` to a directory; returns the table."""
     output.mkdir(parents=True, exist_ok=True)
-    made = table(COLUMNS, measure(pools))
+    found, rows = coverages(pools)
+    made = table(COLUMNS, rows)
     resumable.replace(output / "coverage.md", made)
+    (output / "coverage.png").write_bytes(figure(found, list(pools)))
     return made
+
+
+def figure(found: Found, pools: Sequence[str]) -> bytes:
+    """The curves of each pool judged by its own other half, as PNG."""
+    own = {pool: {vote: each for (judged, by, vote), each in found.items() if judged == by == pool} for pool in pools}
+    above = max(one.above for votes in own.values() for by_risk in votes.values() for one in by_risk.values())
+    look = dict(zip(dict.fromkeys(vote for votes in own.values() for vote in votes), styles(9), strict=False))
+    apart = {vote: 0.002 * (k - len(look) / 2) for k, vote in enumerate(look)}  # else whiskers hide each other
+
+    def draw(figure: Figure) -> None:
+        handles: dict[str, object] = {}
+        rows = figure.subplots(len(own), 2, sharex=True, squeeze=False)
+        for (left, right), (pool, votes) in zip(rows, own.items(), strict=True):
+            right.plot(RISKS, RISKS, color=GREY, linestyle=":")
+            for vote, by_risk in votes.items():
+                accepted = [each.accepted for each in by_risk.values()]
+                (handles[vote],) = left.plot(RISKS, accepted, markersize=5, **look[vote])
+                some = {risk: each for risk, each in by_risk.items() if each.accepted}
+                at, wrong = [risk + apart[vote] for risk in some], [each.wrong for each in some.values()]
+                right.plot(at, wrong, markersize=5, **look[vote])
+                lows, highs = [each.low for each in some.values()], [each.high for each in some.values()]
+                right.vlines(at, lows, highs, color=look[vote]["color"], linewidth=0.8)
+            for axes, what in ((left, "accepted"), (right, "wrong of the accepted")):
+                axes.set_title(f"{pool}: {what}")
+                percent_axis(axes.xaxis)
+                percent_axis(axes.yaxis)
+            left.set_ylim(0, 1.02)
+            right.set_ylim(bottom=0)
+        for axes in figure.axes[-2:]:
+            axes.set_xlabel("risk asked for")
+        legend(figure, handles)
+
+    title = f"The risk is broken beyond chance in at most {percent(above)} of the splits, where 10 % are allowed"
+    return plot("coverage", title, "", "", 1.6 + 2.6 * len(own), draw).png

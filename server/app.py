@@ -7,12 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from pydantic import SecretStr
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
 from unprm.errors import UnprmError
+from unprm.models.options import Address
 
 from . import page
 from .context import respond
@@ -43,7 +45,7 @@ def create_app(
     hangs or fails for good: the process should then end, so that another one can replace it. `metrics`: what the app
     counts in, if others do too. `clock`: in seconds, by which the parts of a request are timed.
 
-    Raises `KeysInvalid` and `JournalUnusable`.
+    Raises `KeysInvalid`, `JournalUnusable`, and `RecordInvalid` for a calibration of votes that is none.
     """
     service = Service(settings, models, lost, metrics or Metrics(), clock)
     keys = Keys(settings.api_key, settings.api_keys_file)
@@ -78,15 +80,15 @@ def create_app(
         from .routes.gateway import routes as gateway
         from .routes.gateway.upstream import Upstream
 
-        key = settings.upstream_key
-        upstream = Upstream(
-            settings.upstream_url,
-            None if key is None else key.get_secret_value(),
-            service,
-            service.metrics.called_upstream,
-        )
-        app.state.upstream = upstream
-        app.include_router(gateway.router(upstream))
+        def upstream(url: Address, key: SecretStr | None) -> Upstream:
+            secret = None if key is None else key.get_secret_value()
+            return Upstream(url, secret, service, service.metrics.called_upstream)
+
+        first, second = upstream(settings.upstream_url, settings.upstream_key), None
+        if settings.escalate_url is not None:
+            second = upstream(settings.escalate_url, settings.escalate_key)
+        app.state.upstreams = [each for each in (first, second) if each is not None]
+        app.include_router(gateway.router(first, second))
     app.include_router(page.router)
     if settings.admin_key is not None and open_model is not None:
         app.include_router(admin.router(open_model))
@@ -101,7 +103,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         await service.stop()
-        if (upstream := getattr(app.state, "upstream", None)) is not None:
+        for upstream in getattr(app.state, "upstreams", ()):
             await upstream.close()
 
 

@@ -143,7 +143,8 @@ def caller_of(headers: Headers, keys: Keys, hosts: Sequence[str]) -> str:
             raise ForeignSite
         return ""
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    caller = keys.caller(token.strip(" \t").encode("latin-1") if scheme.lower() == "bearer" else b"")
+    key = token.strip(" \t") if scheme.lower() == "bearer" else headers.get("x-api-key", "")  # of Anthropic's clients
+    caller = keys.caller(key.encode("latin-1"))
     if caller is None:
         raise Unauthorized
     return caller

@@ -5,7 +5,7 @@ import resource
 import sys
 from functools import partial
 
-from unprm.errors import ModelInvalid
+from unprm.errors import ModelInvalid, RecordInvalid
 from unprm.models.options import LoadModelRequest
 from unprm.types import Engine
 
@@ -30,8 +30,8 @@ _FILES = 65_536
 
 
 def run(settings: Settings) -> int:
-    """Returns the exit status: 0 after a signal; 2 if keys, an address or a model can't be used; 1 if loading fails
-    otherwise, or the model hangs or fails for good. If it is not 0, the last line on stderr says why."""
+    """Returns the exit status: 0 after a signal; 2 if keys, a calibration, an address or a model can't be used; 1 if
+    loading fails otherwise, or the model hangs or fails for good. If it is not 0, the last line on stderr says why."""
     configure(settings.log_level, settings.log_format)
     sys.setswitchinterval(_SWITCH_SECONDS)
     _open_more_files()
@@ -64,7 +64,7 @@ def run(settings: Settings) -> int:
     try:
         server = DrainingServer(create_app(settings, models, open_model, lose, metrics), settings)
         server.run()
-    except (KeysInvalid, JournalUnusable, CertificateInvalid, AddressUnusable) as error:
+    except (KeysInvalid, JournalUnusable, RecordInvalid, CertificateInvalid, AddressUnusable) as error:
         print(error, file=sys.stderr)
         return 2
     if server.reason:

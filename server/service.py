@@ -12,7 +12,9 @@ from fastapi import Depends, Request
 
 from unprm.answers import canonical as answer_text
 from unprm.answers.equivalence import Comparison, Equivalence
+from unprm.election import acceptance
 from unprm.errors import ShuttingDown, UnprmError
+from unprm.types import Solution
 
 from .admission import Admission, FairPool
 from .context import Context
@@ -50,6 +52,8 @@ class Service:
         self.journal = None
         if settings.journal is not None:
             self.journal = Journal(settings.journal, int(settings.journal_mb * 2**20))
+        path = settings.vote_calibration
+        self.vote_calibration = None if path is None else acceptance.read(path)
         self._readers = FairPool("readers", _THREADS)
         self._encoders = FairPool("encoders", _THREADS)
         self.models = Models(sources, settings, Watch(metrics.ran, metrics.used, lost, clock), self._encoders)
@@ -104,15 +108,21 @@ class Service:
             return function()
         return await self._readers.run(context.claims, cost, function)
 
-    async def classes(self, answers: Sequence[str | None], context: Context) -> tuple[list[int | None], list[int]]:
-        """The class of equal answers that each answer belongs to, None for None; and the indices of the answers that
-        could not be compared as mathematics in time."""
-        known = [index for index, answer in enumerate(answers) if answer is not None]
-        compared = await self._compared([answer for answer in answers if answer is not None], context)
-        classes: list[int | None] = [None] * len(answers)
-        for index, number in zip(known, compared.classes, strict=True):
+    async def classes(self, solutions: Sequence[Solution], context: Context) -> tuple[list[int | None], list[int]]:
+        """The class of equal answers that each solution belongs to, None without an answer; and the indices of those
+        whose answers could not be compared as mathematics in time."""
+        classes: list[int | None] = [None] * len(solutions)
+        formal: dict[int, str] = {}
+        verbatim: dict[str, int] = {}
+        for index, each in enumerate(solutions):
+            if each.answer is not None and each.verbatim:
+                classes[index] = verbatim.setdefault(each.answer, len(solutions) + index)
+            elif each.answer is not None:
+                formal[index] = each.answer
+        compared = await self._compared(list(formal.values()), context)
+        for index, number in zip(formal, compared.classes, strict=True):
             classes[index] = number
-        return classes, [known[index] for index in compared.as_text]
+        return classes, [list(formal)[index] for index in compared.as_text]
 
     async def _compared(self, answers: Sequence[str], context: Context) -> Comparison:
         begun = self._equivalence.begin(answers, context.scope)

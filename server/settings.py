@@ -92,6 +92,10 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         default=None,
         description="recorded: calibrate scores and set the error threshold from FoVer's data; see docs/engines.md.",
     )
+    vote_calibration: FilePath | None = Field(
+        default=None,
+        description="What `risk` in a vote is judged by: a file of `unprm evaluate calibrate-votes`.",
+    )
     host: Annotated[list[str], NoDecode] = Field(
         default=["127.0.0.1"],
         min_length=1,
@@ -142,8 +146,17 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         description="Server with OpenAI's chat API that /v1/chat/completions samples from; without it, no such route.",
     )
     upstream_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the upstream.")
+    escalate_url: Address | None = Field(
+        default=None, description="Second upstream, for answers that are not accepted at a request's risk."
+    )
+    escalate_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the second upstream.")
+    escalate_model: str | None = Field(
+        default=None, min_length=1, description="Model to ask there. Default: the request's."
+    )
     gateway_strategy: Strategy | None = Field(
-        default=None, description="Default vote of /v1/chat/completions. Default: that of /vote."
+        default=None,
+        description="Vote of chat completions that name none. Default: wrf; majority with a demonstration as the PRM, "
+        "and where tools may be called.",
     )
     gateway_budget: int | None = Field(
         default=None,

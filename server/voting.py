@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+from unprm.election.acceptance import acceptance
 from unprm.election.ballot import Ballot, Scores, score_response
 from unprm.election.decide import needed_signal
 from unprm.election.parsing import ParsedCandidates, parse
@@ -13,7 +14,7 @@ from unprm.mini.demonstration import about
 from unprm.mini.domain import knows
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import Strategy
-from unprm.wire import Candidates, Demonstration, ScoreRequest, ScoreResponse
+from unprm.wire import Candidates, Demonstration, RiskTerms, ScoreResponse
 
 from . import scoring
 from .context import Context
@@ -39,8 +40,9 @@ class NoConfidence(InvalidRequest):
         )
 
 
-async def score_steps(service: Service, request: ScoreRequest, context: Context) -> ScoreResponse:
-    """The step scores of every solution. Raises `Unscorable` if none can be scored, and the errors of scoring."""
+async def score_steps(service: Service, request: Candidates, context: Context) -> ScoreResponse:
+    """The step scores of every solution; the request has a problem, or all scores. Raises `Unscorable` if none can be
+    scored, and the errors of scoring."""
     with service.models.chosen(request.model) as models:
         if not request.scored:  # refuses before any text is read
             context.claims.check_room(models, list(request.lengths))
@@ -65,12 +67,16 @@ async def ballot(
     """The ballot for these votes, scored if one of them needs it.
 
     Raises `NoAnswer`; `Unscorable` and `NoConfidence` if no solution with an answer has a reward or confidence, and a
-    vote needs one; `InvalidRequest` without a problem to score by; and the errors of scoring.
+    vote needs one; `InvalidRequest` without a problem to score by, and for a risk that no calibration fits; and the
+    errors of scoring.
     """
+    risk = request.risk if isinstance(request, RiskTerms) else None
+    scorer = None if request.scored else name(models)
+    judged = acceptance(service.vote_calibration, risk, strategies, request.terms, scorer, request.aggregate)
     with _pointing(request):
         parsed = await _parse(service, request, context)
     with span("answers"):
-        classes, compared_as_text = await service.classes([each.answer for each in parsed.solutions], context)
+        classes, compared_as_text = await service.classes(parsed.solutions, context)
     solutions = parsed.solutions
     if all(number is None for number in classes):
         if request.trajectories is None:
@@ -87,7 +93,7 @@ async def ballot(
         answered = [index for index, number in enumerate(classes) if number is not None]
         with _pointing(request):
             scores = await _scores(models, request, parsed, context, answered if scored else None)
-    found = Ballot(request, solutions, classes, scores, compared_as_text)
+    found = Ballot(request, solutions, classes, scores, compared_as_text, judged)
     if needed == {"confidence"} and found.confidences is None:
         raise NoConfidence
     return found

@@ -10,7 +10,7 @@ from unprm.election.parsing import parse
 from unprm.errors import NoVerdict, SolutionTooLong, Unscorable
 from unprm.mini.demonstration import about
 from unprm.types import Engine, Solution, Usage
-from unprm.wire import VOTE_REQUESTS, ScoreRequest, SolutionIn, VoteResponse
+from unprm.wire import VOTE_REQUESTS, RiskTerms, ScoreRequest, SolutionIn, VoteResponse
 
 StepScores = Sequence[Sequence[float] | None]
 
@@ -35,6 +35,8 @@ def vote(
         raise ValueError(f"{strategy!r} is no vote; there are {', '.join(VOTE_REQUESTS)}")
     candidates = list(solutions) if step_scores is None else _with_scores(solutions, step_scores)
     request = VOTE_REQUESTS[strategy].model_validate({"problem": problem, "solutions": candidates, **settings})
+    if isinstance(request, RiskTerms) and request.risk is not None:
+        raise ValueError("risk needs a server with --vote-calibration: a vote without one accepts nothing")
     parsed = parse(request)
     compared = Equivalence().compare([each.answer for each in parsed.solutions if each.answer is not None])
     names = iter(compared.classes)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import from_json
 
 from unprm.errors import InvalidRequest
 from unprm.types import Cut
@@ -31,7 +32,7 @@ def _as_json(value: object) -> object:
     """Arguments as compact JSON; a text that isn't JSON stays as it is."""
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = from_json(value)  # unlike Python's, it refuses half a surrogate pair, which no text can hold
         except ValueError:
             return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -99,7 +100,7 @@ def render(messages: Sequence[Message], reading: Reading) -> Rendered:
     first = min(steps, default=len(messages))
     cut: dict[int, Cut] = {}
     parts: dict[int, list[str]] = {index: [] for index in steps}
-    names = {call.id: call.function.name for message in messages for call in message.tool_calls or ()}
+    names = _names(messages)
     waiting: list[str] = []
     current: int | None = None
     for index in range(first, len(messages)):
@@ -115,12 +116,21 @@ def render(messages: Sequence[Message], reading: Reading) -> Rendered:
                 waiting.append(shown)
     final = next((texts[index] for index in reversed(steps)), "")
     return Rendered(
-        problem="\n\n".join(_before(messages[:first], texts)),
+        problem="\n\n".join(_told(messages[:first], texts, reading, cut)),
         steps=tuple("\n\n".join(parts[index]) for index in steps),
         messages=tuple(steps),
         final=final,
         cut=cut,
     )
+
+
+def conversation(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+    """What has been said and done so far, as the problem of the next step: the tools, then every message after its
+    role, or a single one of the user as it stands. Results of tools are cut in the middle to the 500 tokens of
+    `Reading`, and thoughts left out. Raises as `render`."""
+    texts = [_text(index, message) for index, message in enumerate(messages)]
+    parts = [describe_tools(tools), *_told(messages, texts, Reading(), {})]
+    return "\n\n".join(part for part in parts if part)
 
 
 def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:
@@ -201,9 +211,23 @@ def _observation(
     return f"[{source}] {text}"
 
 
-def _before(messages: Sequence[Message], texts: Sequence[str]) -> Iterator[str]:
-    """The messages of the problem; a single one of the user stands without its role."""
-    told = [(message, text) for message, text in zip(messages, texts, strict=False) if text]
-    alone = len(told) == 1 and told[0][0].role == "user"
-    for message, text in told:
-        yield text if alone else f"[{message.role}] {text}"
+def _told(messages: Sequence[Message], texts: Sequence[str], reading: Reading, cut: dict[int, Cut]) -> Iterator[str]:
+    """Messages before a step; a single one of the user stands without its role."""
+    names = _names(messages)
+    said = [
+        _step(each, text, reading) if each.role == "assistant" else text
+        for each, text in zip(messages, texts, strict=False)
+    ]
+    told = [index for index, text in enumerate(said) if text]
+    alone = [messages[index].role for index in told] == ["user"]
+    for index in told:
+        message = messages[index]
+        if message.role in ("tool", "function"):
+            yield _observation(index, message, names, said[index], reading, cut)
+        else:
+            yield said[index] if alone else f"[{message.role}] {said[index]}"
+
+
+def _names(messages: Sequence[Message]) -> dict[str | None, str]:
+    """The tools that were called, by the ids of the calls."""
+    return {call.id: call.function.name for message in messages for call in message.tool_calls or ()}

@@ -40,7 +40,8 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step.
+    """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step. `verbatim`: whether
+    its answer is equal only to the same text, as tool calls are.
 
     `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `messages`: for each step the index of its
     message; `cut`: by index, the messages that are not read whole.
@@ -53,6 +54,7 @@ class Solution:
     confidence: float | None = None
     messages: tuple[int, ...] | None = None
     cut: Mapping[int, Cut] = field(default_factory=dict)
+    verbatim: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the server's answers
 def _option(field: FieldInfo, description: str) -> tuple[None, Any]:
     """A setting of a vote as an option, which is only sent if it is given."""
     hint: Any = field.annotation
-    return None, Annotated[hint | None, typer.Option(help=description, show_default=str(field.default))]
+    default = False if field.default is None else str(field.default)
+    return None, Annotated[hint | None, typer.Option(help=description, show_default=default)]
 
 
 @app.command()

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from unprm.fields import validation_errors
 from unprm.types import DEFAULT_STRATEGY, Aggregate, Probability
 from unprm.votes.registry import VOTES, Strategy
-from unprm.wire import MAX_SOLUTIONS, ExtractionField, SplitField, Text
+from unprm.wire import MAX_SOLUTIONS, ExtractionField, RiskTerms, SplitField, Text
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
 from unprm_client.settings import SUMMARIES, with_settings
 
@@ -96,9 +96,9 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         need one answer; equal answers that are written differently count together. It returns: `answer`, the elected
         one; `solution_index`, the solution to show for it; `margin`, how far it leads, and `tie`, if it does not;
         `candidates`, all answers with their counts and rewards, the best first. A small margin or a tie means: make
-        more attempts and vote again."""
-        own = VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields
-        terms = {name: value for name, value in settings.items() if name in own}
+        more attempts and vote again. With `risk`, `accept` says whether the answer can be relied on."""
+        own = {*VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields, *RiskTerms.model_fields}
+        terms = {name: value for name, value in settings.items() if name in own and value is not None}
         reading = {"aggregate": aggregate, "split": split, "extraction": extraction}
         return await client.vote(strategy, problem, solutions, **reading, **terms)
 
@@ -115,7 +115,8 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         the answer alone, `vote` is enough. It returns: `agree`, whether all votes elect the same answer, and
         `strategies`, the outcome of each."""
         reading = {"aggregate": aggregate, "split": split, "extraction": extraction}
-        return await client.compare(problem, solutions, **reading, **settings)
+        terms = {name: value for name, value in settings.items() if value is not None}
+        return await client.compare(problem, solutions, **reading, **terms)
 
     server = _Server(
         key,

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic.fields import FieldInfo
 
 from unprm.votes.registry import VOTES, VoteTerms
+from unprm.wire import RiskTerms
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 SUMMARIES = "; ".join(f"{name}: {vote.summary}" for name, vote in VOTES.items())
@@ -14,8 +15,8 @@ SUMMARIES = "; ".join(f"{name}: {vote.summary}" for name, vote in VOTES.items())
 
 
 def with_settings(parameter: Callable[[FieldInfo, str], tuple[Any, Any]]) -> Callable[[Function], Function]:
-    """Decorates a function: in place of its `**settings` it has a keyword for each setting of any vote, with the
-    default and annotation that `parameter` makes of the setting's field and of its description."""
+    """Decorates a function: in place of its `**settings` it has a keyword for each setting of any vote, and `risk`,
+    with the default and annotation that `parameter` makes of the setting's field and of its description."""
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
@@ -30,7 +31,7 @@ def with_settings(parameter: Callable[[FieldInfo, str], tuple[Any, Any]]) -> Cal
 
 
 def _parameters(parameter: Callable[[FieldInfo, str], tuple[Any, Any]]) -> Iterator[inspect.Parameter]:
-    for name, field in VoteTerms.model_fields.items():
+    for name, field in {**VoteTerms.model_fields, **RiskTerms.model_fields}.items():
         votes = ", ".join(vote.name for vote in VOTES.values() if name in vote.terms.model_fields)
-        default, annotation = parameter(field, f"{votes}: {field.description}")
+        default, annotation = parameter(field, f"{votes or 'all votes'}: {field.description}")
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

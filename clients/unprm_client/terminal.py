@@ -51,12 +51,15 @@ def voted(response: VoteResponse, steps: Sequence[Sequence[str]], threshold: flo
 def compared(response: CompareResponse) -> RenderableType:
     """All votes side by side."""
     table = Table(title="all votes agree" if response.agree else "the votes disagree")
-    for name in ("vote", "answer", "decided by", "margin", "solution"):
+    judged = any(vote.accept is not None for vote in response.strategies.values())
+    for name in ("vote", "answer", "decided by", "margin", "solution", *(["accepted"] if judged else [])):
         table.add_column(name, justify="right" if name == "margin" else "left")
     for strategy, vote in response.strategies.items():
         tie = " (tie)" if vote.tie else ""
         margin = "" if vote.margin is None else f"{vote.margin:.3f}"
-        table.add_row(strategy, Text(_plain(vote.answer)), vote.decided_by + tie, margin, str(vote.solution_index))
+        accepted = [{True: "yes", False: "no", None: ""}[vote.accept]] if judged else []
+        cells = (strategy, Text(_plain(vote.answer)), vote.decided_by + tie, margin, str(vote.solution_index))
+        table.add_row(*cells, *accepted)
     return Group(*_warning(response), table, *_notes(response), _footer(response))
 
 
@@ -77,6 +80,11 @@ def _outcome(vote: VoteOut) -> Text:
         line.append(f", margin {vote.margin:.3f}")
     if vote.tie:
         line.append(f", a tie of {', '.join(map(_plain, vote.tied_answers))}", "yellow")
+    if vote.accept is not None and vote.calibration is not None:
+        said, colour = ("accepted", "green") if vote.accept else ("not accepted", "yellow")
+        line.append(f", {said} at a risk of {100 * vote.calibration.risk:g} %", colour)
+        if vote.calibration.outside:
+            line.append(f" (beyond the calibration: {', '.join(map(_plain, vote.calibration.outside))})", colour)
     return line
 
 

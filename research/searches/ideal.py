@@ -16,7 +16,7 @@ from scipy.stats import spearmanr
 from training import sources
 from training.data.annotator import named_search
 from training.data.sample import seed_of
-from training.data.search import WrongSolution, drawn
+from training.data.search import Search, WrongSolution, drawn
 from training.data.select import step_uncertainties
 from training.evaluate.bootstrap import Estimate
 from training.evaluate.metrics import Share
@@ -98,7 +98,11 @@ def _search(
         solved=SOLVED,
         samples=SAMPLES,
     )
-    return asyncio.run(find(wrong, prefixes)), len(prefixes.tried)
+    return asyncio.run(_find(find, wrong, prefixes)), len(prefixes.tried)
+
+
+async def _find(find: Search, solution: WrongSolution, prefixes: TruePrefixes) -> int | None:
+    return await find(solution, prefixes)
 
 
 def _by_measure(solutions: Sequence[LabelledError]) -> str:

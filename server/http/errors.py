@@ -136,9 +136,9 @@ def problem(error: Exception, request_id: str, gateway: bool = False) -> Respons
     return Response(body, row.status, _headers(error, row), MEDIA_TYPE)
 
 
-def event(data: bytes | memoryview) -> bytes:
-    """A server-sent event; `data` has no line breaks."""
-    return b"data: " + bytes(data) + b"\n\n"
+def event(data: bytes | memoryview, name: str = "") -> bytes:
+    """A server-sent event; `data` has no line breaks. Errors are named `error`, as Anthropic's clients expect."""
+    return (f"event: {name}\n".encode() if name else b"") + b"data: " + bytes(data) + b"\n\n"
 
 
 def details_of(code: str, detail: str, request_id: str, errors: Sequence[FieldError] = ()) -> ProblemDetails:

@@ -52,6 +52,7 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
         "models": service.models.names,
         "default_strategy": strategy,
         "calibration": None if description.recorded is None else CalibrationOut.of(description.recorded),
+        "vote_calibration": None if service.vote_calibration is None else service.vote_calibration.about,
         "limits": LimitsOut(
             max_solutions=settings.max_solutions,
             max_steps_per_solution=settings.max_steps,

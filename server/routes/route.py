@@ -93,7 +93,7 @@ async def _break_off(error: UnprmError, start: Message, scope: Scope, send: Send
     incomplete, and its connection closed."""
     body = respond(error, scope).body
     if Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream"):
-        await send({"type": "http.response.body", "body": event(body)})
+        await send({"type": "http.response.body", "body": event(body, "error")})
 
 
 async def answer(app: ASGIApp, scope: Scope, receive: Receive, send: Send, claims: Claims) -> None:

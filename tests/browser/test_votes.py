@@ -2,13 +2,15 @@
 
 import json
 import random
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Browser, Route, expect
 
-from tests.browser.harness import Sheet, scored
-from tests.server.harness import Running
+from tests.browser.harness import Sheet, flaws, scored
+from tests.server.calibrations import calibration
+from tests.server.harness import Running, serving
 from unprm.election import decide as votes
 from unprm.types import AnswerClass
 from unprm.votes.registry import REWARD_STRATEGIES, VOTES, VoteTerms
@@ -249,3 +251,30 @@ def test_the_strip_shows_who_wins_at_every_alpha(sheet: Sheet) -> None:
                 ).classes[0]
                 assert list(winner.members) == stretch["candidate"]["members"]
     assert several > 40
+
+
+def test_the_page_says_whether_answers_are_accepted(browser: Browser, tmp_path: Path) -> None:
+    unsure = [scored(1, [0.4]), scored(2, [0.35])]
+    with serving(vote_calibration=calibration(tmp_path)) as running:
+        sheet = Sheet(browser.new_page(), running.url).open()
+        sheet.score(PROBLEM, *TWO_TO_ONE)
+        assert "accepted" not in sheet.tile("wrf")
+        sheet.unfold("#options")
+        sheet.page.get_by_label("Accept an answer if").select_option("0.05")
+        expect(sheet.page.locator(".tile:has(input[value=majority]) .how")).to_contain_text("; accepted")
+        sheet.choose("majority")
+        explained = sheet.page.locator("#explanation")
+        by = "It is accepted at a risk of 5 %, by 100 problems of “a pool” (2026-01-31)"
+        expect(explained).to_contain_text(f"{by}: its certainty is 0.667, it takes 0.600")
+        sheet.score(PROBLEM, *unsure)
+        expect(explained).to_contain_text("It is not accepted at a risk of 5 %")
+        sheet.score(PROBLEM, *unsure[:1])
+        expect(explained).to_contain_text("the candidates lie outside the calibration in candidates")
+        assert flaws(sheet.page) == []
+        assert sheet.complaints == []
+        sheet.page.close()
+
+
+def test_without_a_calibration_no_risk_is_offered(sheet: Sheet) -> None:
+    sheet.unfold("#options")
+    expect(sheet.page.locator("#risk")).to_be_hidden()

@@ -15,7 +15,10 @@ from mcp import StdioServerParameters
 from mcp.types import CallToolResult
 
 from server.settings import Settings
+from tests.adder import adding
 from tests.clients.programs import ROOT, listening, printed
+from tests.openai_server import openai_server
+from tests.server.calibrations import calibration
 from tests.server.harness import Running, serving
 from tests.server.upstream import upstream
 from tests.support import PATIENCE
@@ -58,24 +61,32 @@ def block(language: str, start: str) -> str:
 
 
 def test_the_page_has_its_blocks() -> None:
-    assert len(PROGRAMS) == 5
-    assert len(COMMANDS) == 5
+    assert len(PROGRAMS) == 6
+    assert len(COMMANDS) == 6
 
 
 @pytest.mark.parametrize(
     ("number", "output"),
     [
-        (0, "68 wrf combined"),
-        (1, "0\n1\n2\n"),
-        (2, "The answer is \\boxed{68}. "),
-        (3, "The answer is \\boxed{68}."),
-        (4, "['68', '68'] True"),
+        (1, "68 wrf combined"),
+        (2, "0\n1\n2\n"),
+        (3, "The answer is \\boxed{68}. "),
+        (4, "The answer is \\boxed{68}."),
+        (5, "['68', '68'] True"),
     ],
 )
 def test_a_program_prints(gateway: Running, number: int, output: str, capsys: pytest.CaptureFixture[str]) -> None:
     reasoner = str(gateway.service.settings.upstream_url)
     exec(PROGRAMS[number].replace("http://127.0.0.1:8000", gateway.url).replace("http://gpu-1:8000/v1", reasoner), {})
     assert capsys.readouterr().out.startswith(output)
+
+
+def test_the_agent_s_calls_are_elected(capsys: pytest.CaptureFixture[str]) -> None:
+    with openai_server(adding) as (url, seen), serving(embedded(), upstream_url=url) as running:
+        exec(PROGRAMS[0].replace("http://127.0.0.1:8000", running.url), {})
+    assert capsys.readouterr().out == "The sum is 224. The answer is 224.\n"
+    called = [message["tool_calls"][0]["id"] for message in seen[-1].body["messages"] if message["role"] == "assistant"]
+    assert called == ["call_0", "call_1", "call_2"]
 
 
 def test_the_terminal_s_commands_run(gateway: Running, tmp_path: Path) -> None:
@@ -98,15 +109,26 @@ def test_the_gateway_answers_as_the_page_says() -> None:
     assert answer["choices"][0]["message"]["content"] == FARM[report["solution_index"]]
 
 
+def test_the_gateway_s_attempts_are_those_of_the_page(tmp_path: Path) -> None:
+    terms = {"strategy": "majority", "budget": 8, "stable": 0.5, "risk": 0.05, "on_reject": "escalate"}
+    body = {"model": "small", "messages": [{"role": "user", "content": "How many?"}], "unprm": terms}
+    with upstream(*FARM) as first, upstream(FARM[1]) as second:
+        settings = {"upstream_url": first.url, "escalate_url": second.url, "escalate_model": "large"}
+        with serving(vote_calibration=calibration(tmp_path), **settings) as running:
+            report = running.post("/v1/chat/completions", body).json()["unprm"]
+    attempts = [each | {"model": each["model"].removesuffix("-served")} for each in report["attempts"]]
+    assert {"attempts": attempts} == json.loads(block("json", '{"attempts"'))
+
+
 def test_the_settings_of_the_page_exist_with_their_defaults() -> None:
     rows = re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", PAGE, re.MULTILINE)
-    assert len(rows) == 6
+    assert len(rows) == 9
     for name, default in rows:
         value: Any = Settings.model_fields[name.replace("-", "_")].default
         assert default.strip("`") == (
             "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
         )
-    for option in re.findall(r" --([\w-]+)", block("sh", "python -m server")):
+    for option in re.findall(r" --([\w-]+)", block("sh", "python -m server --model")):
         assert option.replace("-", "_") in Settings.model_fields
 
 

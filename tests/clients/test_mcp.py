@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent, Tool
 
 from tests.clients.programs import ROOT, environment, listening
+from tests.server.calibrations import calibration
 from tests.server.harness import PROBLEM, Running, serving
 from tests.support import PATIENCE
 from unprm.engines.fake import FakeEngine
@@ -99,6 +101,14 @@ def text(result: CallToolResult) -> str:
     (content,) = result.content
     assert isinstance(content, TextContent)
     return content.text
+
+
+def test_the_tools_pass_a_risk_on(tmp_path: Path) -> None:
+    sure = {"problem": PROBLEM, "solutions": [RIGHT, RIGHT], "risk": 0.05}
+    with serving(FakeEngine(), vote_calibration=calibration(tmp_path)) as running:
+        voted, compared = (ask(running.url, name, sure).structured_content or {} for name in ("vote", "compare_votes"))
+    assert (voted["accept"], voted["calibration"]["pool"]) == (True, "a pool")
+    assert compared["strategies"]["majority"]["accept"] is True
 
 
 def refusal(result: CallToolResult) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.server.calibrations import calibration
 from tests.server.harness import PROBLEM, Running, boxed, serving
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
@@ -69,6 +70,16 @@ def test_scores_of_a_demonstration_are_judged_in_its_domain_alone() -> None:
             assert not {"✗", "✓", "←"} & set(unknown)
         compared = run(running, "compare", stdin=json.dumps(request(boxed(7), boxed(8)))).output
         assert "the scores mean nothing" in compared
+
+
+def test_at_a_risk_it_is_said_whether_an_answer_is_accepted(tmp_path: Path) -> None:
+    sure, alone = ([given("7", 0.9)] * count for count in (3, 1))
+    with serving(vote_calibration=calibration(tmp_path)) as running:
+        said = [run(running, "vote", "--risk", "0.05", stdin=json.dumps(request(*each))) for each in (sure, alone)]
+        compared = run(running, "compare", "--risk", "0.05", stdin=json.dumps(request(*sure)))
+    assert "decided by: unanimous, accepted at a risk of 5 %" in said[0].output
+    assert "not accepted at a risk of 5 % (beyond the calibration: candidates)" in said[1].output
+    assert ("accepted" in compared.output, " yes " in compared.output) == (True, True)
 
 
 def test_the_default_vote_is_the_server_s() -> None:

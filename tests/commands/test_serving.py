@@ -70,6 +70,12 @@ def test_a_server_stands_before_an_agent(world: World, reasoner: str, blocks: li
         assert elected(client)["sampled"] == 4
 
 
+@runs("docs/agents.md", "server --upstream-url")
+def test_a_server_without_a_model_s_name_votes_by_majority(world: World, reasoner: str, blocks: list[Block]) -> None:
+    with world.serving(changed(blocks[0].text, {"http://gpu-1:8000": reasoner})) as client:
+        assert (elected(client)["sampled"], elected(client)["strategy"]) == (4, "majority")
+
+
 @runs("docs/agents.md", "--upstream-key KEY")
 def test_a_server_has_a_key_of_its_upstream(world: World, reasoner: str, blocks: list[Block]) -> None:
     world.link("my-prm", mini.ADAPTER)

@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
+from tests.adder import adding
 from tests.clients.programs import environment, listening
 from tests.clients.test_agents_page import embedded
+from tests.openai_server import openai_server
 from tests.server.harness import Running, serving
 from tests.server.upstream import Upstream, upstream
 from tests.support import PATIENCE, ROOT, TEST_DATA
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
+from unprm.engines.fake import FakeEngine
 
 PYTHON = ROOT / ".venv-plugs" / "bin" / "python"
 PAGE = (ROOT / "docs" / "plugs.md").read_text("utf-8")
@@ -206,9 +209,23 @@ def test_an_agent(framework: str, texts: list[Any], output: str, calls: int, tmp
     assert expected in json.dumps(reasoner.bodies[-1]["messages"][-1])
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_anthropic_s_client(whole: bool, tmp_path: Path) -> None:
+    """Three tool calls and the answer, each elected among candidates of which some go astray."""
+    program = PROGRAMS["Anthropic's client"]
+    if whole:
+        program = program.replace("with client.messages.stream(", "if answer := client.messages.create(")
+        program = program.replace(") as stream:", "):").replace("stream.get_final_message()", "answer")
+    with openai_server(adding) as (url, seen), serving(FakeEngine(), upstream_url=url) as server:
+        assert ran(program, tmp_path, server) == "The sum is 224. The answer is 224.\n"
+    calls = [message["tool_calls"][0]["id"] for message in seen[-1].body["messages"] if message["role"] == "assistant"]
+    assert calls == ["call_0", "call_1", "call_2"]
+
+
 def test_the_page_s_programs_are_all_run() -> None:
     agents = [each[0] for each in AGENTS if each[0] != "DSPy's Refine"]
-    assert sorted(PROGRAMS) == sorted(["SkyRL", "Inspect", "lm-evaluation-harness", "OptiLLM", *agents])
+    others = ["SkyRL", "Inspect", "lm-evaluation-harness", "OptiLLM", "Anthropic's client"]
+    assert sorted(PROGRAMS) == sorted([*others, *agents])
     lengths = {
         name: len(list(itertools.filterfalse(str.isspace, text.splitlines(True)))) for name, text in PROGRAMS.items()
     }

@@ -102,15 +102,14 @@ def test_of_several_models_the_demonstration_is_named() -> None:
 @pytest.mark.parametrize(
     ("problem", "settings", "terms", "strategy", "in_domain"),
     [
-        (INSIDE, {}, {}, "wrf", True),
-        (OUTSIDE, {}, {}, "majority", None),
-        (OUTSIDE, {}, {"model": "fake"}, "wrf", False),
+        (INSIDE, {}, {}, "majority", None),
+        (OUTSIDE, {"model": ["unprm-mini"]}, {"model": "fake"}, "majority", None),
+        (INSIDE, {}, {"strategy": "wrf"}, "wrf", True),
         (OUTSIDE, {}, {"strategy": "prm"}, "prm", False),
         (OUTSIDE, {"gateway_strategy": "weighted"}, {}, "weighted", False),
-        (OUTSIDE, {"model": ["unprm-mini"]}, {}, "wrf", False),
     ],
 )
-def test_the_gateway_elects_by_the_same_default(
+def test_the_gateway_elects_by_majority_unless_a_vote_is_named(
     problem: str, settings: dict[str, Any], terms: dict[str, Any], strategy: str, in_domain: bool | None
 ) -> None:
     message = {"model": "m", "messages": [{"role": "user", "content": problem}], "unprm": {"budget": 3, **terms}}
@@ -118,5 +117,7 @@ def test_the_gateway_elects_by_the_same_default(
     with upstream(*texts) as reasoner, serving(FakeEngine(demo=True), upstream_url=reasoner.url, **settings) as running:
         report = running.post("/v1/chat/completions", message).json()["unprm"]
     assert report["strategy"] == strategy
+    said = "fake is a demonstration: the vote is by majority unless another one is named"
+    assert (said in report["notes"]) == (strategy == "majority")
     found = report["demonstration"]
     assert (found and found["in_domain"]) == in_domain

@@ -153,6 +153,7 @@ def upstream(*texts: str | dict[str, Any], **more: Any) -> Iterator[Upstream]:
     reasoner = Upstream(texts, **more)
     routes = [
         Route("/v1/chat/completions", reasoner.complete, methods=["POST"]),
+        Route("/v1/responses", reasoner.complete, methods=["POST"]),
         Route("/v1/completions", reasoner.go_on, methods=["POST"]),
         Route("/v1/models", reasoner.models),
     ]

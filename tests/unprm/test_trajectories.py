@@ -3,7 +3,7 @@
 import pytest
 
 from unprm.errors import InvalidRequest
-from unprm.trajectories import Cut, Message, Reading, Rendered, describe_tools, from_atif, render
+from unprm.trajectories import Cut, Message, Reading, Rendered, conversation, describe_tools, from_atif, render
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"query": "capital of Peru"}'}}
 MESSAGES = [
@@ -77,9 +77,22 @@ def test_arguments_are_compact_json(arguments: object) -> None:
     assert rendered([{"role": "assistant", "tool_calls": [call]}]).steps == ('f({"a":1})',)
 
 
-def test_arguments_that_are_no_json_stay_as_they_are() -> None:
-    call = {"function": {"name": "f", "arguments": "{broken"}}
-    assert rendered([{"role": "assistant", "tool_calls": [call]}]).steps == ("f({broken)",)
+@pytest.mark.parametrize("arguments", ["{broken", '{"a": "\\ud800"}', '{"a":' * 1000], ids=["broken", "half", "deep"])
+def test_arguments_that_are_no_json_stay_as_they_are(arguments: str) -> None:
+    call = {"function": {"name": "f", "arguments": arguments}}
+    assert rendered([{"role": "assistant", "tool_calls": [call]}]).steps == (f"f({arguments})",)
+
+
+def test_a_conversation_is_the_problem_of_what_comes_next() -> None:
+    assert conversation([Message.model_validate(each) for each in MESSAGES]) == (
+        "[system] Be brief.\n\n[user] What is the capital of Peru?\n\n"
+        '[assistant] I look it up.\nsearch({"query":"capital of Peru"})\n\n[search] Lima is the capital of Peru.\n\n'
+        "[assistant] It is Lima.\n\n[user] Thanks."
+    )
+    tools = [{"type": "function", "function": {"name": "search"}}]
+    assert (
+        conversation([Message.model_validate(MESSAGES[1])], tools) == f"Tools:\n- search()\n\n{MESSAGES[1]['content']}"
+    )
 
 
 def test_atif_becomes_messages() -> None:

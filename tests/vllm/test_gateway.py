@@ -35,7 +35,7 @@ def test_an_openai_client_gets_the_elected_answer(gateway: Running) -> None:
             messages=[{"role": "user", "content": PROBLEM}],
             temperature=0.8,
             max_tokens=128,
-            extra_body={"unprm": {"budget": 8, "stable": 1}},
+            extra_body={"unprm": {"strategy": "wrf", "budget": 8, "stable": 1}},
         )
         assert [model.id for model in client.models.list()] == [mini.NAME]
     report = answer.unprm  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from unprm.election.acceptance import CONFIDENCE
+from unprm.types import Aggregate
 
 from .. import resumable
 from ..settings import Reading, WrfSettings
@@ -217,8 +218,14 @@ def votes(
 @app.command("calibrate-votes")
 def calibrate_votes(
     run: Annotated[Path, typer.Argument(help="Directory that `best-of-n --output` wrote.", file_okay=False)],
-    output: Annotated[Path, typer.Option(help="File for the calibration, in JSON.")],
+    output: Annotated[Path, typer.Option(help="File for the calibration: `serve --vote-calibration`.")],
     pool: Annotated[str, typer.Option(help="Name of the questions, kept in the file. Default: the directory's.")] = "",
+    model: Annotated[
+        str | None, typer.Option(help="Name of the served PRM whose rewards these are. Default: the run's.")
+    ] = None,
+    aggregate: Annotated[
+        Aggregate | None, typer.Option(help="How rewards come from step scores.", show_default="min")
+    ] = None,
     confidence: Annotated[
         float, typer.Option(min=0.5, max=0.999, help="Probability that the risk asked for is kept.")
     ] = CONFIDENCE,
@@ -226,9 +233,10 @@ def calibrate_votes(
     """Calibrate which elected answers can be accepted: of those at most the share is wrong that a request allows."""
     from datetime import date
 
-    from ..evaluate import acceptance, judging
+    from ..evaluate import acceptance
 
-    made = acceptance.calibrate(judging.load(run), pool or run.name, date.today().isoformat(), confidence)
+    named = pool or run.resolve().name
+    made = acceptance.calibrated(run, named, date.today().isoformat(), model, aggregate, confidence)
     made.write(output)
     for strategy, elections in made.elections.items():
         lowest = made.threshold(strategy, 0.05)

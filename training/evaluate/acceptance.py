@@ -1,22 +1,58 @@
 """Calibrates when an elected answer is accepted at a given risk, from candidates whose answers are known."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 
-from unprm.election.acceptance import CONFIDENCE, Election, Statistics, VoteCalibration, certainty
-from unprm.election.decide import decide, needed_signal
+from unprm.election.acceptance import CONFIDENCE, Election, Statistics, VoteCalibration, certainty, rewards_used
+from unprm.election.decide import decide, needed_signal, of_answered
 from unprm.errors import RecordInvalid
-from unprm.votes.registry import Strategy
+from unprm.types import Aggregate
+from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 
+from . import judging
 from .records import JudgedCandidates
 from .right_votes import takeable
 
 
-def calibrate(
-    questions: Sequence[JudgedCandidates], pool: str, date: str, confidence: float = CONFIDENCE
+def calibrated(
+    run: Path,
+    pool: str,
+    date: str,
+    model: str | None = None,
+    aggregate: Aggregate | None = None,
+    confidence: float = CONFIDENCE,
 ) -> VoteCalibration:
-    """The calibration of all votes that these candidates allow; `pool` names them. Questions without any answer are
-    left out: nothing is elected there. Raises `RecordInvalid` if no question has one."""
+    """The calibration from a directory that `evaluate best-of-n` wrote. `pool`: its name; `model`: the PRM, by default
+    the one of the run; `aggregate`: how rewards come from step scores, by default their minimum.
+
+    Raises `RecordInvalid` as `judging.load` and `calibrate`, and for an aggregate of rewards given as numbers.
+    """
+    questions = judging.load(run)
+    scored = all(question.scores is not None for question in questions)
+    if aggregate is not None and not scored:
+        raise RecordInvalid(
+            str(run), 0, f"its rewards are numbers, not step scores: {aggregate} can't be taken of them"
+        )
+    if scored:
+        aggregate = aggregate or "min"
+        questions = [question.rewarded(aggregate) for question in questions]
+    made_by = json.loads((run / "candidates.config.json").read_text("utf-8"))["model"]
+    model = model or (None if made_by == judging.GIVEN else made_by)
+    return calibrate(questions, pool, date, model, aggregate, confidence)
+
+
+def calibrate(
+    questions: Sequence[JudgedCandidates],
+    pool: str,
+    date: str,
+    model: str | None,
+    aggregate: Aggregate | None,
+    confidence: float = CONFIDENCE,
+) -> VoteCalibration:
+    """The calibration of all votes that these candidates allow. Arguments as the fields of `VoteCalibration`. Questions
+    without any answer are left out: nothing is elected there. Raises `RecordInvalid` if no question has one."""
     electable = [question for question in questions if any(name is not None for name in question.classes)]
     if not electable:
         raise RecordInvalid(pool, 0, "no candidate of any question has an answer")
@@ -26,19 +62,24 @@ def calibrate(
         pool=pool,
         date=date,
         confidence=confidence,
+        model=model,
+        aggregate=aggregate,
+        terms=DEFAULTS.model_dump(),
         elections={strategy: elections(electable, strategy) for strategy in takeable(electable)},
         ranges={name: (min(values), max(values)) for name, values in known.items() if values},
     )
 
 
 def elections(questions: Iterable[JudgedCandidates], strategy: Strategy) -> list[Election]:
-    """The vote's elections: their certainty, and whether the answer is right. Rewards count where the vote needs them,
-    since a server computes them only there."""
+    """The vote's elections: their certainty, and whether the answer is right. Questions are left out of which no
+    candidate with an answer has the reward or confidence that the vote needs: a server elects nothing there."""
     made = []
     for question in questions:
-        signal = needed_signal(strategy, question.classes)
-        rewards = question.rewards if signal == "reward" else None
-        confidences = question.values(strategy) if signal == "confidence" else None
+        signal, values = needed_signal(strategy, question.classes), question.values(strategy)
+        if signal != "none" and of_answered(question.classes, values) is None:
+            continue
+        rewards = rewards_used(strategy, question.classes, question.rewards, DEFAULTS)
+        confidences = values if VOTES[strategy].signal == "confidence" else None
         result = decide(strategy, question.classes, rewards, confidences=confidences)
         value = certainty(question.classes, rewards, result.classes[0].members)
         made.append((value, question.correct[result.solution_index]))

@@ -34,8 +34,9 @@ def judge(
     """Judges and scores all candidates; results are written to `output` as they come, so that an interrupted run can
     resume.
 
-    Without a scorer, the given rewards are used. A solution that the model cannot score has no reward. Step scores are
-    written, too: null for a candidate without any, null for the whole question if rewards were given as numbers.
+    Without a scorer, the given rewards are used, if there are any. A solution that the model cannot score has no
+    reward. Step scores are written, too: null for a candidate without any, null for the whole question if rewards were
+    given as numbers.
 
     Raises `OutputMismatch` if `output` holds scores of another model, even of the same name, or other questions.
     """
@@ -46,7 +47,8 @@ def judge(
         with stage.Board(console, "judging candidates", len(questions), len(questions) - len(todo)) as board:
             for question in todo:
                 scores = _scored(question, scorer, reading) if scorer else question.step_scores
-                rewards = question.rewards or () if scores is None else tuple(map(reward_of, scores))
+                given = question.rewards or (None,) * len(question.texts)
+                rewards = given if scores is None else tuple(map(reward_of, scores))
                 classes, correct = _answers(question, equivalence, reading)
                 done.append(JudgedCandidates(question.id, classes, correct, rewards, scores, question.confidences))
                 board.advance(candidates=len(question.texts))

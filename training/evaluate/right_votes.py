@@ -22,9 +22,14 @@ def uses_rewards(strategy: Strategy) -> bool:
 
 
 def takeable(judged: Sequence[JudgedCandidates]) -> tuple[Strategy, ...]:
-    """The votes by answers and rewards, and those by confidence for which every question has confidences."""
-    confident = all(candidates.confidences for candidates in judged)
-    return tuple(name for name, vote in VOTES.items() if confident or vote.signal != "confidence")
+    """The votes by answers alone, those by rewards if there are any, and those by confidence for which every question
+    has confidences."""
+    there = {
+        "none": True,
+        "reward": any(reward is not None for candidates in judged for reward in candidates.rewards),
+        "confidence": all(candidates.confidences for candidates in judged),
+    }
+    return tuple(name for name, vote in VOTES.items() if there[vote.signal])
 
 
 def right_share(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: Terms = DEFAULTS) -> float:

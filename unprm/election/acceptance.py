@@ -11,61 +11,71 @@ e(λ) those of them with a wrong answer. From the highest certainty down, λ sta
 
 beginning with the first λ for which n(λ) is large enough to pass at all; the threshold is the last λ that stands. With
 probability 1 - δ over the calibration questions, at most the share α of the accepted answers is then wrong on questions
-exchangeable with them, provided that answers of lower certainty are not more often right.
+exchangeable with them, provided that answers of lower certainty are not more often right. An answer whose candidates
+lie outside the range of the calibration's is not accepted: nothing is known of it.
 """
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from unprm.errors import RecordInvalid
-from unprm.votes.registry import Strategy
-from unprm.votes.vote import Values
+from unprm.election.decide import needed_signal
+from unprm.errors import InvalidRequest, RecordInvalid
+from unprm.types import Aggregate
+from unprm.votes.registry import VOTES, Strategy
+from unprm.votes.vote import Terms, Values
+from unprm.wire import AppliedCalibration, VoteCalibrationOut
 
 CONFIDENCE = 0.9
 """Probability over the calibration questions that the risk is kept, unless the calibration says otherwise."""
+COMMAND = "python -m training evaluate calibrate-votes"
+"""Makes a calibration."""
 Election = tuple[float, bool]
 """The certainty of an election, and whether its answer was right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known of an election's candidates without its truth. `candidates`: their number; `answered`: the share
-    that states an answer; `classes`: the number of answers; `mean_reward`: None without rewards."""
+    """What is known of an election's candidates without its truth. `candidates`: their number; `share`: that of the
+    most frequent answer; `highest_reward`: None without rewards."""
 
     candidates: float
-    answered: float
-    classes: float
-    mean_reward: float | None
+    share: float
+    highest_reward: float | None
 
     @classmethod
     def of(cls, classes: Sequence[int | None], rewards: Values | None) -> "Statistics":
         """`classes`, `rewards`: as in `decide`; at least one candidate."""
         answers = [each for each in classes if each is not None]
-        known = [reward for reward in rewards or () if reward is not None]
         return cls(
             candidates=len(classes),
-            answered=len(answers) / len(classes),
-            classes=len(set(answers)),
-            mean_reward=sum(known) / len(known) if known else None,
+            share=max(map(answers.count, answers), default=0) / len(classes),
+            highest_reward=max((reward for reward in rewards or () if reward is not None), default=None),
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)  # by identity, so that thresholds are kept
 class VoteCalibration:
     """Elections on questions with known answers. `pool`: their name; `date`: when it was made, as in 2026-01-31;
-    `confidence`: that with which a risk is kept; `elections`: by vote; `ranges`: by field of `Statistics`, the lowest
-    and highest value among them."""
+    `confidence`: that with which a risk is kept; `model`: the name of the PRM, None if the rewards were given;
+    `aggregate`: how rewards came from step scores, None if they did not; `terms`: the settings of the votes;
+    `elections`: by vote; `ranges`: by field of `Statistics`, the lowest and highest value among them."""
 
     pool: str
     date: str
     confidence: float
+    model: str | None
+    aggregate: Aggregate | None
+    terms: Mapping[str, Any]
     elections: Mapping[Strategy, Sequence[Election]]
     ranges: Mapping[str, tuple[float, float]]
 
+    @lru_cache(maxsize=1024)  # noqa: B019 - a calibration lives as long as its server
     def threshold(self, strategy: Strategy, risk: float) -> float | None:
         """The lowest certainty at which an answer of this vote is accepted at a risk in (0, 1); None if none is.
 
@@ -73,18 +83,100 @@ class VoteCalibration:
         """
         return threshold(self.elections[strategy], risk, self.confidence)
 
-    def outside(self, statistics: Statistics) -> tuple[str, ...]:
+    def outside(self, statistics: Statistics) -> list[str]:
         """The statistics that lie outside the range of the calibration questions."""
         values = asdict(statistics)
-        return tuple(
+        return [
             name
             for name, (low, high) in self.ranges.items()
             if values[name] is not None and not low <= values[name] <= high
+        ]
+
+    def mismatch(self, strategy: Strategy, terms: Terms, model: str | None, aggregate: Aggregate) -> str | None:
+        """How a vote differs from the one that was calibrated, in words; None if it does not. `model`: the PRM that
+        scores its candidates, None if their scores were sent."""
+        if strategy not in self.elections:
+            return f"is of {', '.join(self.elections)}, and the vote is {strategy}"
+        used = {name: (self.terms.get(name), getattr(terms, name)) for name in VOTES[strategy].terms.model_fields}
+        if VOTES[strategy].signal == "reward":
+            if self.aggregate is not None:
+                used["aggregate"] = (self.aggregate, aggregate)
+            if model is not None:
+                used["model"] = (self.model or "given rewards", model)
+        differing = [(name, *values) for name, values in used.items() if values[0] != values[1]]
+        return next((f"is of {name} {known}, and the vote has {sent}" for name, known, sent in differing), None)
+
+    @property
+    def about(self) -> VoteCalibrationOut:
+        """What a server says of it."""
+        problems = max(map(len, self.elections.values()))
+        return VoteCalibrationOut(
+            pool=self.pool, problems=problems, date=self.date, confidence=self.confidence, model=self.model
         )
 
     def write(self, path: Path) -> None:
         """Writes it as JSON."""
         path.write_text(json.dumps(asdict(self)) + "\n", "utf-8")
+
+
+class Acceptance(NamedTuple):
+    """A calibration at a risk, for the votes that it fits."""
+
+    calibration: VoteCalibration
+    risk: float
+    strategies: Collection[Strategy]
+
+    def judged(
+        self,
+        strategy: Strategy,
+        classes: Sequence[int | None],
+        rewards: Values | None,
+        terms: Terms,
+        members: Sequence[int],
+    ) -> dict[str, Any]:
+        """`accept` and `calibration` of a vote's outcome. `members`: the indices of the elected class."""
+        used = rewards_used(strategy, classes, rewards, terms)
+        value = certainty(classes, used, members)
+        lowest = self.calibration.threshold(strategy, self.risk)
+        outside = self.calibration.outside(Statistics.of(classes, used))
+        applied = AppliedCalibration(
+            **dict(self.calibration.about),
+            strategy=strategy,
+            risk=self.risk,
+            certainty=value,
+            threshold=lowest,
+            within=not outside,
+            outside=outside,
+        )
+        return {"accept": lowest is not None and value >= lowest and not outside, "calibration": applied}
+
+
+def acceptance(
+    calibration: VoteCalibration | None,
+    risk: float | None,
+    strategies: Sequence[Strategy],
+    terms: Terms,
+    model: str | None,
+    aggregate: Aggregate,
+    pointer: str = "/risk",
+) -> Acceptance | None:
+    """How answers of these votes are judged, None without a risk. `model`, `aggregate`: as in `mismatch`.
+
+    Raises `InvalidRequest`, with the pointer, without a calibration, and for one that fits none of the votes.
+    """
+    if risk is None:
+        return None
+    if calibration is None:
+        raise InvalidRequest(
+            f"risk needs a calibration of votes, and none is loaded: make one by `{COMMAND}` and serve it with "
+            "--vote-calibration FILE",
+            pointer,
+        )
+    reasons = {each: calibration.mismatch(each, terms, model, aggregate) for each in strategies}
+    fitting = [strategy for strategy, reason in reasons.items() if reason is None]
+    if not fitting:
+        raise InvalidRequest(f"the calibration {next(iter(reasons.values()))}", pointer)
+    return Acceptance(calibration, risk, fitting)
 
 
 def read(path: Path) -> VoteCalibration:
@@ -97,9 +189,14 @@ def read(path: Path) -> VoteCalibration:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise RecordInvalid(
-            str(path), 1, f"{place}: {first['msg']}; make it by `training evaluate calibrate-votes`"
-        ) from error
+        raise RecordInvalid(str(path), 1, f"{place}: {first['msg']}; make it by `{COMMAND}`") from error
+
+
+def rewards_used(
+    strategy: Strategy, classes: Sequence[int | None], rewards: Values | None, terms: Terms
+) -> Values | None:
+    """The rewards if the vote needs them, else None: a server computes them only then."""
+    return rewards if needed_signal(strategy, classes, terms) == "reward" else None
 
 
 def certainty(classes: Sequence[int | None], rewards: Values | None, members: Sequence[int]) -> float:
@@ -132,5 +229,9 @@ def threshold(elections: Iterable[Election], risk: float, confidence: float) -> 
 
 
 def _at_most(wrong: int, count: int, risk: float) -> float:
-    """P(Bin(count, risk) ≤ wrong)."""
-    return sum(math.comb(count, k) * risk**k * (1 - risk) ** (count - k) for k in range(wrong + 1))
+    """P(Bin(count, risk) ≤ wrong); its terms by logarithms, since binomial coefficients outgrow floats."""
+    logs = (math.lgamma(count + 1), math.log(risk), math.log1p(-risk))
+    return math.fsum(
+        math.exp(logs[0] - math.lgamma(k + 1) - math.lgamma(count - k + 1) + k * logs[1] + (count - k) * logs[2])
+        for k in range(wrong + 1)
+    )

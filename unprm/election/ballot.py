@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from unprm import steps as step_text
 from unprm.calibration import log_odds
+from unprm.election.acceptance import Acceptance
 from unprm.election.decide import decide, of_answered
 from unprm.errors import Unscorable
 from unprm.types import ModelDescription, Solution, Usage, VoteResult
@@ -65,7 +66,8 @@ class Ballot:
     """Solutions, their classes of equal answers, and their scores.
 
     `request`: the request they came in; its `aggregate` and `threshold` apply. `compared_as_text`: indices of the
-    solutions whose answers could not be compared as mathematics in time.
+    solutions whose answers could not be compared as mathematics in time. `acceptance`: how elected answers are judged;
+    None if the request names no risk.
     """
 
     request: Candidates
@@ -73,6 +75,7 @@ class Ballot:
     classes: Sequence[int | None]
     scores: Scores
     compared_as_text: Sequence[int] = ()
+    acceptance: Acceptance | None = None
 
     def values(self, strategy: Strategy) -> Values | None:
         """The rewards or confidences that the vote takes; None if it takes none or there are none."""
@@ -82,6 +85,9 @@ class Ballot:
         """Takes a vote; raises `NoAnswer` if no solution has an answer. `longest`: most characters of an answer."""
         result = decide(strategy, self.classes, self.rewards, terms, self.confidences)
         candidates = _candidates(result, self.solutions, longest)
+        judged: dict[str, Any] = {}
+        if self.acceptance is not None and strategy in self.acceptance.strategies:
+            judged = self.acceptance.judged(strategy, self.classes, self.rewards, terms, result.classes[0].members)
         return VoteOut(
             strategy=strategy,
             answer=candidates[0].answer,
@@ -91,6 +97,7 @@ class Ballot:
             tied_answers=[candidates[index].answer for index in result.tied],
             margin=result.margin,
             candidates=candidates,
+            **judged,
         )
 
     def vote(self, strategy: Strategy, terms: VoteTerms, model: str, usage: Usage) -> VoteResponse:

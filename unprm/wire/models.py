@@ -7,6 +7,7 @@ from pydantic import Field
 from unprm.calibration import RecordedCalibration
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import Strategy
+from unprm.wire.responses import VoteCalibrationOut
 from unprm.wire.types import WireModel
 
 
@@ -115,6 +116,9 @@ class ModelResponse(WireModel):
     calibration: CalibrationOut | None = Field(
         default=None,
         description="With --calibration recorded: the calibration of this model's scores when it is used alone.",
+    )
+    vote_calibration: VoteCalibrationOut | None = Field(
+        default=None, description="What `risk` in a vote is judged by; null without --vote-calibration."
     )
     limits: LimitsOut
 

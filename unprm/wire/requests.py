@@ -264,7 +264,20 @@ class Candidates(TrajectoryTerms):
         return [_as_object(solution) for solution in self.solutions]
 
 
-class VoteRequest(Candidates):
+class RiskTerms(WireModel):
+    """How sure an elected answer has to be."""
+
+    risk: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        allow_inf_nan=False,
+        description="Highest share of wrong answers among the accepted ones; the response then has `accept`. Needs a "
+        "server with --vote-calibration.",
+    )
+
+
+class VoteRequest(Candidates, RiskTerms):
     """Candidates for a vote by answers, scored only if the answers don't decide it."""
 
 
@@ -278,7 +291,7 @@ class ScoreRequest(Candidates):
         return self
 
 
-class RewardVoteRequest(ScoreRequest):
+class RewardVoteRequest(ScoreRequest, RiskTerms):
     """Candidates for a vote by rewards."""
 
 
@@ -286,7 +299,7 @@ class DefaultVoteRequest(VoteRequest, WrfTerms):
     """Candidates for the server's default vote; the settings of `wrf` are for where it is that one."""
 
 
-class CompareRequest(ScoreRequest, VoteTerms):
+class CompareRequest(ScoreRequest, VoteTerms, RiskTerms):
     """Candidates for all votes."""
 
 

@@ -10,7 +10,8 @@ from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
 LONGEST_COMPARED = 1000
-"""Most characters of an answer in the outcomes of `CompareResponse`, which would repeat it for every vote."""
+"""Most characters of an answer in the outcomes of `CompareResponse`, which would repeat it for every vote, and in what
+the gateway reports, where it may be the arguments of tool calls."""
 
 
 def _is_none(value: object) -> bool:
@@ -147,6 +148,43 @@ class VotedSolution(WireModel):
     )
 
 
+class VoteCalibrationOut(WireModel):
+    """The questions with known answers by which elected answers are accepted: their name, their number, and when the
+    calibration was made. `confidence`: the probability over them that a risk is kept. `model`: whose rewards they were
+    voted on by; null if the rewards were given."""
+
+    pool: str
+    problems: int
+    date: str
+    confidence: float
+    model: str | None
+
+
+class AppliedCalibration(VoteCalibrationOut):
+    """How an answer was judged: it is accepted if its `certainty` reaches the vote's `threshold` for the risk (null: no
+    answer can be accepted) and the candidates are `within` what was calibrated. `outside`: the statistics of the
+    candidates that are not: the number of `candidates`, the most frequent answer's `share` of them, the
+    `highest_reward`."""
+
+    strategy: Strategy
+    risk: float
+    certainty: float
+    threshold: float | None
+    within: bool
+    outside: list[str]
+
+
+Accept = Annotated[
+    bool | None,
+    Field(
+        exclude_if=_is_none,
+        description="Whether the answer is accepted at the request's `risk`; missing without one, and for a vote that "
+        "was not calibrated.",
+    ),
+]
+Calibrated = Annotated[AppliedCalibration | None, Field(exclude_if=_is_none, description="What `accept` rests on.")]
+
+
 class VoteOut(WireModel):
     """The outcome of one strategy."""
 
@@ -158,6 +196,8 @@ class VoteOut(WireModel):
     tied_answers: list[str]
     margin: float | None
     candidates: list[CandidateOut]
+    accept: Accept = None
+    calibration: Calibrated = None
 
 
 class Voted(WireModel):

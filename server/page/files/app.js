@@ -235,6 +235,7 @@ async function showModel() {
     limits = model.limits;
     input.offerModels(model.models);
     input.offerThreshold(model.calibration);
+    input.offerRisk(model.vote_calibration);
     byId("model-line").textContent = `${model.name} on ${model.device}${model.demo ? ", a demonstration" : ""}`;
     byId("asking").hidden = !limits.max_candidates;
     if (limits.max_candidates) await offerUpstream().catch(() => null); // asked again when it is needed
@@ -272,7 +273,7 @@ async function link() {
 async function curl() {
   const { strategy, alpha, normalization } = results.ballot;
   const weights = { alpha, ...(normalization === "minmax" ? {} : { normalization }) };
-  const request = { ...input.request(), ...(strategy === "wrf" ? weights : {}) };
+  const request = { ...input.request(), ...(strategy === "wrf" ? weights : {}), ...input.risk() };
   const address = new URL(`vote/${strategy}`, document.baseURI).href;
   await copy(asCurl(address, request, key.get() !== ""), "Command copied.");
 }
@@ -318,6 +319,7 @@ function listen() {
   }
   byId("aggregate").addEventListener("change", guarded(reward));
   byId("threshold").addEventListener("change", guarded(async () => results.showThreshold(input.weights().threshold)));
+  byId("risk").addEventListener("change", guarded(async () => (results.there ? results.vote() : null)));
   byId("model").addEventListener("change", guarded(switchModel));
   for (const id of ["split", "extraction"]) byId(id).addEventListener("change", guarded(scoreAgain));
   byId("key").addEventListener("change", guarded(setKey));

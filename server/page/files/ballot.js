@@ -1,6 +1,6 @@
 // The votes: side by side, the chosen one explained by its classes of equal answers.
 import { bar, el } from "./dom.js";
-import { explanation, figure, lead } from "./explanation.js";
+import { explanation, figure, lead, verdict } from "./explanation.js";
 import { answer } from "./mathtext.js";
 import STRATEGIES from "./strategies.json" with { type: "json" };
 
@@ -116,7 +116,7 @@ export class Ballot {
     elected.replaceChildren(this._answer(candidates[0].answer));
     const alone = candidates.length > 1 ? "no other answer can win" : "no other answer";
     const ahead = margin === null ? alone : `ahead by ${lead(outcome)}`;
-    how.textContent = tied.length > 0 ? `tie of ${tied.length}` : ahead;
+    how.textContent = [tied.length > 0 ? `tie of ${tied.length}` : ahead, ...verdict(outcome)].join("; ");
     how.classList.toggle("tie", tied.length > 0);
   }
 

@@ -17,9 +17,27 @@ export function explanation(votes, strategy, name, weights) {
   } else if (margin !== null) {
     sentences.push(` It is ahead of the next answer by ${lead(outcome)}.`);
   }
+  sentences.push(...judgement(outcome));
   const silent = votes.without_answer_count;
   if (silent > 0) sentences.push(` ${silent} of the ${total} candidates ${silent === 1 ? "has" : "have"} no answer; they can’t win, but count.`);
   return sentences;
+}
+
+/** Whether the answer is accepted, in a word or two; nothing if that was not asked. */
+export function verdict({ accept }) {
+  return typeof accept === "boolean" ? [accept ? "accepted" : "not accepted"] : [];
+}
+
+function judgement(outcome) {
+  const { calibration } = outcome;
+  return verdict(outcome).map((word) => {
+    const { pool, problems, date, risk, certainty, threshold, outside } = calibration;
+    const beyond = `the candidates lie outside the calibration in ${outside.map((name) => name.replace("_", " ")).join(" and ")}`;
+    const needed = threshold === null ? "no certainty is enough" : `it takes ${figure(threshold)}`;
+    const why = outside.length > 0 ? beyond : `its certainty is ${figure(certainty)}, ${needed}`;
+    const risked = `${Number((100 * risk).toPrecision(6))} %`;
+    return ` It is ${word} at a risk of ${risked}, by ${problems} problems of “${pool}” (${date}): ${why}.`;
+  });
 }
 
 function reason({ strategy, decided_by: decidedBy, candidates, solution_index: elected }, total, name, weights) {

@@ -3,7 +3,7 @@ import { readCandidates, readQuestions, writeCandidates } from "./candidates.js"
 import { byId, counted, offer } from "./dom.js";
 import { Problem } from "./errors.js";
 
-const FIELDS = ["problem", "candidates", "aggregate", "threshold", "split", "extraction", "model"];
+const FIELDS = ["problem", "candidates", "aggregate", "threshold", "split", "extraction", "model", "risk"];
 /** In place of a model's name: the mean of all that are served. */
 const ALL = "*";
 /** Where no other threshold is recorded of a model. */
@@ -35,6 +35,17 @@ export function request(solutions = readCandidates(fields().candidates), { probl
 function readings() {
   const chosen = ["split", "extraction"].map((name) => [name, byId(name).value]);
   return Object.fromEntries(chosen.filter(([, value]) => value !== "auto"));
+}
+
+/** What share of accepted answers may be wrong, if answers are to be judged. */
+export function risk() {
+  const { value } = byId("risk");
+  return value === "" || byId("risk-field").hidden ? {} : { risk: Number(value) };
+}
+
+/** Offers to judge answers if the server has a calibration of votes. */
+export function offerRisk(calibration) {
+  byId("risk-field").hidden = !calibration;
 }
 
 function chosenModel() {

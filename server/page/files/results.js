@@ -2,6 +2,7 @@
 import { Ballot } from "./ballot.js";
 import { guarded } from "./complaints.js";
 import { byId, counted, el, offer } from "./dom.js";
+import { risk } from "./input.js";
 import { typeset } from "./mathtext.js";
 import { legend, markElected, showSolutions } from "./solutions.js";
 
@@ -76,7 +77,7 @@ export class Results {
     const weights = { alpha: this.ballot.alpha, normalization: this.ballot.normalization };
     byId("ballot").setAttribute("aria-busy", "true");
     try {
-      this.votes = await this.compare({ ...this.request, ...weights }, signal);
+      this.votes = await this.compare({ ...this.request, ...weights, ...risk() }, signal);
     } finally {
       if (!signal.aborted) byId("ballot").setAttribute("aria-busy", "false");
     }

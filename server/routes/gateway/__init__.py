@@ -1,1 +1,2 @@
-"""Best-of-N behind OpenAI's chat API: samples candidates from another server, votes, answers with the winner."""
+"""Best-of-N behind OpenAI's and Anthropic's APIs: samples candidates from another server, votes, answers with the
+winner."""

@@ -15,6 +15,7 @@ from unprm.wire import AnySolution, SolutionIn, confidence_of
 
 from ...context import Context
 from ...service import Service
+from .completion import NO_ANSWER, NO_CALL, Verbatim, action, calls_of, length_of, text_of
 from .report import Sample, UpstreamFailure
 from .schema import ChatRequest
 from .upstream import Sampled, Upstream, UpstreamFailed
@@ -23,8 +24,6 @@ WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""
 _FAILED = 2
 """Consecutive rounds without a candidate after which sampling stops."""
-_NO_ANSWER = " "
-"""As the answer of a solution: it states none, wherever one would be looked for."""
 
 
 class Candidates:
@@ -48,6 +47,7 @@ class Candidates:
         self._shows_logprobs = bool(self._body.get("logprobs"))
         if self._confident:
             self._body["logprobs"] = True
+        self._exclude_args = request.unprm.exclude_args
         self._apart = request.stream and request.unprm.candidates  # together they would arrive together
         self._seed = request.seed
         if budget > 1 and request.temperature == 0:
@@ -85,9 +85,11 @@ class Candidates:
 
     @property
     def first_whole(self) -> int:
-        """Index of the first candidate with a text that is not cut; without one, of the first with a text, or the
-        first."""
-        ranks = [(not text_of(choice).strip(), _is_cut(choice)) for choice in self.sampled.choices]
+        """Index of the first candidate with a text or calls that is not cut; without one, of the first with either, or
+        the first."""
+        ranks = [
+            (not (text_of(choice).strip() or calls_of(choice)), _is_cut(choice)) for choice in self.sampled.choices
+        ]
         return ranks.index(min(ranks))
 
     @property
@@ -138,14 +140,28 @@ class Candidates:
         self._solutions += solutions
 
     def solutions(self, extraction: Extraction) -> list[AnySolution]:
-        """All candidates so far, in sampling order; those that are cut with the answers that they state. Raises
-        `UpstreamFailed` if log-probabilities were asked for and none of them has any."""
+        """All candidates so far, in sampling order, with what they vote for where that is not the answer that a whole
+        text states. Raises `UpstreamFailed` if log-probabilities were asked for and none of them has any."""
         if self._confident and all(getattr(solution, "confidence", None) is None for solution in self._solutions):
             raise UpstreamFailed("the upstream sends no log-probabilities of tokens, which votes by confidence need")
+        acting = any(map(calls_of, self.sampled.choices))
         return [
-            _with_answer(solution, extraction) if _is_cut(choice) else solution
-            for solution, choice in zip(self._solutions, self.sampled.choices, strict=True)
+            self._ballot(choice, solution, extraction, acting)
+            for choice, solution in zip(self.sampled.choices, self._solutions, strict=True)
         ]
+
+    def _ballot(self, choice: Json, solution: AnySolution, extraction: Extraction, acting: bool) -> AnySolution:
+        """A candidate with what it votes for; `acting`: whether any candidate calls a tool."""
+        cut, text = _is_cut(choice), text_of(choice)
+        confidence = getattr(solution, "confidence", None)
+        if calls_of(choice):
+            return action(choice, self._exclude_args, confidence, cut=cut)
+        if cut:
+            answer = extract(text, extraction, cut=True) or NO_ANSWER
+            return SolutionIn.model_validate({"text": text, "answer": answer, "confidence": confidence})
+        if acting and text.strip() and extract(text, extraction) is None:
+            return Verbatim.model_validate({"text": text, "answer": NO_CALL, "confidence": confidence})
+        return solution
 
     def choice(self, index: int) -> Json:
         """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for. Raises
@@ -158,7 +174,7 @@ class Candidates:
     async def _read(self, sampled: Sampled) -> list[AnySolution]:
         """The candidates of a round as a vote takes them. Raises `UpstreamFailed` if their texts are too long, and
         `Overloaded`."""
-        length = sum(len(text_of(choice)) for choice in sampled.choices)
+        length = sum(map(length_of, sampled.choices))
         if length > self._room:
             raise UpstreamFailed(
                 f"the texts of the candidates are together longer than {self._service.settings.max_body_bytes} "
@@ -183,7 +199,7 @@ class Candidates:
             if choice.get("logprobs") and not self._shows_logprobs:
                 choice["logprobs"] = None
         if self._confident and not self._shows_logprobs:
-            sampled.size = sum(len(text_of(choice)) for choice in sampled.choices)
+            sampled.size = sum(map(length_of, sampled.choices))
         return solutions
 
 
@@ -196,21 +212,14 @@ def _confidence(choice: Json) -> float | None:
     return confidence_of(None, sampled or None)
 
 
-def _with_answer(cut: AnySolution, extraction: Extraction) -> SolutionIn:
-    """A candidate that is cut, with the answer that it states in spite of that."""
-    solution = cut if isinstance(cut, SolutionIn) else SolutionIn.model_validate({"text": cut})
-    return solution.model_copy(update={"answer": extract(solution.whole(), extraction, cut=True) or _NO_ANSWER})
-
-
 def _is_cut(choice: Json) -> bool:
     return choice.get("finish_reason") == "length"
 
 
 def _sample(index: int, choice: Json) -> Sample:
-    return Sample(index=index, text=text_of(choice), finish_reason=choice.get("finish_reason"))
-
-
-def text_of(choice: Json) -> str:
-    """The text of a completion; empty if it has none."""
-    content = choice["message"].get("content")
-    return content if isinstance(content, str) else ""
+    return Sample(
+        index=index,
+        text=text_of(choice),
+        tool_calls=calls_of(choice) or None,
+        finish_reason=choice.get("finish_reason"),
+    )

@@ -13,7 +13,7 @@ from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
 from unprm.openai.models import Json
 from unprm.types import DecidedBy, Extraction
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
-from unprm.wire import CompareRequest, Demonstration, Unscored
+from unprm.wire import LONGEST_COMPARED, Demonstration, Unscored, VoteRequest
 
 from ... import voting
 from ...context import Context
@@ -28,15 +28,25 @@ _RESERVE = 0.1
 """Fraction of a request's time reserved for scoring and voting."""
 
 
+class _Candidates(VoteRequest, VoteTerms):
+    """Candidates for any vote, which need a problem only if they are scored."""
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How an answer is elected: what the request says, and what the server decides where it says nothing."""
+    """How an answer is elected: what the request says, and what the server decides where it says nothing.
+
+    `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `by_default`: why the
+    vote is by majority though nobody named one, in a sentence.
+    """
 
     request: Election
-    problem: str
+    question: str
+    problem: str | None
     strategy: Strategy
     budget: int
     stable: float
+    by_default: str | None = None
 
     @property
     def extraction(self) -> Extraction | None:
@@ -95,11 +105,22 @@ class Rounds:
         self._ballot: Ballot | None = None
         self._leader: str | None = None
         self._extraction = terms.extraction
+        self._exhaust = False
 
     @property
     def next_size(self) -> int:
         """Number of candidates that the next round samples."""
         return min(self.terms.request.round, self.terms.budget - self.candidates.attempted)
+
+    async def run(self) -> Elected:
+        """Samples until the election stops; the elected completion. Raises as `sample` and `elected`."""
+        while self.stopped is None:
+            await self.sample(self.next_size)
+        return await self.elected()
+
+    def exhaust(self) -> None:
+        """Lets an election that has stopped go on until the budget is used up."""
+        self._exhaust, self.stopped = True, None
 
     async def sample(self, count: int) -> None:
         """One more round, of `count` candidates, and a vote.
@@ -117,7 +138,7 @@ class Rounds:
         context.claims.charge(self.candidates.sampled.tokens - before)
         self._ballot = await self._vote(self.terms.strategy)
         if self._ballot is not None:
-            self._leader = self._ballot.outcome(self.terms.strategy, self.terms.request).answer
+            self._leader = self._ballot.outcome(self.terms.strategy, self.terms.request, LONGEST_COMPARED).answer
         await self._judge()
         if self.stopped is None:
             self._observe(Progress(len(self.candidates.sampled.choices), self.terms.budget, self._leader))
@@ -140,6 +161,8 @@ class Rounds:
             won = _by_vote(self._service, ballot, strategy, terms.request)
             values = ballot.values(strategy)
             others = [representative(each.members, values) for each in won["candidates"][1:]]
+        if terms.request.risk is not None:  # what was not voted on as calibrated is not accepted
+            won["accept"] = won.get("accept") or False
         report = Report(
             notes=[],
             model=voting.name(self._models),
@@ -159,6 +182,7 @@ class Rounds:
         report.notes = notes(
             report,
             candidates.token_limit,
+            by_default=terms.by_default,
             by_letters=terms.extraction is None and self._extraction == "choice",
             by_frequency=ballot is not None and strategy != terms.strategy,
         )
@@ -169,6 +193,8 @@ class Rounds:
         """The ballot of all candidates so far; None if none of them has an answer, or none that has one the reward or
         confidence that the vote needs."""
         request = await self._service.read(self._context, self._request)
+        if strategy != self.terms.strategy:
+            request.risk = None
         try:
             return await voting.ballot(self._service, self._models, request, [strategy], self._context)
         except (NoAnswer, Unscorable, voting.NoConfidence):
@@ -189,7 +215,7 @@ class Rounds:
             self.stopped = "failures"
         elif left == 0:
             self.stopped = "budget"
-        elif self.stable >= terms.stable:
+        elif self.stable >= terms.stable and not self._exhaust:
             self.stopped = "stable"
 
     async def _without_answers(self) -> dict[str, Any]:
@@ -233,36 +259,26 @@ class Rounds:
             "compared_as_text": [],
         }
 
-    def _request(self) -> CompareRequest:
+    def _request(self) -> _Candidates:
         terms = self.terms
         if self._extraction is None:
-            self._extraction = "choice" if lists_options(terms.problem) else "auto"
+            self._extraction = "choice" if lists_options(terms.question) else "auto"
         election = terms.request
         settings = {name: getattr(election, name) for name in VoteTerms.model_fields}
-        return CompareRequest(
+        return _Candidates(
             problem=terms.problem,
             solutions=self.candidates.solutions(self._extraction),
             model=election.model,
             extraction=self._extraction,
             aggregate=election.aggregate,
             split=election.split,
+            risk=election.risk,
             **settings,
         )
 
 
-async def elect(
-    service: Service, candidates: Candidates, terms: Terms, context: Context, observe: Observer = unobserved
-) -> Elected:
-    """The elected completion. Raises as `Rounds`."""
-    with service.models.chosen(terms.request.model) as models:
-        rounds = Rounds(service, models, candidates, terms, context, observe)
-        while rounds.stopped is None:
-            await rounds.sample(rounds.next_size)
-        return await rounds.elected()
-
-
 def _by_vote(service: Service, ballot: Ballot, strategy: Strategy, terms: VoteTerms) -> dict[str, Any]:
-    vote = ballot.outcome(strategy, terms)
+    vote = ballot.outcome(strategy, terms, LONGEST_COMPARED)
     service.metrics.voted(vote)
     return {
         "answer": vote.answer,
@@ -277,6 +293,8 @@ def _by_vote(service: Service, ballot: Ballot, strategy: Strategy, terms: VoteTe
         "without_answer_count": ballot.without_answer_count,
         "demonstration": ballot.scores.demonstration,
         "compared_as_text": list(ballot.compared_as_text),
+        "accept": vote.accept,
+        "calibration": vote.calibration,
     }
 
 

@@ -5,9 +5,10 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from unprm.openai.models import Json
 from unprm.types import DecidedBy
 from unprm.votes.registry import VOTES, Strategy
-from unprm.wire import CandidateOut, DemonstrationField, Unscored, UsageOut
+from unprm.wire import Accept, Calibrated, CandidateOut, DemonstrationField, Unscored, UsageOut
 
 Stopped = Literal["stable", "budget", "failures"]
 """Why an election sampled no more candidates, see `Report`."""
@@ -31,7 +32,21 @@ class Sample(BaseModel):
 
     index: int
     text: str
+    tool_calls: list[Json] | None = Field(default=None, exclude_if=lambda calls: calls is None)
     finish_reason: str | None
+
+
+class Attempt(BaseModel):
+    """An election whose answer could be accepted: the candidates that were sampled for it and the tokens they took, at
+    the `first` upstream or the `second`."""
+
+    upstream: Literal["first", "second"]
+    model: str
+    sampled: int
+    prompt_tokens: int
+    completion_tokens: int
+    answer: str | None
+    accept: bool
 
 
 class Report(BaseModel):
@@ -42,12 +57,17 @@ class Report(BaseModel):
     sampled, so 1 when it is. `stopped`: the vote was stable enough (`stable`), all were sampled (`budget`) or the
     upstream failed (`failures`).
 
-    `share`: the fraction of the candidates with an answer that have the elected one. `answer` is None if no candidate
-    has one. Then the highest reward or confidence is elected if the request names a vote by these; else there is no
-    vote, `decided_by` is None, and the first candidate that is not cut is returned. `decided_by` is `majority`,
-    whatever the strategy, if no candidate with an answer has the reward or confidence that it needs. `candidates`,
-    `without_answer_count` and `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions`
-    has all candidates if the request asks for them, and is missing otherwise, and in a stream.
+    `answer`: what the elected candidates state, in at most 1,000 characters; of tool calls a line for each, with its
+    name and its arguments in canonical JSON; `no call` where others call tools and these state nothing; None if nobody
+    states anything. Then the highest reward or confidence is elected if the request names a vote by these; else there
+    is no vote, `decided_by` is None, and the first candidate that is not cut is returned. `share`: the fraction of the
+    candidates with an answer that have the elected one. `decided_by` is `majority`, whatever the strategy, if no
+    candidate with an answer has the reward or confidence that it needs. `candidates`, `without_answer_count` and
+    `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions` has all candidates if the
+    request asks for them, and is missing otherwise, and in a stream.
+
+    With `risk`, `accept` says whether the answer is accepted, and `calibration` by what; with `on_reject`, `attempts`
+    has all elections, the last one being reported.
     """
 
     notes: list[str]
@@ -74,22 +94,43 @@ class Report(BaseModel):
     model: str
     demonstration: DemonstrationField
     usage: UsageOut
+    accept: Accept = None
+    calibration: Calibrated = None
+    attempts: list[Attempt] | None = Field(default=None, exclude_if=lambda attempts: attempts is None)
     solutions: list[Sample] | None = Field(default=None, exclude_if=lambda solutions: solutions is None)
 
 
-def notes(report: Report, token_limit: str | None, *, by_letters: bool, by_frequency: bool) -> list[str]:
+def notes(
+    report: Report, token_limit: str | None, *, by_default: str | None, by_letters: bool, by_frequency: bool
+) -> list[str]:
     """What a caller should know about an election, in sentences.
 
-    `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `by_letters`: answers were read as letters
-    of the question's options. `by_frequency`: no candidate with an answer had what the vote needs.
+    `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `by_default`: why the vote is by majority
+    though nobody named one. `by_letters`: answers were read as letters of the question's options. `by_frequency`: no
+    candidate with an answer had what the vote needs.
     """
     found = [*_missing(report, token_limit), *_outcome(report)]
+    if by_default:
+        found.append(by_default)
     if by_frequency:
         signal = VOTES[report.strategy].signal
         found.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")
     if by_letters:
         found.append("the question lists options, so answers are read as option letters")
+    if report.accept is False:
+        found.append(f"the server is not sure of this answer: {_why_rejected(report)}")
     return found
+
+
+def _why_rejected(report: Report) -> str:
+    """Why the answer is not accepted."""
+    if (applied := report.calibration) is None:
+        return "the candidates allow no vote of the kind that was calibrated"
+    if applied.outside:
+        return f"the candidates lie outside those of {applied.pool} in {', '.join(applied.outside)}"
+    if applied.threshold is None:
+        return f"{applied.pool} supports accepting no answer at a risk of {applied.risk:g}"
+    return f"a risk of {applied.risk:g} takes a certainty of {applied.threshold:.3f}, it has {applied.certainty:.3f}"
 
 
 def _missing(report: Report, token_limit: str | None) -> Iterator[str]:

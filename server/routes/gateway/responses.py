@@ -1,16 +1,18 @@
-"""OpenAI's responses API, for texts alone: a request becomes a chat request, and the elected completion a response."""
+"""OpenAI's responses API: a request for a whole text becomes a chat request, and the elected completion a response;
+others are passed on."""
 
 import time
 import uuid
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from unprm.errors import InvalidRequest
 from unprm.openai.models import Json
 
-from .candidates import text_of
+from .completion import text_of, thoughts_of
 from .election import Elected
-from .schema import ChatRequest, Election
+from .schema import NAMED, ChatRequest, Election, Passed, chat_request, read_all
 
 
 class Part(BaseModel):
@@ -37,11 +39,11 @@ class Message(BaseModel):
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
 
-class ResponsesRequest(BaseModel):
-    """A request for an answer in text, whole and without tools. Nothing is stored, whatever `store` says."""
+class ResponsesRequest(Passed):
+    """A request for a response. One with tools or for a stream is passed on unchanged, without a vote; of any other,
+    which is answered with an elected text, nothing is stored, whatever `store` says."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "example": {
                 "model": "Qwen/Qwen2.5-Math-7B-Instruct",
@@ -53,48 +55,51 @@ class ResponsesRequest(BaseModel):
     )
 
     model: str
-    input: str | list[Message] = Field(min_length=1)
+    input: str | list[Json] = Field(min_length=1)
     instructions: str | None = None
     temperature: float | None = Field(default=None, allow_inf_nan=False)
     top_p: float | None = Field(default=None, allow_inf_nan=False)
     max_output_tokens: int | None = Field(default=None, ge=1)
-    stream: Literal[False] = False
-    tools: list[Json] = Field(default=[], max_length=0, description="None: tools are for /v1/chat/completions.")
-    include: list[str] = Field(default=[], max_length=0)
+    stream: bool = False
+    tools: list[Json] = Field(default=[])
+    tool_choice: str | Json | None = None
     store: bool | None = None
     metadata: dict[str, str] | None = None
     unprm: Election = Election()
 
-    _chat: ChatRequest = PrivateAttr()
+    @property
+    def passed_on(self) -> bool:
+        """Whether it is passed on, without a vote."""
+        return self.stream or (bool(self.tools) and self.tool_choice != "none")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        try:
-            self._chat = ChatRequest.model_validate(self._fields())
-        except ValidationError as error:
-            raise ValueError("; ".join(each["msg"] for each in error.errors())) from None
+        unread = [f"/{name[:64]}" for name, value in (self.model_extra or {}).items() if value]
+        if self.passed_on and (self.unprm != Election() or NAMED.fullmatch(self.model)):
+            raise ValueError("there is no vote here with tools or in a stream: /v1/chat/completions has one")
+        if unread and not self.passed_on:
+            raise InvalidRequest(f"{unread[0]} can't be combined with a vote", unread[0])
         return self
 
-    @property
     def chat(self) -> ChatRequest:
-        """The chat request that it stands for."""
-        return self._chat
-
-    def _fields(self) -> Json:
-        turns = [Message(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        """The chat request that it stands for. Raises `InvalidRequest`."""
+        asked = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
+        turns = read_all(Message, asked, "/input")
         before = [{"role": "system", "content": self.instructions}] if self.instructions else []
         fields: Json = {"model": self.model, "messages": [*before, *(message.for_chat() for message in turns)]}
         renamed = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_output_tokens}
         fields |= {name: value for name, value in renamed.items() if value is not None}
         if "unprm" in self.model_fields_set:
             fields["unprm"] = self.unprm.model_dump(exclude_unset=True)
-        return fields
+        return chat_request(fields)
 
 
 def response(request: ResponsesRequest, elected: Elected) -> Json:
     """The elected completion as a response."""
     usage: dict[str, Any] = elected.sampled.usage
     content = {"type": "output_text", "text": text_of(elected.choices[0]), "annotations": []}
+    thoughts = {"type": "reasoning_text", "text": thoughts_of(elected.choices[0])}
+    reasoning = {"type": "reasoning", "id": f"rs_{uuid.uuid4().hex}", "summary": [], "content": [thoughts]}
     message = {
         "type": "message",
         "id": f"msg_{uuid.uuid4().hex}",
@@ -107,10 +112,10 @@ def response(request: ResponsesRequest, elected: Elected) -> Json:
         "object": "response",
         "created_at": int(time.time()),
         "status": "completed",
-        "model": elected.sampled.model or request.chat.model,
+        "model": elected.sampled.model or request.model,
         "instructions": request.instructions,
         "metadata": request.metadata,
-        "output": [message],
+        "output": [reasoning, message] if thoughts["text"] else [message],
         "parallel_tool_calls": False,
         "tool_choice": "none",
         "tools": [],

@@ -13,21 +13,36 @@ from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
 
+from unprm.election.acceptance import acceptance
+from unprm.errors import InvalidRequest
 from unprm.openai.models import Json
-from unprm.types import Usage
+from unprm.types import DEFAULT_STRATEGY, Usage
+from unprm.votes.registry import VOTES
 
+from ... import voting
 from ...context import Context, TheContext
 from ...http.errors import TABLE, problem
+from ...models.model import Model
 from ...service import Service, TheService
 from ...settings import Settings
-from ...voting import default_strategy
 from ..openapi import problems
 from ..route import WorkRoute
 from .bulk import elect_all
 from .candidates import Candidates
-from .election import Elected, Rounds, Terms, elect
+from .election import Elected, Rounds, Terms
+from .messages import MessageEvents, MessagesRequest, message
+from .rejection import elect
 from .responses import ResponsesRequest, response
-from .schema import BUDGET, NAMED, BulkRequest, ChatRequest, CompletionRequest, MisspelledVote, TooManyCandidates
+from .schema import (
+    BUDGET,
+    NAMED,
+    BulkRequest,
+    ChatRequest,
+    CompletionRequest,
+    MisspelledVote,
+    Passed,
+    TooManyCandidates,
+)
 from .stream import EVENTS, Chunks, ElectionStream
 from .upstream import UnknownToUpstream, Upstream, UpstreamFailed, UpstreamRefused
 
@@ -55,8 +70,8 @@ class GatewayRoute(WorkRoute):
         return settings.gateway_seconds
 
 
-def router(upstream: Upstream) -> APIRouter:
-    """The routes for this upstream."""
+def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
+    """The routes for this upstream. `second`: for answers that are not accepted."""
     routes = APIRouter(prefix="/v1", route_class=GatewayRoute)
     about = APIRouter(route_class=WorkRoute)
 
@@ -66,9 +81,7 @@ def router(upstream: Upstream) -> APIRouter:
         `unprm` in the request sets how; in the answer it reports how the completion was elected.
         """
         await _check_names([chat_request], context)
-        if chat_request.uses_tools:
-            return await _relayed(upstream, "/chat/completions", service, chat_request, chat_request.answers, context)
-        election = _election(service, chat_request, context)
+        election = await _election(service, chat_request, context)
         if chat_request.stream:
             usage = bool((chat_request.stream_options or {}).get("include_usage"))
             chunks = Chunks(_new_id(), chat_request.model, chat_request.answers, usage)
@@ -76,17 +89,37 @@ def router(upstream: Upstream) -> APIRouter:
         return await _json(service, context, _answer(chat_request, await election()))
 
     async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response:
-        """As the chat completions, in the form of OpenAI's responses API: whole texts without tools."""
-        await _check_names([request.chat], context)
-        elected = await _election(service, request.chat, context)()
-        return await _json(service, context, response(request, elected))
+        """As the chat completions, in the form of OpenAI's responses API; with tools or as a stream, without a vote."""
+        if request.passed_on:
+            return await _relayed(upstream, "/responses", service, request, 1, context)
+        chat_request = await service.read(context, request.chat)
+        await _check_names([chat_request], context)
+        election = await _election(service, chat_request, context)
+        return await _json(service, context, response(request, await election()))
 
-    def _election(service: Service, request: ChatRequest, context: Context) -> partial[Coroutine[Any, Any, Elected]]:
+    async def converse(service: TheService, request: MessagesRequest, context: TheContext) -> Response:
+        """As the chat completions, in the form of Anthropic's messages API."""
+        chat_request = await service.read(context, request.chat)
+        await _check_names([chat_request], context)
+        election = await _election(service, chat_request, context)
+        if request.stream:
+            return ElectionStream(election, MessageEvents(request.model), context)
+        return await _json(service, context, message(request.model, await election()))
+
+    async def _election(
+        service: Service, request: ChatRequest, context: Context
+    ) -> partial[Coroutine[Any, Any, Elected]]:
         """The election, still to be called. Raises what is known before the upstream is asked."""
-        terms = _terms(request, service)
+        terms = await _terms(request, service, context)
         with service.models.chosen(terms.request.model):
             candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
-            return partial(elect, service, candidates, terms, context)
+            later = None
+            if terms.request.on_reject == "escalate":
+                if second is None:
+                    raise InvalidRequest("there is no second upstream: it is set by --escalate-url", "/unprm/on_reject")
+                asked = request.model_copy(update={"model": service.settings.escalate_model or request.model})
+                later = Candidates(service, second, asked, terms.budget, terms.strategy, context)
+            return partial(elect, service, candidates, later, terms, context)
 
     async def _check_names(requests: Sequence[ChatRequest], context: Context) -> None:
         """Raises `MisspelledVote` for a model whose name seems to choose a vote, unless the upstream lists that name or
@@ -103,7 +136,9 @@ def router(upstream: Upstream) -> APIRouter:
         """Answers many requests with one budget: after a first round for each, candidates go where the vote is least
         decided. `data` has a chat completion, or an error, for each request in turn."""
         await _check_names(bulk.requests, context)
-        elections = [_terms(request, service) for request in bulk.requests]
+        elections = [
+            await _terms(request, service, context, f"/requests/{index}") for index, request in enumerate(bulk.requests)
+        ]
         contexts = [replace(context, usage=Usage()) for _ in elections]
         with ExitStack() as stack:
             rounds = [
@@ -148,6 +183,7 @@ def router(upstream: Upstream) -> APIRouter:
         ("/chat/completions/bulk", chats, "chat_completions_bulk"),
         ("/completions", completion, "completions"),
         ("/responses", respond, "responses"),
+        ("/messages", converse, "messages"),
     ):
         routes.add_api_route(
             path,
@@ -170,18 +206,39 @@ def router(upstream: Upstream) -> APIRouter:
     return routes
 
 
-def _terms(request: ChatRequest, service: Service) -> Terms:
-    """Raises `TooManyCandidates`, `UnknownModel` and `ModelUnavailable`."""
+async def _terms(request: ChatRequest, service: Service, context: Context, pointer: str = "") -> Terms:
+    """Raises `TooManyCandidates`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for messages that the PRM
+    would have to read and can't, and for a risk that no calibration fits. `pointer`: to the request."""
     election, settings = request.unprm, service.settings
     budget = election.budget or settings.gateway_budget or min(BUDGET, settings.max_candidates)
     _check_count(budget, settings)
-    assert request.problem is not None, "validation requires one"
-    if (strategy := election.strategy or settings.gateway_strategy) is None:
-        with service.models.chosen(election.model) as models:
-            named = election.model is not None
-            strategy = default_strategy(settings, models, request.problem, named=named)
+    by_default = None
+    with service.models.chosen(election.model) as models:
+        if (strategy := election.strategy or settings.gateway_strategy) is None:
+            by_default = _why_majority(request, models)
+            strategy = DEFAULT_STRATEGY if by_default is None else "majority"
+        if election.risk is not None and request.may_call:
+            raise InvalidRequest(
+                "a calibration is of answers, not of tool calls: send a risk without tools", f"{pointer}/unprm/risk"
+            )
+        calibration, scorer = service.vote_calibration, voting.name(models)
+        acceptance(
+            calibration, election.risk, [strategy], election, scorer, election.aggregate, f"{pointer}/unprm/risk"
+        )
+    reads = VOTES[strategy].signal == "reward"
+    problem = await service.read(context, partial(request.problem, pointer)) if reads else None
     stable = settings.gateway_stable if election.stable is None else election.stable
-    return Terms(election, request.problem, strategy, budget, stable)
+    return Terms(election, request.question, problem, strategy, budget, stable, by_default)
+
+
+def _why_majority(request: ChatRequest, models: Sequence[Model]) -> str | None:
+    """Why a request that names no vote is voted on by majority, None if it is not: rewards that nobody asked for must
+    not do harm."""
+    if request.may_call:
+        return "where tools may be called, the vote is by majority unless another one is named"
+    if voting.demonstration(models, None) is not None:
+        return f"{voting.name(models)} is a demonstration: the vote is by majority unless another one is named"
+    return None
 
 
 def _check_count(candidates: int, settings: Settings) -> None:
@@ -221,7 +278,7 @@ async def _relayed(
     upstream: Upstream,
     path: str,
     service: Service,
-    request: ChatRequest | CompletionRequest,
+    request: Passed,
     count: int,
     context: Context,
 ) -> Response:

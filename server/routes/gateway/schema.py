@@ -1,17 +1,21 @@
 """The fields that the gateway reads of requests."""
 
 import re
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from unprm.errors import InvalidRequest
+from unprm.fields import validation_errors
 from unprm.openai.models import Json, is_json
+from unprm.trajectories import Message, conversation
 from unprm.types import Aggregate, Probability
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import (
     ExtractionField,
     ModelName,
+    RiskTerms,
     SplitField,
     Text,
 )
@@ -27,11 +31,12 @@ NAMED = re.compile(rf"({'|'.join(VOTES)})(?:-(\d{{1,6}}))?@(.+)")
 """A model's name that chooses the vote, the budget and the upstream's model: `wrf-16@name`, or `wrf@name`."""
 _LIKE_NAMED = re.compile(r"[A-Za-z][\w-]*@", re.ASCII)
 
+_WITHOUT_READING = "send the problem as `unprm.problem`, or name a vote without rewards, as `majority`"
 _PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
 _OTHER_PROBLEM = "Tom has 12 cards. Tom buys 3 bags with 5 cards in each bag. How many cards does Tom have now?"
 
 
-class Election(VoteTerms):
+class Election(VoteTerms, RiskTerms):
     """How the answer is elected: `unprm` of a chat request. Fields left out follow the server's settings."""
 
     strategy: Strategy | None = None
@@ -49,14 +54,29 @@ class Election(VoteTerms):
     extraction: ExtractionField = "auto"
     aggregate: Aggregate = "min"
     model: ModelName | None = Field(default=None, description="A served PRM, by default the first.")
-    problem: Text | None = Field(default=None, description="For the PRM; by default the last user message.")
+    problem: Text | None = Field(default=None, description="For the PRM; by default the whole conversation.")
+    exclude_args: list[str] = Field(
+        default=[], max_length=64, description="Names of arguments that don't count when tool calls are compared."
+    )
     candidates: bool = Field(
         default=False,
         description="Shows every candidate: in a stream as it arrives, else in the report, as `solutions`.",
     )
+    on_reject: Literal["say_so", "sample_more", "escalate"] | None = Field(
+        default=None,
+        description="What becomes of an answer that is not accepted at `risk`: it is returned with `accept` false "
+        "(`say_so`, the default), after the whole budget has been sampled (`sample_more`), after a second upstream "
+        "has been asked as well (`escalate`).",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.on_reject is not None and self.risk is None:
+            raise ValueError("on_reject needs a risk: without one no answer is rejected")
+        return self
 
 
-class _Passed(BaseModel):
+class Passed(BaseModel):
     """Fields beside those that are read are passed to the upstream unchanged, so JSON must be able to hold them."""
 
     model_config = ConfigDict(extra="allow")
@@ -70,7 +90,7 @@ class _Passed(BaseModel):
         return self
 
 
-class ChatRequest(_Passed):
+class ChatRequest(Passed):
     """A request of OpenAI's chat API. Other fields are passed to the upstream unchanged."""
 
     model_config = ConfigDict(
@@ -108,19 +128,11 @@ class ChatRequest(_Passed):
         strategy, budget, model = found.groups()
         terms = {"strategy": strategy} | ({} if budget is None else {"budget": int(budget)})
         more = data.get("unprm", {})
-        if (data.get("tools") and data.get("tool_choice") != "none") or not isinstance(more, dict):
+        if not isinstance(more, dict):
             return data | {"model": model}
         if twice := sorted(terms.keys() & more.keys()):
             raise ValueError(f"{' and '.join(twice)}: in the model's name and in unprm; expected in one of them")
         return data | {"model": model, "unprm": more | terms}
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.uses_tools and self.unprm != Election():
-            raise ValueError("unprm can't be combined with tools: a request with tools is passed on unchanged")
-        if not self.uses_tools and self.problem is None:
-            raise ValueError("the last user message has no text; send the problem as `unprm.problem`")
-        return self
 
     @property
     def may_be_misnamed(self) -> bool:
@@ -134,17 +146,32 @@ class ChatRequest(_Passed):
         return self.n or 1
 
     @property
-    def uses_tools(self) -> bool:
-        """Whether the answer may be a tool call, which is not voted on."""
+    def may_call(self) -> bool:
+        """Whether the answer may be a tool call."""
         return bool(self.tools) and self.tool_choice != "none"
 
     @property
-    def problem(self) -> str | None:
-        """The problem that the candidates solve."""
+    def question(self) -> str:
+        """What is asked last, as far as it is text."""
         if self.unprm.problem is not None:
             return self.unprm.problem
-        texts = [_text(message.get("content")) for message in self.messages if message.get("role") == "user"]
-        return texts[-1] if texts and texts[-1].strip() else None
+        return next((_text(each.get("content")) for each in self.messages[::-1] if each.get("role") == "user"), "")
+
+    def problem(self, pointer: str = "") -> str:
+        """The problem that the candidates solve, for a PRM: the whole conversation, and the tools that may be called.
+
+        Raises `InvalidRequest` for what is not text, and if there is none; `pointer`: to this request.
+        """
+        if self.unprm.problem is not None:
+            return self.unprm.problem
+        try:
+            tools = (self.tools or []) if self.may_call else []
+            found = conversation(read_all(Message, self.messages, "/messages"), tools)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{error}; {_WITHOUT_READING}", f"{pointer}{error.pointer}") from None
+        if not found.strip():
+            raise InvalidRequest(f"the messages have no text; {_WITHOUT_READING}", f"{pointer}/messages")
+        return found
 
     def for_upstream(self) -> Json:
         """The request without the gateway's fields."""
@@ -152,7 +179,7 @@ class ChatRequest(_Passed):
         return self.model_dump(mode="json", exclude_unset=True, exclude=left_out)
 
 
-class CompletionRequest(_Passed):
+class CompletionRequest(Passed):
     """A request of OpenAI's completions API, passed to the upstream unchanged."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"model": "m", "prompt": "2 + 3 ="}})
@@ -196,8 +223,10 @@ class BulkRequest(BaseModel):
     def _check(self) -> Self:
         if self.budget < len(self.requests):
             raise ValueError(f"budget is {self.budget}: expected a candidate for each of {len(self.requests)} requests")
-        if any(request.stream or request.uses_tools for request in self.requests):
-            raise ValueError("requests in a bulk can't stream or use tools")
+        if any(request.stream for request in self.requests):
+            raise ValueError("requests in a bulk can't stream")
+        if any(request.unprm.on_reject for request in self.requests):
+            raise ValueError("requests in a bulk share its budget and take no on_reject")
         return self
 
 
@@ -219,6 +248,26 @@ class TooManyCandidates(InvalidRequest):
 
     def __init__(self, count: int, limit: int) -> None:
         super().__init__(f"{count} candidates were requested, the limit is {limit} per answer")
+
+
+def chat_request(fields: Json) -> ChatRequest:
+    """The chat request that one of another API stands for. Raises `InvalidRequest`."""
+    try:
+        return ChatRequest.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidRequest("; ".join(each.detail for each in validation_errors(error))) from None
+
+
+Item = TypeVar("Item", bound=BaseModel)
+
+
+def read_all(kind: type[Item], items: Sequence[Json], pointer: str) -> list[Item]:
+    """The items of the list sent at `pointer`. Raises `InvalidRequest` for the first that is of another kind."""
+    try:
+        return TypeAdapter(list[kind]).validate_python(items)  # type: ignore[valid-type]
+    except ValidationError as error:
+        first = validation_errors(error)[0]
+        raise InvalidRequest(f"{pointer}{first.pointer}: {first.detail}", f"{pointer}{first.pointer}") from None
 
 
 def _text(content: object) -> str:

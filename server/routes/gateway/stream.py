@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -15,7 +15,7 @@ from unprm.openai.models import Json
 
 from ...context import Context
 from ...http.errors import event, problem
-from .candidates import text_of
+from .completion import calls_of, text_of
 from .election import Elected, Observer, Progress
 from .report import Sample
 
@@ -23,6 +23,8 @@ EVENTS = "text/event-stream"
 SILENCE = 5.0
 """Seconds without an event after which a comment is sent: many proxies hang up on a server that is silent for 30 s."""
 _COMMENT = b": candidates are being sampled\n\n"
+_APART = ("role", "content", "tool_calls")
+"""Fields of a message that have chunks of their own."""
 _PARTS = 1000
 """Most parts that an answer is sent in: each costs the server time."""
 
@@ -45,16 +47,20 @@ class Chunks:
 
     def step(self, step: Sample | Progress) -> bytes:
         """An empty chunk of the answer, which tells how the election goes on."""
-        extension = {"candidate": step.model_dump()} if isinstance(step, Sample) else {"progress": asdict(step)}
-        return self._chunk({}, unprm=extension)
+        return self._chunk({}, unprm=told(step))
 
     def answer(self, elected: Elected) -> Iterator[bytes]:
-        """The rest: the texts in parts, the report with the first one's last chunk, and the usage."""
+        """The rest: of each what else its message has, as thoughts, then its text in parts, and its tool calls whole;
+        the report with the first one's last chunk, and the usage."""
         for index, choice in enumerate(elected.choices[: self._answers]):
             if index:
                 yield self.begin(index)
-            for part in _parts(text_of(choice)):
+            if rest := {name: value for name, value in choice["message"].items() if value and name not in _APART}:
+                yield self._chunk(rest, index=index)
+            for part in parts_of(text_of(choice)):
                 yield self._chunk({"content": part}, index=index)
+            if calls := [{"index": number} | call for number, call in enumerate(calls_of(choice))]:
+                yield self._chunk({"tool_calls": calls}, index=index)
             reason = choice.get("finish_reason") or "stop"
             report = {} if index else {"unprm": elected.report.model_dump(mode="json", exclude={"solutions"})}
             yield self._chunk({}, reason, index, **report)
@@ -67,6 +73,22 @@ class Chunks:
         return _encoded(self._common | {"choices": [choice]} | more)
 
 
+class Events(Protocol):
+    """The events that tell of an election in the form of an API: at its start, of each step, and of its outcome."""
+
+    def begin(self) -> bytes:
+        """The first one."""
+        ...
+
+    def step(self, step: Sample | Progress) -> bytes:
+        """One that tells how the election goes on."""
+        ...
+
+    def answer(self, elected: Elected) -> Iterator[bytes]:
+        """The last ones. Raises `UpstreamFailed` before the first if this API can't express it."""
+        ...
+
+
 class ElectionStream(StreamingResponse):
     """The events of an election while it goes on: the first at once, and a comment after every `silence` seconds
     without any. The status is then sent: an error is an event, as with OpenAI."""
@@ -74,7 +96,7 @@ class ElectionStream(StreamingResponse):
     def __init__(
         self,
         election: Callable[[Observer], Coroutine[Any, Any, Elected]],
-        chunks: Chunks,
+        chunks: Events,
         context: Context,
         silence: float = SILENCE,
     ) -> None:
@@ -103,19 +125,27 @@ class ElectionStream(StreamingResponse):
             except TimeoutError:
                 yield _COMMENT
                 continue
-            if isinstance(step, Exception):
-                self._context.note(step)
-                yield event(problem(step, self._context.request_id, gateway=True).body)
-                return
-            if isinstance(step, Elected):
+            if isinstance(step, Sample | Progress):
+                yield self._chunks.step(step)
+                continue
+            try:
+                if isinstance(step, Exception):
+                    raise step
                 for part in self._chunks.answer(step):
                     yield part
                     await asyncio.sleep(0)  # a caller that reads fast must not keep the others waiting
-                return
-            yield self._chunks.step(step)
+            except Exception as error:  # as above
+                self._context.note(error)
+                yield event(problem(error, self._context.request_id, gateway=True).body, "error")
+            return
 
 
-def _parts(text: str) -> Iterator[str]:
+def told(step: Sample | Progress) -> Json:
+    """What the stream's `unprm` says of a step."""
+    return {"candidate": step.model_dump()} if isinstance(step, Sample) else {"progress": asdict(step)}
+
+
+def parts_of(text: str) -> Iterator[str]:
     """The text line by line; a long one in at most `_PARTS` parts of as many lines."""
     lines = text.splitlines(keepends=True)
     size = -(-len(lines) // _PARTS)

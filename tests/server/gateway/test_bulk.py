@@ -107,8 +107,9 @@ def test_what_makes_no_sense_is_refused() -> None:
     with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
         for body, detail in (
             ({"requests": [request("a")] * 3, "budget": 2}, "expected a candidate for each of 3 requests"),
-            ({"requests": [stream], "budget": 2}, "can't stream or use tools"),
+            ({"requests": [stream], "budget": 2}, "can't stream"),
             ({"requests": [], "budget": 2}, "at least 1"),
+            ({"requests": [request("a"), request(" ")], "budget": 2}, '"param": "/requests/1/messages"'),
             ({"requests": [request("a", budget=0)], "budget": 2}, "greater than or equal to 1"),
             ({"requests": [request("a")]}, "required"),
             ({"requests": [request("a")], "budget": 4097}, "less than or equal to 4096"),

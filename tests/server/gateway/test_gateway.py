@@ -18,8 +18,7 @@ from tests.openai_server import Refusal, openai_server
 from tests.server.harness import Background, Running, raw, serving
 from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, TOKENS, Upstream, top_logprobs, upstream
 from tests.support import PATIENCE, until
-from unprm.engines.fake import FakeEngine, hashed
-from unprm.types import Encoded
+from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import VOTES, Strategy
 
 PROBLEM = "What is 3 + 4?"
@@ -225,26 +224,6 @@ def test_an_upstream_that_gives_one_at_a_time_is_called_for_each() -> None:
     assert sorted(body["seed"] for body in reasoner.bodies) == [1, 2, 3, 4]
 
 
-def test_the_problem_is_the_last_user_message() -> None:
-    seen: list[str] = []
-
-    def note(item: Encoded) -> tuple[float, ...]:
-        seen.append(bytes(token for token in item.ids if token < 256).decode())
-        return tuple(hashed(item))
-
-    parts = [{"type": "text", "text": "What is "}, {"type": "text", "text": "2?"}]
-    messages = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Hello"},
-        {"role": "assistant", "content": "Hi"},
-        {"role": "user", "content": parts},
-    ]
-    with upstream(boxed(1), boxed(2)) as reasoner, gateway(reasoner, FakeEngine(scores=note)) as running:
-        ask(running, messages=messages, extra_body={"unprm": {"budget": 2}})
-        ask(running, messages=messages, extra_body={"unprm": {"budget": 2, "problem": "Other"}})
-    assert {text.partition("\n")[0] for text in seen} == {"What is 2?", "Other"}
-
-
 def test_without_answers_the_highest_reward_is_elected_if_the_request_names_a_vote_by_it() -> None:
     texts = ["I can't tell.", "Nobody knows.", "It depends."]
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
@@ -380,7 +359,7 @@ def test_what_an_upstream_says_amiss_is_its_failure(response: Response) -> None:
             refused = running.post("/v1/chat/completions", body | more)
             assert (refused.status_code, refused.json()["code"]) == (502, "upstream_failed")
         *_, event, _ = running.post("/v1/chat/completions", body | {"stream": True}).text.split("\n\n")
-        assert json.loads(event.removeprefix("data: "))["error"]["code"] == "upstream_failed"
+        assert json.loads(event.removeprefix("event: error\ndata: "))["error"]["code"] == "upstream_failed"
         got = running.post("/v1/chat/completions/bulk", {"requests": [body, other], "budget": 2}).json()["data"]
     assert got[0]["error"]["code"] == "upstream_failed"
     assert got[1]["choices"][0]["message"]["content"] == boxed(1)
@@ -438,8 +417,12 @@ def test_an_unreachable_upstream_is_reported() -> None:
         ({"extra_body": {"unprm": {"budget": 0}}}, "/unprm/budget", "greater than or equal to 1"),
         ({"extra_body": {"unprm": {"strategy": "best"}}}, "/unprm/strategy", "'majority'"),
         ({"extra_body": {"unprm": {"speed": 1}}}, "/unprm/speed", "not a field"),
-        ({"messages": [{"role": "system", "content": "x"}]}, "", "no text"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "", "no text"),
+        ({"messages": [{"role": "user", "content": " "}]}, "/messages", "no text; send the problem as `unprm.problem`"),
+        (
+            {"messages": [{"role": "user", "content": "x"}, {"role": "x"}]},
+            "/messages/1/role",
+            "or name a vote without rewards",
+        ),
         ({"messages": []}, "/messages", "at least 1"),
     ],
 )
@@ -458,14 +441,12 @@ def test_a_request_that_makes_no_sense_is_refused(more: dict[str, Any], pointer:
 
 def test_a_budget_beyond_the_limit_is_refused() -> None:
     detail = "5 candidates were requested, the limit is 4"
-    tools = [{"type": "function", "function": {"name": "f"}}]
     limits: list[dict[str, Any]] = [{"max_solutions": 4}, {"gateway_budget": 4}]
     for limit in limits:
         with upstream(boxed(1)) as reasoner, gateway(reasoner, **limit) as running, client(running) as api:
             for refused in (
                 lambda: elected(running, budget=5),
                 lambda: ask(running, model="wrf-5@m"),
-                lambda: ask(running, n=5, tools=tools),
                 lambda: api.completions.create(model="m", prompt="so", best_of=5),
                 lambda: api.completions.create(model="m", prompt=["so"] * 5),
                 lambda: api.completions.create(model="m", prompt=[[1, 2]] * 5),
@@ -617,35 +598,6 @@ def test_the_upstream_s_models_are_waited_for_no_longer_than_a_request_has() -> 
     assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline_exceeded")
 
 
-def test_requests_with_tools_are_passed_on() -> None:
-    """No vote is taken on tool calls."""
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    text = {"role": "assistant", "content": boxed(1)}
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
-    with upstream(message, text) as reasoner, gateway(reasoner) as running:
-        answer = ask(running, tools=tools)
-        with pytest.raises(openai.UnprocessableEntityError, match="passed on unchanged"):
-            ask(running, tools=tools, extra_body={"unprm": {"budget": 4}})
-        ask(running, tools=tools, tool_choice="none", extra_body={"unprm": {"budget": 1}})
-        ask(running, model="wrf-16@m", tools=tools)
-    assert [body["model"] for body in reasoner.bodies] == ["m", "m", "m"]
-    (called,) = answer.choices[0].message.tool_calls or []
-    assert called.id == "c"
-    assert "unprm" not in reasoner.bodies[0]
-    assert reasoner.bodies[0]["tools"] == tools
-
-
-def test_errors_of_passed_on_requests_are_reported() -> None:
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
-    with (
-        upstream(boxed(1), errors={0: refusal(400, "bad tool")}) as reasoner,
-        gateway(reasoner) as running,
-        pytest.raises(openai.BadRequestError, match="bad tool"),
-    ):
-        ask(running, tools=tools)
-
-
 def test_a_failure_in_the_middle_of_a_stream_is_an_event() -> None:
     engine = FakeEngine(failures={1: RuntimeError("CANARY"), 2: RuntimeError("CANARY")})
     more: Any = {"unprm": {"budget": 4, "round": 2, "stable": 1}}
@@ -682,30 +634,32 @@ def test_a_late_upstream_ends_at_the_deadline_with_what_has_come() -> None:
     assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
 
 
-@pytest.mark.parametrize("tools", [False, True])
-@pytest.mark.parametrize("stream", [False, True])
-def test_what_outlives_the_drain_is_told_so(stream: bool, tools: bool, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("path", "stream"),
+    [("chat/completions", False), ("chat/completions", True), ("responses", True)],
+)
+def test_what_outlives_the_drain_is_told_so(path: str, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": stream}
-    body |= {"tools": [{"type": "function", "function": {"name": "f"}}]} if tools else {"unprm": {"budget": 4}}
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "input": PROBLEM, "stream": stream}
     with (
         upstream(boxed(1), held={0: threading.Event()}) as reasoner,
         gateway(reasoner, drain_seconds=0) as running,
     ):
-        waiting = Background(lambda: running.post("/v1/chat/completions", body))
+        waiting = Background(lambda: running.post(f"/v1/{path}", body))
         until(lambda: len(reasoner.bodies) == 1)
         running.server.should_exit = True
         answer = waiting.result()
-    status, last = (200, answer.text.split("data: ")[-1]) if stream and not tools else (503, answer.text)
+    passed_on = path == "responses"
+    status, last = (200, answer.text.split("data: ")[-1]) if stream and not passed_on else (503, answer.text)
     assert (answer.status_code, json.loads(last)["error"]["code"]) == (status, "shutting_down")
-    assert _logged(caplog) == [(status, "shutting_down")]
+    assert _logged(caplog, path) == [(status, "shutting_down")]
 
 
-def _logged(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
-    """Status and code of the chat completions in the log, which has no traceback."""
+def _logged(caplog: pytest.LogCaptureFixture, path: str = "chat/completions") -> list[tuple[int, str]]:
+    """Status and code of the requests in the log, which has no traceback."""
     assert not [record for record in caplog.records if record.exc_info]
     lines: list[Any] = [record.__dict__["fields"] for record in caplog.records if hasattr(record, "fields")]
-    return [(line["status"], line["code"]) for line in lines if line["route"] == "/v1/chat/completions"]
+    return [(line["status"], line["code"]) for line in lines if line["route"] == f"/v1/{path}"]
 
 
 def test_a_stream_that_outlives_the_drain_ends_with_an_event(caplog: pytest.LogCaptureFixture) -> None:
@@ -717,7 +671,7 @@ def test_a_stream_that_outlives_the_drain_ends_with_an_event(caplog: pytest.LogC
         gateway(reasoner, drain_seconds=0) as running,
         httpx.stream("POST", f"{running.url}/v1/chat/completions", json=body, timeout=PATIENCE) as response,
     ):
-        events = (line.removeprefix("data: ") for line in response.iter_lines() if line)
+        events = (line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: "))
         assert json.loads(next(events))["choices"][0]["delta"]["role"] == "assistant"
         assert [json.loads(next(events))["unprm"]["progress"]["sampled"] for _ in range(3)] == [1, 2, 2]
         running.server.should_exit = True
@@ -728,13 +682,13 @@ def test_a_stream_that_outlives_the_drain_ends_with_an_event(caplog: pytest.LogC
 
 def test_a_stream_that_is_passed_on_ends_at_its_deadline_with_an_event(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True, "logprobs": True}
-    body["tools"] = [{"type": "function", "function": {"name": "f"}}]
+    messages = [{"role": "user", "content": PROBLEM}]
+    body = {"model": "m", "input": PROBLEM, "messages": messages, "stream": True, "logprobs": True}
     with upstream(boxed(1), hangs={0: 0}) as reasoner, gateway(reasoner, gateway_seconds=1) as running:
-        answer = running.post("/v1/chat/completions", body)
+        answer = running.post("/v1/responses", body)
     *_, last = answer.text.split("\n\n")[:-1]
-    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "deadline_exceeded"
-    assert _logged(caplog) == [(200, "deadline_exceeded")]
+    assert json.loads(last.removeprefix("event: error\ndata: "))["error"]["code"] == "deadline_exceeded"
+    assert _logged(caplog, "responses") == [(200, "deadline_exceeded")]
 
 
 def test_votes_are_counted_once() -> None:

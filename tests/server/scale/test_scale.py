@@ -145,7 +145,7 @@ def streamed(http: httpx.Client, reasoner: Upstream, go_on: threading.Event, **h
     with http.stream("POST", "/v1/chat/completions", json=CHAT | {"stream": True}, headers=headers) as response:
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
-        events = (line.removeprefix("data: ") for line in response.iter_lines() if line)
+        events = (line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: "))
         next(events)
         assert [json.loads(next(events))["unprm"]["progress"]["sampled"] for _ in range(3)] == [1, 2, 2]
         assert reasoner.given == given + 2  # it came before the rest was there

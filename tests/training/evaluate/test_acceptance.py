@@ -1,19 +1,38 @@
 """The command that calibrates which elected answers are accepted."""
 
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 from typer.testing import CliRunner
 
 from training.cli.evaluate import app
 from training.evaluate.acceptance import elections
+from training.evaluate.judging import GIVEN
 from training.evaluate.records import JudgedCandidates
 from training.schema import to_line
 from unprm.election import acceptance
+from unprm.votes.registry import DEFAULTS
 
 
 def _question(number: int, sure: bool) -> JudgedCandidates:
     """Sure: three agree on the right answer. Otherwise two of three on a wrong one."""
     classes = (0, 0, 0) if sure else (1, 1, 0)
     return JudgedCandidates(f"q{number}", classes, tuple(name == 0 for name in classes), (0.9, 0.9, 0.9))
+
+
+def _run(directory: Path, rows: Sequence[JudgedCandidates], model: str = GIVEN) -> Path:
+    (directory / "candidates.jsonl").write_text("".join(map(to_line, rows)), "utf-8")
+    (directory / "candidates.config.json").write_text(json.dumps({"model": model}), "utf-8")
+    return directory
+
+
+def _calibrate(run: Path, *options: str) -> Any:
+    output = ["--output", str(run / "calibration.json")]
+    return CliRunner().invoke(app, ["calibrate-votes", str(run), *output, *options])
 
 
 def test_an_election_has_its_certainty_and_whether_it_is_right():
@@ -23,23 +42,49 @@ def test_an_election_has_its_certainty_and_whether_it_is_right():
     assert elections(judged, "weighted") == [(1.0, True), (pytest.approx(2 / 3 * 0.9), False)]
 
 
+def test_a_question_of_which_no_candidate_with_an_answer_has_a_reward_is_left_out():
+    unscored = JudgedCandidates("q", (0, 1, None), (True, False, False), (None, None, 0.9))
+    assert elections([unscored], "majority") == [(pytest.approx(1 / 3), True)]
+    assert elections([unscored], "wrf") == []
+
+
 def test_what_is_calibrated_is_what_a_server_reads(tmp_path):
     rows = [_question(number, number < 60) for number in range(70)]
     unanswered = JudgedCandidates("none", (None, None, None), (False,) * 3, (0.5,) * 3)
-    (tmp_path / "candidates.jsonl").write_text("".join(map(to_line, [*rows, unanswered])), "utf-8")
-    output = tmp_path / "calibration.json"
-    result = CliRunner().invoke(app, ["calibrate-votes", str(tmp_path), "--output", str(output), "--pool", "ours"])
+    result = _calibrate(_run(tmp_path, [*rows, unanswered]), "--pool", "ours")
     assert result.exit_code == 0, result.output
     assert "majority: at a risk of 5 %, 60 of 70 answers are accepted" in result.output
-    made = acceptance.read(output)
-    assert (made.pool, made.confidence) == ("ours", acceptance.CONFIDENCE)
+    made = acceptance.read(tmp_path / "calibration.json")
+    assert (made.pool, made.confidence, made.terms) == ("ours", acceptance.CONFIDENCE, DEFAULTS.model_dump())
     assert (made.threshold("majority", 0.05), made.threshold("majority", 0.5)) == (1.0, pytest.approx(2 / 3))
-    assert made.ranges["classes"] == (1, 2)
+    assert made.ranges == {"candidates": (3, 3), "share": (pytest.approx(2 / 3), 1), "highest_reward": (0.9, 0.9)}
     assert "cisc" not in made.elections
 
 
-def test_a_pool_without_any_answer_is_refused(tmp_path):
-    unanswered = [JudgedCandidates(name, (None,), (False,), (0.5,)) for name in "ab"]
-    (tmp_path / "candidates.jsonl").write_text("".join(map(to_line, unanswered)), "utf-8")
-    result = CliRunner().invoke(app, ["calibrate-votes", str(tmp_path), "--output", str(tmp_path / "made.json")])
-    assert "no candidate of any question has an answer" in str(result.exception)
+SCORED = [replace(_question(number, True), scores=((0.9, 0.5),) * 3) for number in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "model", "options", "expected"),
+    [
+        ([_question(0, True), _question(1, True)], GIVEN, [], (None, None, 0.9)),
+        ([_question(0, True), _question(1, True)], GIVEN, ["--model", "served"], ("served", None, 0.9)),
+        (SCORED, "a PRM", [], ("a PRM", "min", 0.5)),
+        (SCORED, "a PRM", ["--aggregate", "mean"], ("a PRM", "mean", 0.7)),
+    ],
+)
+def test_a_calibration_tells_what_its_rewards_are(tmp_path, rows, model, options, expected):
+    assert _calibrate(_run(tmp_path, rows, model), *options).exit_code == 0
+    made = acceptance.read(tmp_path / "calibration.json")
+    assert (made.model, made.aggregate, made.ranges["highest_reward"][0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "detail"),
+    [
+        ([JudgedCandidates(name, (None,), (False,), (0.5,)) for name in "ab"], [], "no candidate of any question has"),
+        ([_question(0, True), _question(1, True)], ["--aggregate", "mean"], "its rewards are numbers"),
+    ],
+)
+def test_a_pool_that_cannot_be_calibrated_is_refused(tmp_path, rows, options, detail):
+    assert detail in str(_calibrate(_run(tmp_path, rows), *options).exception)

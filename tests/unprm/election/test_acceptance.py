@@ -63,7 +63,14 @@ def test_the_risk_is_kept_as_often_as_promised(risk, certainties, wrong):
 
 def test_a_calibration_is_kept_and_tells_what_is_outside(tmp_path):
     made = VoteCalibration(
-        "a pool", "2026-01-31", 0.9, {"wrf": [(0.9, True)] * 60}, {"candidates": (4, 16), "mean_reward": (0.2, 0.9)}
+        pool="a pool",
+        date="2026-01-31",
+        confidence=0.9,
+        model=None,
+        aggregate="min",
+        terms={"alpha": 0.5, "normalization": "minmax"},
+        elections={"wrf": [(0.9, True)] * 60},
+        ranges={"candidates": (4, 16), "highest_reward": (0.2, 0.9)},
     )
     made.write(tmp_path / "votes.json")
     found = read(tmp_path / "votes.json")
@@ -71,8 +78,8 @@ def test_a_calibration_is_kept_and_tells_what_is_outside(tmp_path):
     assert found.threshold("wrf", 0.01) is None
     with pytest.raises(KeyError):
         found.threshold("majority", 0.05)
-    assert found.outside(Statistics.of((0, 0), (0.1, 0.2))) == ("candidates", "mean_reward")
-    assert found.outside(Statistics.of((0, 0, 1, None), None)) == ()
+    assert found.outside(Statistics.of((0, 0), (0.1, 0.15))) == ["candidates", "highest_reward"]
+    assert found.outside(Statistics.of((0, 0, 1, None), None)) == []
 
 
 def test_another_file_is_refused_with_the_command_that_makes_one(tmp_path):

@@ -1,0 +1,95 @@
+"""A completion as a candidate: its text, thoughts and tool calls; what it votes for, and what a PRM reads of it."""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from unprm.openai.models import Json
+from unprm.trajectories import Function, Message, Reading, render
+from unprm.types import Solution, Split
+from unprm.wire import SolutionIn
+
+NO_ANSWER = " "
+"""As the answer of a solution: it states none, wherever one would be looked for."""
+NO_CALL = "no call"
+"""What texts that state no answer vote for where other candidates call tools."""
+
+
+class Verbatim(SolutionIn):
+    """A candidate whose answer is not a mathematical one: it is compared as text."""
+
+    def candidate(self, split: Split, index: int) -> Solution:
+        """As `SolutionIn.candidate`."""
+        return replace(super().candidate(split, index), verbatim=True)
+
+
+def calls_of(choice: Json) -> list[Json]:
+    """The tool calls of a completion, as the upstream sent them."""
+    calls = choice["message"].get("tool_calls")
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+
+
+def text_of(choice: Json) -> str:
+    """The text of a completion; empty if it has none."""
+    content = choice["message"].get("content")
+    return content if isinstance(content, str) else ""
+
+
+def thoughts_of(choice: Json) -> str:
+    """The thoughts that the upstream sends beside the text of a completion; empty if it sends none."""
+    message = choice["message"]
+    thoughts = message.get("reasoning_content") or message.get("reasoning")
+    return thoughts if isinstance(thoughts, str) else ""
+
+
+def length_of(choice: Json) -> int:
+    """Characters of a completion's text and tool calls."""
+    calls = calls_of(choice)
+    return len(text_of(choice)) + (len(json.dumps(calls)) if calls else 0)
+
+
+def action(choice: Json, exclude_args: Collection[str], confidence: float | None, *, cut: bool) -> Verbatim:
+    """A completion with tool calls as a candidate of one step: its text, then its calls.
+
+    It votes for the set of its calls, each by name and arguments in canonical JSON: in any order, without white space,
+    1.0 as 1, and without those in `exclude_args`. If it is `cut`, or the arguments of a call are no JSON object, nobody
+    could make these calls, and it votes for nothing.
+    """
+    calls = calls_of(choice)
+    ballot = None
+    try:
+        message = Message.model_validate({"role": "assistant", "content": text_of(choice), "tool_calls": calls})
+        (step,) = render([message], Reading()).steps
+        if not cut:
+            ballot = _ballot([call.function for call in message.tool_calls or ()], exclude_args)
+    except ValidationError:  # calls of another kind than functions
+        step = json.dumps(calls)
+    except ValueError:
+        pass
+    return Verbatim.model_validate({"steps": [step], "answer": ballot or NO_ANSWER, "confidence": confidence})
+
+
+def _ballot(functions: Sequence[Function], exclude_args: Collection[str]) -> str:
+    """Raises `ValueError` for arguments that are no JSON object."""
+    return "\n".join(sorted({f"{each.name}({_canonical(each.arguments, exclude_args)})" for each in functions}))
+
+
+def _canonical(arguments: str, exclude_args: Collection[str]) -> str:
+    sent = from_json(arguments or "{}", allow_inf_nan=False)  # some servers send nothing for no arguments
+    if not isinstance(sent, dict):
+        raise ValueError("arguments are an object")
+    kept = {name: _plain(value) for name, value in sent.items() if name not in exclude_args}
+    return json.dumps(kept, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    """The value as canonical JSON (RFC 8785) has it: whole numbers without a fraction."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_plain, value))
+    return int(value) if isinstance(value, float) and value.is_integer() else value

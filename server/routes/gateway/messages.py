@@ -1,0 +1,198 @@
+"""Anthropic's messages API: a request becomes a chat request, the elected completion a message, whole or as events."""
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from unprm.openai.models import Json
+
+from ...http.errors import event
+from .completion import calls_of, text_of, thoughts_of
+from .election import Elected, Progress
+from .report import Sample
+from .schema import ChatRequest, Election, Passed, chat_request
+from .stream import parts_of, told
+from .upstream import UpstreamFailed
+
+_EXAMPLE: Json = {"model": "m", "max_tokens": 1024, "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
+_STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
+"""Reasons why a completion stopped that are no `end_turn`."""
+_DELTAS = {
+    "text": ("text", "text_delta", "text"),
+    "thinking": ("thinking", "thinking_delta", "thinking"),
+    "tool_use": ("input", "input_json_delta", "partial_json"),
+}
+"""For each type of block the field that events fill, and the type and the field of these events."""
+
+
+class Block(BaseModel):
+    """A part of a message: each type has its own fields."""
+
+    type: Literal["text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking"]
+    text: str = ""
+    source: dict[str, str] = Field(default={})
+    id: str = ""
+    name: str = ""
+    input: Json = Field(default={})
+    tool_use_id: str = ""
+    content: "Blocks" = Field(default=[])
+
+    @property
+    def part(self) -> Json:
+        """A text or an image, in the form of the chat API."""
+        if self.type == "text":
+            return {"type": "text", "text": self.text}
+        data = f"data:{self.source.get('media_type')};base64,{self.source.get('data')}"
+        return {"type": "image_url", "image_url": {"url": self.source.get("url", data)}}
+
+
+Blocks = Annotated[list[Block], BeforeValidator(lambda said: _blocks(said), json_schema_input_type=str | list[Block])]
+"""What is said: blocks, or a text."""
+
+
+class Turn(BaseModel):
+    """A message of the conversation so far."""
+
+    role: Literal["user", "assistant", "system"]
+    content: Blocks
+
+    def for_chat(self) -> Iterator[Json]:
+        """The messages of the chat API that it stands for: the results of tools, then the rest without thoughts."""
+        for block in self.content:
+            if block.type == "tool_result":
+                yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _content(block.content)}
+        said = [block for block in self.content if block.type in ("text", "image")]
+        used = [block for block in self.content if block.type == "tool_use"]
+        calls = [{"id": each.id} | _function(name=each.name, arguments=json.dumps(each.input)) for each in used]
+        if said or calls:
+            yield {"role": self.role, "content": _content(said)} | ({"tool_calls": calls} if calls else {})
+
+
+class Tool(BaseModel):
+    """A tool of the caller's; one that Anthropic runs has no `input_schema` and is refused."""
+
+    name: str
+    description: str = ""
+    parameters: Json = Field(validation_alias="input_schema")
+
+
+class ToolChoice(BaseModel):
+    """Which tool may or must be called, and whether several at a time."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str = ""
+    disable_parallel_tool_use: bool = False
+
+
+class MessagesRequest(Passed):
+    """A request of Anthropic's messages API. `metadata` and `thinking` change nothing: whether the upstream thinks, it
+    decides itself."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _EXAMPLE})
+
+    max_tokens: int = Field(ge=1)
+    messages: list[Turn] = Field(min_length=1)
+    system: Blocks = Field(default=[])
+    stream: bool = False
+    temperature: float | None = Field(default=None, allow_inf_nan=False)
+    top_p: float | None = Field(default=None, allow_inf_nan=False)
+    top_k: int | None = None
+    stop_sequences: list[str] | None = None
+    tools: list[Tool] = Field(default=[])
+    tool_choice: ToolChoice | None = None
+    metadata: Json | None = None
+    thinking: Json | None = None
+    unprm: Election = Election()
+
+    def chat(self) -> ChatRequest:
+        """The chat request that it stands for. Raises `InvalidRequest`."""
+        same = {"model", "max_tokens", "stream", "temperature", "top_p", "top_k", "unprm"}
+        before = [{"role": "system", "content": _content(self.system)}] if self.system else []
+        fields = self.model_dump(include=same, exclude_unset=True)
+        fields["messages"] = [*before, *(message for turn in self.messages for message in turn.for_chat())]
+        if self.stop_sequences:
+            fields["stop"] = self.stop_sequences
+        if self.tools:
+            fields["tools"] = [_function(**tool.model_dump(exclude_unset=True)) for tool in self.tools]
+        if chosen := self.tool_choice:
+            choices: Json = {"tool": _function(name=chosen.name), "any": "required"}
+            fields["tool_choice"] = choices.get(chosen.type, chosen.type)
+            fields |= {"parallel_tool_calls": False} if chosen.disable_parallel_tool_use else {}
+        return chat_request(fields)
+
+
+def message(model: str, elected: Elected) -> Json:
+    """The elected completion as a message. Raises `UpstreamFailed` if its calls can't be made."""
+    choice, usage = elected.choices[0], elected.sampled.usage
+    thoughts, text, calls = thoughts_of(choice), text_of(choice), calls_of(choice)
+    content: list[Json] = [{"type": "thinking", "thinking": thoughts, "signature": ""}] if thoughts else []
+    content += [{"type": "text", "text": text}] if text else []
+    return _empty(elected.sampled.model or model) | {
+        "content": content + list(map(_tool_use, calls)),
+        "stop_reason": "tool_use" if calls else _STOPPED.get(str(choice.get("finish_reason")), "end_turn"),
+        "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
+        "unprm": elected.report.model_dump(mode="json"),
+    }
+
+
+class MessageEvents:
+    """The events of one message; those that tell how the election goes on are of type `ping`."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+
+    def begin(self) -> bytes:
+        """The start of the message."""
+        return _event("message_start", message=_empty(self._model))
+
+    def step(self, step: Sample | Progress) -> bytes:
+        """A ping, which tells how the election goes on."""
+        return _event("ping", unprm=told(step))
+
+    def answer(self, elected: Elected) -> Iterator[bytes]:
+        """The rest: the blocks, then why it stopped, with the usage and the report."""
+        whole = message(self._model, elected)
+        for index, block in enumerate(whole["content"]):
+            field, delta, part = _DELTAS[block["type"]]
+            value = block[field]
+            yield _event("content_block_start", index=index, content_block=block | {field: type(value)()})
+            for each in parts_of(value) if isinstance(value, str) else [json.dumps(value)]:
+                yield _event("content_block_delta", index=index, delta={"type": delta, part: each})
+            yield _event("content_block_stop", index=index)
+        ended = {name: whole[name] for name in ("stop_reason", "stop_sequence")}
+        whole["unprm"].pop("solutions", None)  # they were told
+        yield _event("message_delta", delta=ended, usage=whole["usage"], unprm=whole["unprm"])
+        yield _event("message_stop")
+
+
+def _blocks(sent: object) -> object:
+    return [{"type": "text", "text": sent}] if isinstance(sent, str) else sent
+
+
+def _function(**fields: Any) -> Json:
+    return {"type": "function", "function": fields}
+
+
+def _content(blocks: Sequence[Block]) -> str | list[Json]:
+    alone = all(block.type == "text" for block in blocks)
+    return "\n".join(block.text for block in blocks) if alone else [block.part for block in blocks]
+
+
+def _tool_use(call: Json) -> Json:
+    try:
+        made = dict(json.loads(call["function"]["arguments"] or "{}"))
+        return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": made}
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise UpstreamFailed("no candidate has tool calls whose arguments are JSON objects") from None
+
+
+def _empty(model: str) -> Json:
+    about = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": model, "content": []}
+    return about | {"stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 0, "output_tokens": 0}}
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    return event(json.dumps({"type": kind, **fields}).encode(), kind)

@@ -1,0 +1,155 @@
+"""What the gateway does about an answer that is not accepted at the request's risk."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import JSONResponse
+
+from tests.server.calibrations import calibration
+from tests.server.gateway.test_gateway import PROBLEM, ask, boxed, elected
+from tests.server.harness import Running, serving
+from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
+from unprm.engines.fake import FakeEngine
+
+AGREED = [boxed(7)]
+SPLIT = [boxed(1), boxed(2), boxed(3), boxed(4)]
+TERMS: dict[str, Any] = {"strategy": "majority", "risk": 0.05, "budget": 6, "round": 2, "stable": 0.01}
+
+
+@contextmanager
+def judged(tmp_path: Path, first: Upstream, second: Upstream | None = None, **changes: Any) -> Iterator[Running]:
+    more = {} if second is None else {"escalate_url": second.url, "escalate_model": "large"}
+    path = calibration(tmp_path, **changes)
+    with serving(FakeEngine(), upstream_url=first.url, vote_calibration=path, **more) as running:
+        yield running
+
+
+def tried(report: dict[str, Any]) -> list[tuple[str, int, str, bool]]:
+    return [(each["upstream"], each["sampled"], each["answer"], each["accept"]) for each in report["attempts"]]
+
+
+def test_an_accepted_answer_is_the_end_of_it(tmp_path: Path) -> None:
+    with upstream(*AGREED) as first, upstream(*AGREED) as second, judged(tmp_path, first, second) as running:
+        _, report = elected(running, **TERMS, on_reject="escalate")
+    assert (report["accept"], report["calibration"]["pool"]) == (True, "a pool")
+    assert tried(report) == [("first", 2, "7", True)]
+    assert second.given == 0
+    assert not any("not sure" in note for note in report["notes"])
+
+
+@pytest.mark.parametrize(
+    ("on_reject", "attempts"),
+    [
+        (None, None),
+        ("say_so", [("first", 2, "1", False)]),
+        ("sample_more", [("first", 2, "1", False), ("first", 4, "1", False)]),
+        ("escalate", [("first", 2, "1", False), ("first", 4, "1", False), ("second", 2, "7", True)]),
+    ],
+)
+def test_a_rejected_answer_goes_as_far_as_the_request_says(
+    tmp_path: Path, on_reject: str | None, attempts: list[Any] | None
+) -> None:
+    terms = TERMS | ({} if on_reject is None else {"on_reject": on_reject})
+    with upstream(*SPLIT) as first, upstream(*AGREED) as second, judged(tmp_path, first, second) as running:
+        answer, report = elected(running, **terms)
+    assert (tried(report) if "attempts" in report else None) == attempts
+    escalated = on_reject == "escalate"
+    assert (report["accept"], answer.choices[0].finish_reason) == (escalated, "stop")
+    assert [note for note in report["notes"] if "not sure" in note] == [] if escalated else [report["notes"][-1]]
+    assert [body["model"] for body in second.bodies] == (["large"] if escalated else [])
+    assert answer.model == ("large-served" if escalated else "m-served")
+    count = first.given + second.given
+    requests = len(first.bodies) + len(second.bodies)
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == count * COMPLETION_TOKENS
+    assert answer.usage.prompt_tokens == requests * PROMPT_TOKENS
+    if attempts is not None:
+        spent = report["attempts"]
+        assert sum(each["completion_tokens"] for each in spent) == answer.usage.completion_tokens
+        served = {"first": "m-served", "second": "large-served"}
+        assert all(each["model"] == served[each["upstream"]] for each in spent)
+
+
+def test_if_no_upstream_s_answer_is_accepted_the_second_s_says_so(tmp_path: Path) -> None:
+    with upstream(*SPLIT) as first, upstream(*SPLIT[::-1]) as second, judged(tmp_path, first, second) as running:
+        _, report = elected(running, **TERMS, on_reject="escalate")
+    assert (report["answer"], report["accept"]) == ("4", False)
+    assert "a risk of 0.05 takes a certainty of 0.600, it has 0.500" in report["notes"][-1]
+
+
+def test_if_the_second_upstream_fails_the_first_s_answer_stands(tmp_path: Path) -> None:
+    broken = {0: JSONResponse({"error": {"message": "no"}}, 500)}
+    with (
+        upstream(*SPLIT) as first,
+        upstream(*AGREED, errors=broken) as second,
+        judged(tmp_path, first, second) as running,
+    ):
+        _, report = elected(running, **TERMS, on_reject="escalate")
+    assert (report["answer"], report["accept"]) == ("1", False)
+    assert report["notes"][-1] == "the second upstream gave no answer: the upstream answered 500"
+
+
+def test_candidates_without_an_answer_are_not_accepted(tmp_path: Path) -> None:
+    with upstream("a poem") as first, judged(tmp_path, first) as running:
+        _, report = elected(running, **TERMS)
+    assert (report["answer"], report["accept"], "calibration" in report) == (None, False, False)
+
+
+def test_a_vote_that_falls_back_to_the_majority_is_not_accepted(tmp_path: Path) -> None:
+    texts = [boxed(number, "x" * 500) for number in (1, 2, 2)]
+    with upstream(*texts) as first:
+        path = calibration(tmp_path, elections={"prm": [(0.6, True)] * 60})
+        with serving(FakeEngine(max_tokens=200), upstream_url=first.url, vote_calibration=path) as running:
+            _, report = elected(running, strategy="prm", risk=0.05, budget=3, round=3)
+    assert (report["answer"], report["decided_by"], report["accept"]) == ("2", "majority", False)
+
+
+def test_a_stream_reports_it_too(tmp_path: Path) -> None:
+    with upstream(*SPLIT) as first, upstream(*AGREED) as second, judged(tmp_path, first, second) as running:
+        terms = TERMS | {"on_reject": "escalate", "candidates": True}
+        *chunks, last = ask(running, stream=True, extra_body={"unprm": terms})
+    assert (last.unprm["accept"], len(last.unprm["attempts"])) == (True, 3)
+    shown = [chunk.unprm["candidate"]["index"] for chunk in chunks if "candidate" in getattr(chunk, "unprm", {})]
+    assert shown == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("terms", "detail"),
+    [
+        ({"on_reject": "sample_more"}, "on_reject needs a risk"),
+        ({"risk": 0.05, "on_reject": "escalate"}, "it is set by --escalate-url"),
+        ({"risk": 0.05, "strategy": "wrf", "alpha": 0.1}, "is of alpha 0.5, and the vote has 0.1"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_before_anything_is_sampled(
+    tmp_path: Path, terms: dict[str, Any], detail: str
+) -> None:
+    with upstream(*SPLIT) as first, judged(tmp_path, first) as running:
+        body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": terms}
+        answer = running.post("/v1/chat/completions", body)
+        bulk = running.post("/v1/chat/completions/bulk", {"requests": [body], "budget": 4})
+    assert (answer.status_code, bulk.status_code, first.given) == (422, 422, 0)
+    assert detail in answer.json()["error"]["message"]
+    assert answer.json()["error"]["param"].startswith("/unprm")
+
+
+def test_tool_calls_are_not_what_was_calibrated(tmp_path: Path) -> None:
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "tools": tools, "unprm": TERMS}
+    with upstream(*SPLIT) as first, judged(tmp_path, first) as running:
+        answer = running.post("/v1/chat/completions", body)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"], first.given) == (422, "/unprm/risk", 0)
+
+
+def test_a_bulk_is_judged_and_goes_no_further(tmp_path: Path) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": TERMS}
+    with upstream(*AGREED) as first, judged(tmp_path, first) as running:
+        path = "/v1/chat/completions/bulk"
+        answer = running.post(path, {"requests": [body], "budget": 4}).json()
+        further = {**body, "unprm": TERMS | {"on_reject": "sample_more"}}
+        refused = running.post(path, {"requests": [further], "budget": 4})
+    assert answer["data"][0]["unprm"]["accept"] is True
+    assert (refused.status_code, "take no on_reject" in refused.json()["detail"]) == (422, True)
