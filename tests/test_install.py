@@ -19,6 +19,7 @@ import unprm_client.__main__
 from tests.clients.programs import environment, listening
 from tests.support import ROOT
 from unprm.__main__ import PROGRAMS, SCALE, SERVE, UPSTREAM
+from unprm_client import Client
 
 PLACES = {
     "unprm": "unprm",
@@ -147,6 +148,8 @@ def test_the_client_asks_the_server(environment_with: Callable[[str], Environmen
     client, server = environment_with("client"), environment_with("serve")
     request = json.dumps(REQUEST)
     with listening(str(server.script), "serve", program=str(server.python), PYTHONPATH="") as url:
+        with Client(url) as waiting:
+            waiting.wait_ready()
         assert json.loads(client.run("-c", CALL, url, sent=request)) == ["7", []]
         scored = client.unprm("score", "--url", url, sent=request)
     assert json.loads(scored)["solutions"][0]["step_scores"]

@@ -9,7 +9,7 @@ import sys
 import httpx
 import pytest
 
-from tests.support import ROOT, free_port, until
+from tests.support import PATIENCE, ROOT, free_port, until
 
 PAGES = "docs/requests.md", "README.md"
 """In this order: the first shows how many tokens were known from before."""
@@ -29,7 +29,7 @@ def port():
             yield free
         finally:
             server.terminate()
-            errors = server.communicate(timeout=60)[1]
+            errors = server.communicate(timeout=PATIENCE)[1]
     assert "demonstration model" in errors
     assert server.returncode == 0
 
@@ -42,7 +42,7 @@ def _wait(free, server):
         except httpx.TransportError:
             return False
 
-    until(ready, 60, 0.1)
+    until(ready, every=0.1)
 
 
 def _approximately(value):
@@ -79,7 +79,7 @@ def test_an_example_answers_as_its_page_says(port, page, command, answer):
     url = next(word for word in words if word.startswith("localhost:8000"))
     body = words[words.index("-d") + 1]
     headers = dict([words[words.index("-H") + 1].split(": ")])
-    response = httpx.post(f"http://{url.replace(':8000', f':{port}')}", content=body, headers=headers)
+    response = httpx.post(f"http://{url.replace(':8000', f':{port}')}", content=body, headers=headers, timeout=PATIENCE)
     assert response.status_code == 200, response.text
     shown = json.loads(answer)
     given = _part(response.json(), shown) if page == "README.md" else untimed(response.json())

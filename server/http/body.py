@@ -34,10 +34,10 @@ async def read_body(headers: Headers, receive: Receive, limit: int, hold: Callab
     try:
         async with asyncio.timeout(PART_SECONDS) as pace:
             async for part in _parts(receive, pace):
+                if len(body) + len(part) > limit:
+                    raise BodyTooLarge(limit)
                 hold(len(part))
                 body += part
-                if len(body) > limit:
-                    raise BodyTooLarge(limit)
     except TimeoutError:
         if not pace.expired():  # another timeout's
             raise

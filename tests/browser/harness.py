@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Response, expect, sync_playwright
 
-PATIENCE = 20_000
+PATIENCE = 60_000
 """Milliseconds."""
 expect.set_options(timeout=PATIENCE)
 

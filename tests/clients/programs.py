@@ -8,10 +8,7 @@ from contextlib import contextmanager
 
 import httpx
 
-from tests.support import ROOT, free_port, until
-
-PATIENCE = 120.0
-"""Seconds: what is imported here takes a while on a machine that has other work."""
+from tests.support import PATIENCE, ROOT, free_port, until
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -54,4 +51,4 @@ def _wait(port: int, process: "subprocess.Popen[str]") -> None:
             return False
         return True
 
-    until(listens, PATIENCE, 0.1)
+    until(listens, every=0.1)

@@ -16,11 +16,12 @@ from mcp.types import CallToolResult
 
 from server.settings import Settings
 from tests.adder import adding
-from tests.clients.programs import PATIENCE, ROOT, listening, printed
+from tests.clients.programs import ROOT, listening, printed
 from tests.openai_server import openai_server
 from tests.server.calibrations import calibration
 from tests.server.harness import Running, serving
 from tests.server.upstream import upstream
+from tests.support import PATIENCE
 from tests.test_readme import _approximately, untimed
 from unprm import mini
 from unprm.types import Engine

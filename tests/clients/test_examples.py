@@ -13,6 +13,7 @@ import pytest
 from tests.clients.programs import ROOT, listening, printed
 from tests.server.harness import Running, serving
 from tests.server.upstream import COMPLETION_TOKENS, Upstream, upstream
+from tests.support import PATIENCE
 from tests.tiny import write_base
 from unprm.engines.fake import FakeEngine, hashed
 
@@ -234,4 +235,4 @@ def rewarded(server: Running) -> float:
 
 
 def post(url: str, path: str, body: dict[str, Any]) -> httpx.Response:
-    return httpx.post(f"{url}/{path}", json=body, timeout=60)
+    return httpx.post(f"{url}/{path}", json=body, timeout=PATIENCE)

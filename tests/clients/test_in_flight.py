@@ -3,13 +3,11 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.support import asynchronous
+from tests.support import PATIENCE, asynchronous
 from unprm_client import AsyncClient, Client, ClientError
 
 CALLS = 120
 """More than the connections that httpx allows by default."""
-SECONDS = 10
-"""For a call: those that are not made keep the others waiting."""
 REFUSAL = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -31,7 +29,7 @@ class Waiting:
 async def test_the_asynchronous_client_makes_all_calls_at_a_time() -> None:
     async with await asyncio.start_server(Waiting().answer, "127.0.0.1", 0, backlog=CALLS) as server:
         port = server.sockets[0].getsockname()[1]
-        async with AsyncClient(f"http://127.0.0.1:{port}", timeout=SECONDS, attempts=1) as client:
+        async with AsyncClient(f"http://127.0.0.1:{port}", timeout=PATIENCE / 2, attempts=1) as client:
             calls = [client.score_steps("What?", ["x"]) for _ in range(CALLS)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
     assert all("status 404" in str(outcome) for outcome in outcomes)
@@ -49,7 +47,7 @@ async def test_the_client_makes_as_many_calls_as_its_callers_at_a_time() -> None
     async with await asyncio.start_server(Waiting().answer, "127.0.0.1", 0, backlog=CALLS) as server:
         port = server.sockets[0].getsockname()[1]
         with (
-            Client(f"http://127.0.0.1:{port}", timeout=SECONDS, attempts=1) as client,
+            Client(f"http://127.0.0.1:{port}", timeout=PATIENCE / 2, attempts=1) as client,
             ThreadPoolExecutor(CALLS) as pool,
         ):
             loop = asyncio.get_running_loop()

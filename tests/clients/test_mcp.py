@@ -13,9 +13,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent, Tool
 
-from tests.clients.programs import PATIENCE, ROOT, environment, listening
+from tests.clients.programs import ROOT, environment, listening
 from tests.server.calibrations import calibration
 from tests.server.harness import PROBLEM, Running, serving
+from tests.support import PATIENCE
 from unprm.engines.fake import FakeEngine
 from unprm_client import AsyncClient
 from unprm_client.mcp import create
@@ -78,9 +79,10 @@ def test_over_http_a_key_can_be_asked_for() -> None:
     accepted = {"Accept": "application/json, text/event-stream"}
     with listening("-m", "unprm_client", "mcp", "--transport", "http", UNPRM_CLIENT_MCP_KEY="agents") as url:
         for sent in ({}, {"Authorization": "Bearer other"}, {"Authorization": "agents"}):
-            refused = httpx.post(f"{url}/mcp", json=body, headers=accepted | sent)
+            refused = httpx.post(f"{url}/mcp", json=body, headers=accepted | sent, timeout=PATIENCE)
             assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
-        answered = httpx.post(f"{url}/mcp", json=body, headers=accepted | {"Authorization": "Bearer agents"})
+        key = {"Authorization": "Bearer agents"}
+        answered = httpx.post(f"{url}/mcp", json=body, headers=accepted | key, timeout=PATIENCE)
     assert answered.status_code == 200
     assert "score_steps" in answered.text
 

@@ -226,5 +226,6 @@ def test_the_chain_on_a_cluster(world: World, reasoner: str, blocks: list[Block]
     assert world.rows(annotated)
     assert world.calls == [["vllm", "serve", REASONERS[0], "--port", "8001"]]
     world.write("runs/paper/UnPRM40K/data/train.jsonl", LABELLED * 8)
-    world.run(changed(trained, {"--nproc-per-node 8": "--nproc-per-node 2"}))
+    output = world.run(changed(trained, {"--nproc-per-node 8": "--nproc-per-node 2"}))
+    assert output.count("wrote") == output.count("memory: ") == 1  # one of the processes speaks for both
     assert world.path("runs/paper/prm/adapter_model.safetensors").exists()

@@ -32,7 +32,7 @@ def balanced(tmp_path: Path) -> Iterator[tuple[httpx.Client, list[Running]]]:
         serving(FakeEngine(name="one")) as one,
         serving(FakeEngine(name="two")) as two,
         servers.nginx(tmp_path, one.url, two.url) as url,
-        httpx.Client(base_url=url, timeout=30) as http,
+        httpx.Client(base_url=url, timeout=PATIENCE) as http,
     ):
         yield http, [one, two]
 
@@ -111,7 +111,7 @@ def test_only_what_changes_nothing_is_asked_for_twice(path: str, attempts: int, 
             seen.append(self.path)
 
     with _backend(Dying) as one, _backend(Dying) as two, servers.nginx(tmp_path, one, two) as url:
-        assert httpx.post(url + path, json={}).status_code == 502
+        assert httpx.post(url + path, json={}, timeout=PATIENCE).status_code == 502
     assert seen == [path] * attempts
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.clients.programs import PATIENCE, environment, listening
+from tests.clients.programs import environment, listening
 from tests.clients.test_agents_page import embedded
 from tests.server.harness import Running, serving
-from tests.support import ROOT
+from tests.support import PATIENCE, ROOT
 from unprm.calibration import log_odds
 
-PYTHON = ROOT / ".venv-trainers" / "bin" / "python"
+PYTHON = ROOT / ".venv-plugs" / "bin" / "python"
 EXAMPLES = ROOT / "clients" / "examples"
 PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
 SOLUTIONS = [f"Step 1: 4 * 15 = {each}.\nStep 2: 23 + {each} = {23 + each}." for each in (60, 50)]

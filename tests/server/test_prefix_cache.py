@@ -55,9 +55,12 @@ def test_metrics_count_what_was_run(server):
     assert second["computed_tokens"] == 0
 
 
+# where the clock stands still, no batch takes so long that smaller ones follow it
+
+
 def test_a_model_that_runs_out_of_memory_answers_all_the_same():
     many = [[f"Step 1: 23 + {number} = {23 + number}.", *STEPS[1:]] for number in range(24)]
-    with serving(load_engine(mini.NAME, device="cpu")) as untroubled:
+    with serving(load_engine(mini.NAME, device="cpu"), clock=lambda: 0.0) as untroubled:
         expected, _ = score(untroubled, *many)
     engine = load_engine(mini.NAME, device="cpu")
     sizes = []
@@ -68,7 +71,7 @@ def test_a_model_that_runs_out_of_memory_answers_all_the_same():
             raise torch.OutOfMemoryError
 
     engine._reader.decoders[0].register_forward_pre_hook(allocate, with_kwargs=True)
-    with serving(engine) as server:
+    with serving(engine, clock=lambda: 0.0) as server:
         scores, _ = score(server, *many)
         assert max(sizes) > 300
         for actual, reference in zip(scores, expected, strict=True):
@@ -102,7 +105,7 @@ def test_a_key_learns_nothing_of_what_is_scored_for_another_at_the_same_time(tmp
     file.write_text("one 11111111\ntwo 22222222\n")
     gate = threading.Event()
     fake = FakeEngine(gate=gate)
-    with serving(fake, api_keys_file=file, open_metrics=True) as server:
+    with serving(fake, clock=lambda: 0.0, api_keys_file=file, open_metrics=True) as server:
 
         def ask_as(key: str) -> Background:
             headers = {"Authorization": f"Bearer {key}"}

@@ -1,7 +1,6 @@
 """The gateway before a real server of vLLM, with the embedded reasoner."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import openai
 import pytest
@@ -9,33 +8,18 @@ import pytest
 pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-vllm")
 
 
-from benchmarks import servers
 from tests.server.harness import Running, serving
 from unprm import mini
 from unprm.models.load import load_engine
 
 # what vLLM and PyTorch warn of in their own code
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.xdist_group("reasoner")]
 
-MODEL = "reasoner"
 PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
 HARD_PROBLEM = (
     "Moor Farm stores 166 eggs. Moor Farm harvests 66 eggs. Moor Farm gets 6 crates with 39 eggs in each crate. "
     "How many eggs does Moor Farm have in the end?"
 )
-TEMPLATE = (
-    "{% for message in messages %}{{ message['content'] }}"
-    "{{ '\\n' if not loop.last or add_generation_prompt }}{% endfor %}"
-)
-
-
-@pytest.fixture(scope="module")
-def reasoner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    template: Path = tmp_path_factory.mktemp("chat") / "template.jinja"
-    template.write_text(TEMPLATE, "utf-8")
-    options = (f"--chat-template={template}", f"--served-model-name={MODEL}", "--dtype=float32")
-    with servers.vllm(mini.BASE, *options) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +31,13 @@ def gateway(reasoner: str) -> Iterator[Running]:
 def test_an_openai_client_gets_the_elected_answer(gateway: Running) -> None:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none") as client:
         answer = client.chat.completions.create(
-            model=MODEL,
+            model=mini.NAME,
             messages=[{"role": "user", "content": PROBLEM}],
             temperature=0.8,
             max_tokens=128,
             extra_body={"unprm": {"strategy": "wrf", "budget": 8, "stable": 1}},
         )
-        assert [model.id for model in client.models.list()] == [MODEL]
+        assert [model.id for model in client.models.list()] == [mini.NAME]
     report = answer.unprm  # type: ignore[attr-defined]
     assert (report["sampled"], report["failures"], report["unscored"]) == (8, [], [])
     assert report["answer"] == "83"
@@ -68,4 +52,4 @@ def test_what_vllm_refuses_is_reported(gateway: Running) -> None:
         with pytest.raises(openai.BadRequestError, match="other"):
             client.chat.completions.create(model="other", messages=messages)  # type: ignore[arg-type]
         with pytest.raises(openai.BadRequestError, match="the upstream answered 400"):
-            client.chat.completions.create(model=MODEL, messages=messages, max_tokens=10**6)  # type: ignore[arg-type]
+            client.chat.completions.create(model=mini.NAME, messages=messages, max_tokens=10**6)  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.types import ModelDescription
 
 # what vLLM and PyTorch warn of in their own code
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.xdist_group("judge")]
 
 MODEL = "judge-of-sums"
 TEMPLATE = (

@@ -11,7 +11,6 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 
 import torch
 
-from benchmarks import servers
 from tests.support import ROOT
 from tests.training import lines
 from unprm import mini
@@ -22,15 +21,6 @@ from unprm.types import SamplingSettings
 # vLLM computes in bfloat16 here, which takes many times as long on a processor without instructions for it
 pytestmark = pytest.mark.timeout(1500)
 PROBLEM = "Mia has 30 marbles. Mia finds 12 marbles. Mia loses 5 marbles. How many marbles does Mia have now?"
-
-
-@pytest.fixture(scope="module")
-def server():
-    """The address of `vllm serve` with the embedded reasoner."""
-    # chunked prefill of seeded requests fails on a CPU
-    options = ["--served-model-name", mini.NAME, "--no-enable-chunked-prefill", "--generation-config", "vllm"]
-    with servers.vllm(mini.BASE, *options) as url:
-        yield url
 
 
 def _build(output, *arguments):
@@ -52,12 +42,14 @@ def test_the_whole_chain_with_vllm_in_this_process(tmp_path):
     _check_chain(tmp_path, _build(tmp_path, "--sampler", "vllm"))
 
 
-def test_the_whole_chain_through_vllm_s_server(server, tmp_path):
-    _check_chain(tmp_path, _build(tmp_path, "--sampler", "openai", "--url", server, "--tokenizer", mini.NAME))
+@pytest.mark.xdist_group("reasoner")
+def test_the_whole_chain_through_vllm_s_server(reasoner, tmp_path):
+    _check_chain(tmp_path, _build(tmp_path, "--sampler", "openai", "--url", reasoner, "--tokenizer", mini.NAME))
 
 
-def test_completions_through_the_server_are_the_model_s_own(server):
-    sampler = load_sampler("openai", mini.NAME, SamplingSettings(max_tokens=64), (server,))
+@pytest.mark.xdist_group("reasoner")
+def test_completions_through_the_server_are_the_model_s_own(reasoner):
+    sampler = load_sampler("openai", mini.NAME, SamplingSettings(max_tokens=64), (reasoner,))
 
     async def story():
         first = await sampler.solve(PROBLEM, 4, 7)
@@ -75,5 +67,5 @@ def test_completions_through_the_server_are_the_model_s_own(server):
             logits = network(input_ids=torch.tensor([[*start, *completion.ids]])).logits[0].float()
         logprobs = torch.log_softmax(logits, dim=-1)[len(start) - 1 : -1]
         expected = logprobs.gather(1, torch.tensor(completion.ids)[:, None])[:, 0].tolist()
-        assert completion.logprobs == pytest.approx(expected, abs=0.15)  # bf16 against fp32
+        assert completion.logprobs == pytest.approx(expected, abs=1e-3)
         assert completion.text == sampler.decode(completion.ids)

@@ -315,13 +315,12 @@ def test_body_too_large_is_refused_unread_if_it_says_so() -> None:
         assert server.post("/score_steps", ask("x" * 900)).status_code == 200
 
 
-def test_body_too_large_is_found_while_it_comes_in_chunks() -> None:
-    def chunks() -> Iterator[bytes]:
-        for _ in range(200):
-            yield b"x" * 100
-
+@pytest.mark.parametrize("size", [100, 20_000])
+def test_body_too_large_is_found_while_it_comes_in_chunks(size: int) -> None:
+    """Also in one that is beyond the caller's share, too."""
     with serving(max_body_bytes=1000) as server:
-        check(server.http.post("/score_steps", content=chunks(), headers=JSON), "body_too_large")
+        chunks = (b"x" * size for _ in range(200))
+        check(server.http.post("/score_steps", content=chunks, headers=JSON), "body_too_large")
         assert server.post("/score_steps", ask("a")).status_code == 200
 
 

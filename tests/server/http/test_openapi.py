@@ -35,7 +35,7 @@ def _generated(operation_id: str) -> Callable[..., None]:
 
     @schema.include(operation_id=operation_id).parametrize()
     @settings(
-        max_examples=150,
+        max_examples=20,  # beside those at the limits of every field, several hundred
         derandomize=True,
         deadline=None,
         database=None,

@@ -45,7 +45,7 @@ def test_its_address_is_one_that_a_browser_can_open(host: str, secure: bool, add
 def test_every_address_is_listened_at(hosts: list[str]) -> None:
     with serving(host=hosts) as running:
         for address in ("127.0.0.1", "[::1]"):
-            assert httpx.get(f"http://{address}:{running.port}/healthz").status_code == 200
+            assert httpx.get(f"http://{address}:{running.port}/healthz", timeout=PATIENCE).status_code == 200
 
 
 def test_an_address_that_is_taken_frees_the_others() -> None:

@@ -5,16 +5,16 @@ import inspect
 import io
 import json
 import random
-import subprocess
-import sys
+import signal
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from tests.support import ROOT
+from tests import forked
 from tests.training import lines
+from tests.training.data import mortal
 from tests.training.scripted import ScriptedSampler
 from training import resumable
 from training.cli.data import build
@@ -283,46 +283,17 @@ def test_stats_count_what_was_spent(selected, equivalence):
     assert row.verified == sum(record["verified"] for record in searched) / len(searched)
 
 
-_RUN = """
-import asyncio, sys
-from pathlib import Path
-from rich.console import Console
-from tests.training.scripted import ScriptedSampler
-from tests.training.solutions import annotated
-from training.data.annotate import annotate, unresolved_path
-from training.cli.data import build
-from training.settings import AnnotateSettings
-from unprm.answers.equivalence import Equivalence
-place = Path(sys.argv[1])
-equivalence = Equivalence()
-asyncio.run(annotate(place / "selected.jsonl", ScriptedSampler(seconds=0.01), equivalence,
-                     place / "killed.jsonl", AnnotateSettings(search="sequential"), 2, Console(stderr=True)))
-"""
-
-
-def test_twenty_kills_lose_nothing_and_repeat_nothing(selected, equivalence):
+def test_kills_lose_nothing_and_repeat_nothing(selected, equivalence):
     whole = _annotate(selected, equivalence, name="undisturbed")[1]
-    killed, root = selected / "killed.jsonl", ROOT
-    command = [sys.executable, "-c", _RUN, str(selected)]
-    rng = random.Random(5)
-    grown = set()
-    for _ in range(20):
-        with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
-            before = killed.stat().st_size if killed.exists() else 0
-            # killed soon after it has begun to write, at any place in its work
-            for _ in range(2000):
-                if run.poll() is not None or (killed.exists() and killed.stat().st_size > before):
-                    break
-                try:
-                    run.wait(0.01)
-                except subprocess.TimeoutExpired:
-                    continue
-            try:
-                run.wait(rng.random() * 0.05)
-            except subprocess.TimeoutExpired:
-                run.kill()
+    killed = selected / "killed.jsonl"
+    grown, ended, calls = set(), -signal.SIGKILL, 0
+    while ended == -signal.SIGKILL:
+        calls += 3  # in the end, as many as the longest search takes
+        run = forked.start(mortal.annotate, selected / "selected.jsonl", killed, ANNOTATE, calls)
+        run.join()
+        ended = run.exitcode
         grown.add(killed.stat().st_size)
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
+    assert ended == 0
     assert len(grown) > 5
     for name in ("", ".unresolved", ".questions"):
         left, right = (path.with_suffix(f"{name}.jsonl") for path in (killed, whole))

@@ -105,36 +105,41 @@ def test_two_processes_do_what_one_does(any_base, data, tmp_path):
     assert all(torch.allclose(expected[name], found[name], rtol=0.01, atol=1e-4) for name in expected)
 
 
-def _kill(settings, kills):
-    """Starts two processes `kills` times and kills them at random moments; returns how many were still alive then."""
+def _kill(settings, kills, count=2):
+    """Starts processes `kills` times and kills them at random moments, always before their end."""
     rng = random.Random(7)
     moments = sorted(rng.sample(range(1, STEPS - 1), kills))
     written = settings.output / "train.jsonl"
-    alive = 0
     for steps in moments:
-        processes = together.start(settings)
-        until(lambda steps=steps: written.exists() and written.read_text().count("\n") >= steps, seconds=60)
+        processes = together.start(settings, count, ends=False)
+        until(lambda steps=steps: written.exists() and written.read_text().count("\n") >= steps)
         time.sleep(rng.uniform(0, 0.05))
-        for process in rng.sample(processes, len(processes)):
+        for process in rng.sample(processes, count):
             process.kill()
         for process in processes:
             process.join()
-            alive += process.exitcode == -signal.SIGKILL
-    return alive
+            assert process.exitcode == -signal.SIGKILL
 
 
 STEPS = 12
 
 
 @pytest.mark.parametrize(
-    ("tune", "weights"), [("lora", "adapter_model.safetensors"), ("all", "model.safetensors")], ids=["lora", "all"]
+    ("tune", "weights", "count"),
+    [
+        ("lora", "adapter_model.safetensors", 1),
+        ("lora", "adapter_model.safetensors", 2),
+        ("all", "model.safetensors", 2),
+    ],
+    ids=["lora alone", "lora", "all"],
 )
-def test_killed_three_times_two_processes_end_where_they_would_have(base, data, tmp_path, tune, weights):
+def test_killed_three_times_a_run_ends_where_it_would_have(base, data, tmp_path, tune, weights, count):
     changes = {"tune": tune, "epochs": 4, "checkpoint_every": 1, "batch_tokens": 400}
     whole, killed = (_settings(base, data, tmp_path / name / "prm", **changes) for name in ("whole", "killed"))
-    together.train(whole)
-    assert _kill(killed, 3) == 6
-    together.train(killed)
+    together.train(whole, count)
+    _kill(killed, 3, count)
+    assert not (killed.output / weights).exists()
+    together.train(killed, count)
     assert _losses(killed.output) == _losses(whole.output)
     assert len(_losses(whole.output)) == STEPS
     expected, found = (load_file(each.output / weights) for each in (whole, killed))
@@ -146,7 +151,7 @@ def test_one_process_ends_what_two_began(base, data, tmp_path):
     changes = {"epochs": 4, "checkpoint_every": 1, "batch_tokens": 400}
     whole, killed = (_settings(base, data, tmp_path / name / "prm", **changes) for name in ("whole", "killed"))
     Trainer(whole).train(QUIET)
-    assert _kill(killed, 1) == 2
+    _kill(killed, 1)
     Trainer(killed).train(QUIET)
     assert len(_losses(killed.output)) == STEPS
     assert _losses(killed.output) == pytest.approx(_losses(whole.output), abs=1e-4)

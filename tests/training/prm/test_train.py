@@ -1,13 +1,9 @@
-"""The trainer: it learns at the right position, survives `kill -9`, and what it writes is served."""
+"""The trainer: it learns at the right position, and what it writes is served."""
 
 import itertools
 import json
 import math
 import random
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import asdict
 
 import pytest
@@ -15,6 +11,7 @@ import torch
 from rich.progress import Progress
 from safetensors.torch import load_file
 
+from tests.training.prm import together
 from tests.training.solutions import learnable
 from training import resumable
 from training.evaluate.metrics import Validation
@@ -219,57 +216,22 @@ def test_gradient_checkpointing_changes_nothing(base, data, tmp_path):
 
 
 def test_two_processes_lose_what_one_does(base, data, tmp_path):
-    def losses(output, *launcher):
-        options = ["--epochs=2", "--batch-size=16", "--batch-tokens=100", "--learning-rate=0.01", "--bf16"]
-        command = [*launcher, "train", f"--base={base}", f"--data={data}", f"--output={output}", *options]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert done.stderr.count("wrote") == done.stderr.count("memory: ") == 1
-        return [json.loads(line)["loss"] for line in (output / "train.jsonl").read_text().splitlines()]
-
-    one = losses(tmp_path / "one", sys.executable, "-m", "training")
-    run = "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "training"
-    two = losses(tmp_path / "two", sys.executable, "-m", *run)
-    assert len(one) == 12
-    assert two == pytest.approx(one, abs=2e-3)
+    changes = {"epochs": 2, "batch_tokens": 100, "learning_rate": 0.01, "bf16": True}
+    one, two = (_settings(base, data, tmp_path / name, **changes) for name in ("one", "two"))
+    Trainer(one).train(QUIET)
+    together.train(two)
+    expected, found = (
+        [json.loads(line)["loss"] for line in (each.output / "train.jsonl").read_text().splitlines()]
+        for each in (one, two)
+    )
+    assert len(expected) == 12
+    assert found == pytest.approx(expected, abs=2e-3)
 
 
 def test_an_epoch_sees_everything_once_in_an_order_of_its_own():
     one, again, two = ([*itertools.chain(*batches(["one problem"] * 50, 8, epoch, seed=1))] for epoch in (0, 0, 1))
     assert one == again != two
     assert sorted(one) == sorted(two) == list(range(50))
-
-
-def _start(base, data, output):
-    options = ["--epochs=6", "--batch-size=8", "--checkpoint-every=2", "--learning-rate=0.01"]
-    command = [
-        sys.executable,
-        "-m",
-        "training",
-        "train",
-        f"--base={base}",
-        f"--data={data}",
-        f"--output={output}",
-    ]
-    return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
-
-
-def test_killed_and_started_again_it_ends_where_it_would_have(base, data, tmp_path):
-    whole, killed = tmp_path / "whole" / "prm", tmp_path / "killed" / "prm"
-    with _start(base, data, whole) as run:
-        assert (run.wait(), run.stderr.read()[-200:].count("wrote")) == (0, 1)
-    with _start(base, data, killed) as run:
-        while run.poll() is None and not (killed / "checkpoint.safetensors").exists():
-            time.sleep(0.01)
-        run.send_signal(signal.SIGKILL)
-        assert run.wait() == -signal.SIGKILL
-    assert not (killed / "adapter_model.safetensors").exists()
-    with _start(base, data, killed) as run:
-        assert run.wait() == 0, run.stderr.read()
-    expected, found = (load_file(place / "adapter_model.safetensors") for place in (whole, killed))
-    assert expected.keys() == found.keys()
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
-    assert (whole / "train.jsonl").read_text() == (killed / "train.jsonl").read_text()
 
 
 def test_a_checkpoint_of_another_run_is_refused(base, data, tmp_path):

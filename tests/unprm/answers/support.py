@@ -7,7 +7,7 @@ import sys
 import pytest
 from hypothesis import settings
 
-from tests.support import ROOT, TEST_DATA
+from tests.support import PATIENCE, ROOT, TEST_DATA
 
 
 def rows(name):
@@ -34,5 +34,5 @@ def apart(*groups):
 
 def run_python(program):
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
     )

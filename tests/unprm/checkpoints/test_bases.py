@@ -10,6 +10,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.hub_server import hub_server
+from tests.support import PATIENCE
 from unprm.checkpoints import bases
 from unprm.checkpoints.bases import BASES, NamedBase, SourceFailed, from_hub, from_packages
 from unprm.checkpoints.cache import logger
@@ -114,7 +115,7 @@ def slowly(base, place, asked, go_on):
     with place.open("wb") as file:
         file.write(WHOLE[:7])
         file.flush()
-        assert go_on.acquire(timeout=60)
+        assert go_on.acquire(timeout=PATIENCE)
         file.write(WHOLE[7:])
     return place
 
@@ -151,16 +152,16 @@ def processes(count, cache):
 
 def test_two_processes_at_once_fetch_it_once(tmp_path):
     with processes(2, tmp_path) as (_, asked, go_on, waits, results):
-        assert asked.acquire(timeout=60)
-        assert waits.acquire(timeout=60)
+        assert asked.acquire(timeout=PATIENCE)
+        assert waits.acquire(timeout=PATIENCE)
         go_on.release()
-        assert [results.get(timeout=60) for _ in range(2)] == [WHOLE, WHOLE]
+        assert [results.get(timeout=PATIENCE) for _ in range(2)] == [WHOLE, WHOLE]
         assert not asked.acquire(block=False)
 
 
 def test_a_download_that_was_killed_leaves_nothing_in_the_way(tmp_path):
     with processes(1, tmp_path) as ((process,), asked, *_):
-        assert asked.acquire(timeout=60)
+        assert asked.acquire(timeout=PATIENCE)
         process.kill()
         process.join()
         assert bases.file(BASE, tmp_path, (shelf(tmp_path / "wheels"),)).read_bytes() == WHOLE
