@@ -158,7 +158,7 @@ def test_the_head_of_two_classes_is_recognized_by_its_configuration(places):
 
 def test_published_models_are_named_once_with_their_facts():
     names = [model.name for _, model in known_models()]
-    assert len(names) == len(set(names)) == 26
+    assert len(names) == len(set(names)) == 27
     assert all(model.parameters > 0.5 and model.licence for _, model in known_models())
     page = (ROOT / "docs" / "models.md").read_text("utf-8")
     assert all(name.removesuffix("-Qwen-2.5-7B") in page for name in names)
