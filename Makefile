@@ -33,7 +33,7 @@ lint:
 
 # the tests of replicas on a Ray cluster
 test-ray: .venv/dev.installed
-	$(BIN)/python -m pytest -m ray tests/server/scale tests/training/data
+	$(BIN)/python -m pytest -m ray tests/server/scale
 
 # the tests of the pages in Chromium (Debian: chromium)
 test-browser: .venv/dev.installed

@@ -151,7 +151,7 @@ def test_the_client_asks_the_server(environment_with: Callable[[str], Environmen
         with Client(url) as waiting:
             waiting.wait_ready()
         assert json.loads(client.run("-c", CALL, url, sent=request)) == ["7", []]
-        scored = client.unprm("score", "--url", url, sent=request)
+        scored = client.unprm("score", "--url", url, "--json", sent=request)
     assert json.loads(scored)["solutions"][0]["step_scores"]
     assert "No module named 'torch'" in client.run("-c", "import torch", status=1)
     missing = "which is not installed: pip install"

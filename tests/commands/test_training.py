@@ -133,7 +133,7 @@ def test_a_prm_is_measured_and_the_report_drawn(world: World, blocks: list[Block
 def test_all_searches_are_compared(world: World, blocks: list[Block]) -> None:
     world.run(changed(blocks[0].text, {"--limit 320": "--limit 1", "select ": "select --m 1 --n 2 "}))
     rows = re.findall(r"^\| ([\w+.-]+) ", world.path("runs/study/study.md").read_text("utf-8"), re.MULTILINE)
-    assert {"uncertainty", "uncertainty-literal", "bayes", "adaptive_binary+early-1"} <= set(rows)
+    assert {"uncertainty", "uncertainty-literal", "bayes", "adaptive_binary"} <= set(rows)
 
 
 @runs("docs/lab/README.md", "evaluate best-of-n")

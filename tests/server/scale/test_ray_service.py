@@ -120,7 +120,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     finally:
         started.send_signal(signal.SIGTERM)
         started.wait(PATIENCE)
-        shutil.rmtree(place)
+        shutil.rmtree(place, ignore_errors=True)  # Ray's agents end after it, and still write logs
 
 
 def _answers(url: str) -> bool:

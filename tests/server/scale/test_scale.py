@@ -177,29 +177,6 @@ def test_who_leaves_the_gateway_is_not_worked_for(http: httpx.Client, reasoner: 
     until(lambda: reasoner.gone == gone + 1)
 
 
-def test_data_is_made_on_the_same_cluster(http: httpx.Client, tmp_path: Path) -> None:
-    """`--ray` goes to the cluster that RAY_ADDRESS names, beside replicas that go on answering."""
-    there = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    samples, selected, annotated = (tmp_path / f"{name}.jsonl" for name in ("samples", "selected", "annotated"))
-
-    def stage(*arguments: str) -> None:
-        command = [sys.executable, "-m", "training", *arguments]
-        with subprocess.Popen(command, cwd=ROOT, env=there) as running:
-            while running.poll() is None:
-                assert replica(http, QUESTIONS[0])
-                time.sleep(0.5)
-        assert running.returncode == 0
-
-    stage("sample", "--preset=mini", "--limit=2", "--k=8", f"--output={samples}", "--ray=1")
-    assert len(samples.read_text("utf-8").splitlines()) == 2
-    stage("select", str(samples), "--preset=mini", "--m=1", "--n=1", f"--output={selected}")
-    solutions = len(selected.read_text("utf-8").splitlines())
-    assert solutions > 0
-    stage("annotate", str(selected), "--preset=mini", "--early-stop=0.95", f"--output={annotated}", "--ray=1")
-    kept = [annotated, annotated.with_suffix(".unresolved.jsonl")]
-    assert sum(len(file.read_text("utf-8").splitlines()) for file in kept if file.exists()) == solutions
-
-
 def test_a_replica_that_dies_is_replaced(http: httpx.Client) -> None:
     names: set[str] = set()
 
