@@ -7,8 +7,8 @@ PIP := -m pip install --quiet --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: serve test check types lint test-ray test-browser test-docs test-plugs test-vllm audit format clean
-# a process of tests for each core, with a thread each; a file's tests stay together and share its servers
-PARALLEL := --numprocesses auto --dist loadfile
+# a process of tests for each core, with a thread each; one that is done takes over tests of the other
+PARALLEL := --numprocesses auto --dist worksteal
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
 
 serve: .venv/serve.installed
@@ -41,7 +41,7 @@ test-browser: .venv/dev.installed
 
 # every command of the documentation, run as it stands there
 test-docs: .venv/dev.installed
-	$(PYTEST) --dist worksteal -m docs tests/commands
+	$(PYTEST) -m docs tests/commands
 
 # the programs of docs/plugs.md and the examples for trainers, with the packages that they plug into, in an environment of
 # their own
