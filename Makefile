@@ -37,7 +37,7 @@ test-ray: .venv/dev.installed
 
 # the tests of the pages in Chromium (Debian: chromium)
 test-browser: .venv/dev.installed
-	$(PYTEST) -m browser tests/browser
+	$(PYTEST) --dist loadfile -m browser tests/browser
 
 # every command of the documentation, run as it stands there
 test-docs: .venv/dev.installed
