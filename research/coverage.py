@@ -14,6 +14,7 @@ from rich.console import Console
 from training import resumable, sources
 from training.evaluate import judging
 from training.evaluate.acceptance import elections
+from training.evaluate.bootstrap import Numbers
 from training.evaluate.metrics import percent
 from training.evaluate.pool import CandidatePool
 from training.evaluate.records import JudgedCandidates
@@ -42,8 +43,6 @@ COLUMNS = (
     "accepted, ranges unchecked",
     "wrong of those",
 )
-
-Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +121,12 @@ def measure(calibrated: Judged, judged: Judged, risk: float, seed: int = 0) -> C
         first, second = np.split(order, [len(order) // 2])
         if judged is not calibrated:
             second = rng.permutation(len(judged.right))[: len(judged.right) // 2]
-        known, asked = calibrated.at(first), judged.at(second)
-        accepted, within = known.accepts(asked, risk), known.covers(asked)
-        wrong, count = int((accepted & within & ~asked.right).sum()), int((accepted & within).sum())
+        known, held_out = calibrated.at(first), judged.at(second)
+        accepted, within = known.accepts(held_out, risk), known.covers(held_out)
+        wrong, count = int((accepted & within & ~held_out.right).sum()), int((accepted & within).sum())
         above = bool(count) and bool(binom.sf(wrong - 1, count, risk) < 0.05)
         rows.append(
-            (len(second), count, wrong, above, (~within).sum(), accepted.sum(), (accepted & ~asked.right).sum())
+            (len(second), count, wrong, above, (~within).sum(), accepted.sum(), (accepted & ~held_out.right).sum())
         )
     questions, count, wrong, above, outside, unchecked, wrong_unchecked = np.array(rows, float).sum(axis=0)
     shares = [each[2] / each[1] for each in rows if each[1]] or [0.0]
@@ -231,15 +230,17 @@ def write(pools: Mapping[str, Sequence[JudgedCandidates]], output: Path) -> str:
 
 def figure(found: Found, pools: Sequence[str]) -> bytes:
     """The curves of each pool judged by its own other half, as PNG."""
-    own = {pool: {vote: each for (judged, by, vote), each in found.items() if judged == by == pool} for pool in pools}
-    above = max(one.above for votes in own.values() for by_risk in votes.values() for one in by_risk.values())
-    look = dict(zip(dict.fromkeys(vote for votes in own.values() for vote in votes), styles(9), strict=False))
+    curves = {
+        pool: {vote: each for (judged, by, vote), each in found.items() if judged == by == pool} for pool in pools
+    }
+    above = max(one.above for votes in curves.values() for by_risk in votes.values() for one in by_risk.values())
+    look = dict(zip(dict.fromkeys(vote for votes in curves.values() for vote in votes), styles(9), strict=False))
     apart = {vote: 0.002 * (k - len(look) / 2) for k, vote in enumerate(look)}  # else whiskers hide each other
 
     def draw(figure: Figure) -> None:
         handles: dict[str, object] = {}
-        rows = figure.subplots(len(own), 2, sharex=True, squeeze=False)
-        for (left, right), (pool, votes) in zip(rows, own.items(), strict=True):
+        rows = figure.subplots(len(curves), 2, sharex=True, squeeze=False)
+        for (left, right), (pool, votes) in zip(rows, curves.items(), strict=True):
             right.plot(RISKS, RISKS, color=GREY, linestyle=":")
             for vote, by_risk in votes.items():
                 accepted = [each.accepted for each in by_risk.values()]
@@ -260,4 +261,4 @@ def figure(found: Found, pools: Sequence[str]) -> bytes:
         legend(figure, handles)
 
     title = f"The risk is broken beyond chance in at most {percent(above)} of the splits, where 10 % are allowed"
-    return plot("coverage", title, "", "", 1.6 + 2.6 * len(own), draw).png
+    return plot("coverage", title, "", "", 1.6 + 2.6 * len(curves), draw).png

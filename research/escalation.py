@@ -13,6 +13,7 @@ from rich.console import Console
 from training import resumable, sources
 from training.evaluate import judging
 from training.evaluate.acceptance import elections
+from training.evaluate.bootstrap import Numbers
 from training.evaluate.metrics import percent
 from unprm.answers.equivalence import Equivalence
 from unprm.election.acceptance import CONFIDENCE, threshold
@@ -30,8 +31,6 @@ COLUMNS = (
     "right at this cost by lot",
     "wrong of those taken (95 % of splits)",
 )
-
-Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,8 +97,8 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         one; `solution_index`, the solution to show for it; `margin`, how far it leads, and `tie`, if it does not;
         `candidates`, all answers with their counts and rewards, the best first. A small margin or a tie means: make
         more attempts and vote again. With `risk`, `accept` says whether the answer can be relied on."""
-        own = {*VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields, *RiskTerms.model_fields}
-        terms = {name: value for name, value in settings.items() if name in own and value is not None}
+        accepted = {*VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields, *RiskTerms.model_fields}
+        terms = {name: value for name, value in settings.items() if name in accepted and value is not None}
         reading = {"aggregate": aggregate, "split": split, "extraction": extraction}
         return await client.vote(strategy, problem, solutions, **reading, **terms)
 
