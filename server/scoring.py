@@ -10,7 +10,7 @@ from unprm.election.ballot import averaged
 from unprm.election.parsing import why_unscorable
 from unprm.engines.waiting import Scored
 from unprm.errors import DeadlineExceeded, NoVerdict, SolutionTooLong, Unscorable
-from unprm.types import Encoded, Engine, Format, Solution, Usage
+from unprm.types import Encoded, Engine, Format, Interval, Solution, Usage
 
 from .context import Context
 from .models.model import Model, Room
@@ -22,11 +22,13 @@ Outcomes = dict[int, Encoded | SolutionTooLong]
 
 class Computed(NamedTuple):
     """Step scores by the index of a solution; `unscorable`: by index, why a solution has none; `threshold`: the
-    recorded one of a single model, if it has one."""
+    recorded one of a single model, if it has one; `intervals`: by index, those of the scores of a single model that
+    tells them."""
 
     steps: Mapping[int, tuple[float, ...]]
     unscorable: Mapping[int, Unscorable]
     threshold: float | None
+    intervals: Mapping[int, tuple[Interval, ...]]
 
 
 async def score(
@@ -55,7 +57,7 @@ async def score(
         if strict and too_long:
             raise too_long[min(too_long)]
         if not readable:
-            return Computed({}, too_long, threshold)
+            return Computed({}, too_long, threshold, {})
         batches = [[item for index in readable if isinstance(item := each[index], Encoded)] for each in outcomes]
         tokens = sum(len(item.ids) for batch in batches for item in batch)
         context.claims.charge(tokens)
@@ -74,7 +76,10 @@ async def score(
         raise unread[min(unread)]
     steps = averaged([result.scores for result in results], described)
     scored = {index: each for index, each in zip(readable, steps, strict=True) if index not in unread}
-    return Computed(scored, {**too_long, **unread}, threshold)
+    intervals = results[0].intervals if len(results) == 1 and recorded is None else {}
+    return Computed(
+        scored, {**too_long, **unread}, threshold, {readable[place]: each for place, each in intervals.items()}
+    )
 
 
 async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], context: Context) -> Outcomes:

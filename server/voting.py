@@ -131,18 +131,19 @@ async def _scores(
     Raises `Unscorable`, that of the first, if none of the `electable` candidates (indices, ascending; by default all)
     has scores, or if the request says to refuse."""
     steps = [solution.step_scores for solution in parsed.solutions]
-    unscorable, threshold, known = dict(parsed.unscorable), None, None
+    scores = Scores(steps, parsed.unscorable)
     if missing := parsed.missing:
         assert request.problem is not None, "checked before"
         computed = await scoring.score(models, request.problem, missing, request.on_invalid == "refuse", context)
-        unscorable, threshold = {**unscorable, **computed.unscorable}, computed.threshold
-        for index, scores in computed.steps.items():
-            steps[index] = scores
+        for index, each in computed.steps.items():
+            steps[index] = each
         known = demonstration(models, request.problem) if computed.steps else None
+        unscorable = {**parsed.unscorable, **computed.unscorable}
+        scores = Scores(steps, unscorable, computed.threshold, known, computed.intervals)
     needed = range(len(steps)) if electable is None else electable
     if not any(steps[index] for index in needed):
-        raise unscorable[needed[0]]
-    return Scores(steps, unscorable, threshold, known)
+        raise scores.unscorable[needed[0]]
+    return scores
 
 
 def default_strategy(settings: Settings, models: Sequence[Model], problem: str | None, *, named: bool) -> Strategy:

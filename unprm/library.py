@@ -9,7 +9,7 @@ from unprm.election.decide import needed_signal
 from unprm.election.parsing import parse
 from unprm.errors import NoVerdict, SolutionTooLong, Unscorable
 from unprm.mini.demonstration import about
-from unprm.types import Engine, Solution, Usage
+from unprm.types import Engine, Interval, Solution, Usage
 from unprm.wire import VOTE_REQUESTS, RiskTerms, ScoreRequest, SolutionIn, VoteResponse
 
 StepScores = Sequence[Sequence[float] | None]
@@ -18,7 +18,7 @@ StepScores = Sequence[Sequence[float] | None]
 def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[float, ...] | None]:
     """As `unprm.score`."""
     request = ScoreRequest.model_validate({"problem": problem, "solutions": list(solutions)})
-    steps, _ = _scores(prm, problem, parse(request).missing, {})
+    steps, *_ = _scores(prm, problem, parse(request).missing, {})
     return [steps.get(index) for index in range(request.count)]
 
 
@@ -43,17 +43,17 @@ def vote(
     classes = [None if each.answer is None else next(names) for each in parsed.solutions]
     by_reward = needed_signal(strategy, classes, request.terms) == "reward"
     steps = {index: each.step_scores for index, each in enumerate(parsed.solutions) if each.step_scores is not None}
-    usage, unscorable, known = Usage(), dict(parsed.unscorable), None
+    usage, unscorable, known, intervals = Usage(), dict(parsed.unscorable), None, dict[int, tuple[Interval, ...]]()
     if by_reward and parsed.missing and prm is not None:
         if problem is None:
             raise ValueError("rewards decide this vote, and the PRM needs the problem to score: problem is None")
-        computed, usage = _scores(prm, problem, parsed.missing, unscorable)
+        computed, usage, intervals = _scores(prm, problem, parsed.missing, unscorable)
         steps |= computed
         if not steps:
             raise unscorable[min(unscorable)]
         known = about(prm.description.name, problem) if prm.description.demo else None
     used = [steps.get(index) for index in range(len(classes))] if by_reward or parsed.given else None
-    scores = Scores(used, unscorable, None, known)
+    scores = Scores(used, unscorable, None, known, intervals)
     stated = [index for index, name in enumerate(classes) if name is not None]
     ballot = Ballot(request, parsed.solutions, classes, scores, [stated[index] for index in compared.as_text])
     return ballot.vote(strategy, request.terms, "" if prm is None else prm.description.name, usage)
@@ -77,8 +77,9 @@ def _with_scores(solutions: Sequence[Any], step_scores: StepScores) -> list[Any]
 
 def _scores(
     prm: Engine, problem: str, solutions: Mapping[int, Solution], unscorable: dict[int, Unscorable]
-) -> tuple[dict[int, tuple[float, ...]], Usage]:
-    """Step scores by index, and the tokens they took; adds to `unscorable` why a solution has none."""
+) -> tuple[dict[int, tuple[float, ...]], Usage, dict[int, tuple[Interval, ...]]]:
+    """Step scores by index, the tokens they took, and the scores' intervals; adds to `unscorable` why a solution has
+    none."""
     encoded = {index: prm.format.encode(problem, solution.steps) for index, solution in solutions.items()}
     limit = prm.description.max_tokens
     for index, item in encoded.items():
@@ -91,4 +92,5 @@ def _scores(
             unscorable[index] = NoVerdict(index, unread, len(solutions[index].steps))
     tokens, computed = sum(batch.tokens or (len(item.ids) for item in fitting.values())), sum(batch.computed)
     found = {index: each for index, each in zip(fitting, batch.scores, strict=True) if index not in unscorable}
-    return found, Usage(tokens, computed, tokens - computed)
+    intervals = dict(zip(fitting, batch.intervals or (), strict=False))
+    return found, Usage(tokens, computed, tokens - computed), intervals

@@ -33,6 +33,10 @@ DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
 """What settled a vote."""
 
 
+Interval = tuple[float, float]
+"""Around a step's score: where its true value lies with 90 %. `low` ≤ score ≤ `high`, in [0, 1]."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Characters of a message, and how many of them are read."""
@@ -259,12 +263,14 @@ class ModelDescription:
 class BatchScores(NamedTuple):
     """For each item of a batch: its step scores, and the tokens that the model ran for it. Tokens that items share
     count for one of them. `tokens`: those that scoring it from scratch takes, if they are not its ids. `unread`: on
-    how many of its steps a judge gave no verdict, whose scores mean nothing; None if that can't be."""
+    how many of its steps a judge gave no verdict, whose scores mean nothing; None if that can't be. `intervals`: those
+    of its step scores; None if the model tells none."""
 
     scores: list[tuple[float, ...]]
     computed: list[int]
     tokens: list[int] | None = None
     unread: list[int] | None = None
+    intervals: list[tuple[Interval, ...]] | None = None
 
 
 class Format(Protocol):

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from .. import stage
-from ..prm.settings import TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings, TuneName
+from ..prm.settings import LOSS_DEFAULTS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings, TuneName
 from .evaluate import PrmOptions
 from .options import Given, with_options
 
@@ -32,7 +32,8 @@ def train(
     tune = given.get("tune", "lora")
     if tune == "all" and (beside := [name for name in given if name.startswith("lora_")]):
         raise typer.BadParameter("with all weights trained there is no adapter", param_hint=f"--{beside[0]}")
-    settings = TrainSettings(**TRAIN_PRESETS[preset] | TUNE_DEFAULTS[tune] | given)
+    by_loss = LOSS_DEFAULTS.get(given.get("loss", "bce"), {})
+    settings = TrainSettings(**TRAIN_PRESETS[preset] | TUNE_DEFAULTS[tune] | by_loss | given)
     trainer = Trainer(settings)
     if trainer.processes.is_first:
         console.print(str(trainer.memory), highlight=False, soft_wrap=True)

@@ -22,17 +22,20 @@ from .prefixes import grow, shared_lengths
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An encoded solution with one label in [0, 1] (1: right) per scored position. `problem`: its text."""
+    """An encoded solution with one label in [0, 1] (1: right) per scored position. `problem`: its text. `counts`: for
+    each position the right rollouts and all, as in `LabelledSolution`; empty if the loss takes none."""
 
     encoded: Encoded
     labels: tuple[float, ...]
     problem: str = ""
+    counts: tuple[tuple[float, int], ...] = ()
 
     @classmethod
     def of(cls, solution: LabelledSolution, encoded: Encoded) -> Self:
         """The example of a solution that is scored at the steps with known labels only."""
         positions = tuple(encoded.positions[step] for step in solution.known)
-        return cls(replace(encoded, positions=positions), tuple(solution.known.values()), solution.problem)
+        labels, counts = tuple(solution.known.values()), tuple(solution.counts.values())
+        return cls(replace(encoded, positions=positions), labels, solution.problem, counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +44,17 @@ class MicroBatch:
     (1, tokens), all solutions concatenated, with `positions` of the same shape that restart at 0 for each solution; or,
     if shared, (1, tokens) of a forest, with `positions` in their sequences and `ends`, (tokens,), as in `Forest`.
     `solutions`, `places`, `labels`, (tags,): for each tag of a labelled step the index of its solution in the batch,
-    its index in the flattened `ids`, and its label in [0, 1] (1: right). `responses`, (tokens, 3): for each token of a
-    response that a tag's margin depends on, its index there, that of the token before it, and the number of the first
-    such tag; none where the margin is read at the tag alone."""
+    its index in the flattened `ids`, and its label in [0, 1] (1: right). `counts`, (tags, 2): of its rollouts the right
+    ones, and all; (0, 2) if the examples have none. `responses`, (tokens, 3): for each token of a response that a tag's
+    margin depends on, its index there, that of the token before it, and the number of the first such tag; none where
+    the margin is read at the tag alone."""
 
     ids: torch.Tensor
     positions: torch.Tensor | None
     solutions: torch.Tensor
     places: torch.Tensor
     labels: torch.Tensor
+    counts: torch.Tensor
     responses: torch.Tensor
     ends: torch.Tensor | None = None
 
@@ -133,8 +138,8 @@ def _share(group: Sequence[Example]) -> MicroBatch:
 
 def _placed(
     group: Sequence[Example], paths: Sequence[Sequence[int]]
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """`solutions`, `places`, `labels` and `responses` of a `MicroBatch`; `paths`: where each solution's tokens are."""
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The fields of a `MicroBatch` from `solutions` to `responses`; `paths`: where each solution's tokens are."""
     solutions = [number for number, example in enumerate(group) for _ in example.labels]
     places: list[int] = []
     responses: list[tuple[int, int, int]] = []
@@ -145,5 +150,6 @@ def _placed(
             places.append(path[position])
             start = max(start, position + 1)
     labels = [float(label) for example in group for label in example.labels]
+    counts = torch.tensor([each for example in group for each in example.counts], dtype=torch.float).view(-1, 2)
     found = torch.tensor(responses, dtype=torch.long).view(-1, 3)
-    return torch.tensor(solutions), torch.tensor(places), torch.tensor(labels), found
+    return torch.tensor(solutions), torch.tensor(places), torch.tensor(labels), counts, found

@@ -17,6 +17,7 @@ from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Verdicts
 
 from .collate import MicroBatch
+from .loss import LOSSES
 from .network import drop_output
 from .settings import TrainSettings
 
@@ -53,19 +54,20 @@ class VerdictRows(nn.Module):
 
 
 class Layer(nn.Module):
-    """A linear layer with one or two outputs at the tag itself."""
+    """A linear layer with one or two outputs at the tag itself. `distribution`: as in `LayersHead`."""
 
-    def __init__(self, hidden_size: int, outputs: int) -> None:
+    def __init__(self, hidden_size: int, outputs: int, distribution: bool = False) -> None:
         super().__init__()
         layer = nn.Linear(hidden_size, outputs)
         for parameter in layer.parameters():
             nn.init.zeros_(parameter)  # no step is right or wrong before anything was learned
-        self.read = LayersHead([layer])
+        self.read = LayersHead([layer], distribution)
 
     def forward(self, states: States, micro: MicroBatch) -> torch.Tensor:
-        """Margins at the tags, (tags,) in fp32; `states` gives the last hidden states, (tokens, hidden)."""
-        margins: torch.Tensor = self.read(_at_tags(states(), micro))
-        return margins
+        """Margins at the tags, (tags,), or both outputs, (tags, 2), in fp32; `states` gives the last hidden states,
+        (tokens, hidden)."""
+        read: torch.Tensor = self.read(_at_tags(states(), micro))
+        return read
 
 
 class Implicit(nn.Module):
@@ -108,6 +110,9 @@ def make_head(
     `bf16`: whether matrix products are computed in bfloat16. Raises `ModelInvalid` if the loss, the base or what is
     trained of it does not fit the head.
     """
+    counts = LOSSES[settings.loss].counts
+    if counts and settings.head != "classes":
+        raise ModelInvalid(f"--loss {settings.loss} takes both outputs of a layer: --head classes, not {settings.head}")
     if settings.head == "implicit":
         _check_implicit(settings, model.config)
         assert isinstance(model, PeftModel)
@@ -115,7 +120,7 @@ def make_head(
     if settings.head == "verdicts":
         head: VerdictRows | Layer = VerdictRows(model, verdicts)
     else:
-        head = Layer(model.config.get_text_config().hidden_size, 1 if settings.head == "value" else 2)
+        head = Layer(model.config.get_text_config().hidden_size, 1 if settings.head == "value" else 2, counts)
     drop_output(model)
     return head
 

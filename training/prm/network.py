@@ -119,9 +119,10 @@ class Network(torch.nn.Module):
         self.head = head
 
     def forward(self, micro: MicroBatch, bf16: bool) -> torch.Tensor:
-        """Margins at the tags, (tags,) in fp32. `bf16`: compute matrix products in bfloat16."""
-        margins: torch.Tensor = self.head(partial(self._states, micro, bf16), micro)
-        return margins
+        """What the head reads at the tags, margins (tags,) or outputs (tags, 2), in fp32. `bf16`: compute matrix
+        products in bfloat16."""
+        read: torch.Tensor = self.head(partial(self._states, micro, bf16), micro)
+        return read
 
     def _states(self, micro: MicroBatch, bf16: bool) -> torch.Tensor:
         """The last hidden state of each token, (tokens, hidden), in the order of the flattened `ids`."""

@@ -136,8 +136,9 @@ def _check_name(repository: str) -> None:
 
 
 def _with_classifier(network: PreTrainedModel, source: Path, config: PrmConfig, output: Path) -> None:
-    """Writes the network with a second head: `score`, two classes, the wrong one first, half of what makes the margin
-    (the difference of the verdicts' rows, or that of the layer in the directory `source`) and its negative.
+    """Writes the network with a second head: `score`, two classes, the wrong one first: those of the layer in the
+    directory `source`, or half of what makes the margin (the difference of the verdicts' rows, or the layer's one
+    output) and its negative.
 
     So the softmax is the step's score, and numbers are small, of which 16 bits keep more. The head is stored in
     float32. An architecture without such a classifier in transformers is written as it is, with the layer beside it.
@@ -147,24 +148,26 @@ def _with_classifier(network: PreTrainedModel, source: Path, config: PrmConfig, 
         network.save_pretrained(output)
         _copy(source, output, FILE)
         return
-    weight, bias = _margin(network, source, config)
+    weight, bias = _classes(network, source, config)
     network.config.id2label = {0: config.negative, 1: config.positive}
     network.config.label2id = {config.negative: 0, config.positive: 1}
-    head = {f"{LAYER}.weight": torch.stack([-weight, weight]) / 2, f"{LAYER}.bias": torch.stack([-bias, bias]) / 2}
+    head = {f"{LAYER}.weight": weight, f"{LAYER}.bias": bias}
     network.save_pretrained(output, state_dict=network.state_dict() | head)
     place = output / "config.json"
     written = json.loads(place.read_text("utf-8")) | {"architectures": [kind.__name__]}
     place.write_text(json.dumps(written, indent=2) + "\n", "utf-8")
 
 
-def _margin(network: PreTrainedModel, source: Path, config: PrmConfig) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a margin is linear by: the weights of the last hidden state, (hidden,), and the bias, in fp32."""
+def _classes(network: PreTrainedModel, source: Path, config: PrmConfig) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both classes: the weights of the last hidden state, (2, hidden), and the biases, (2,), in fp32."""
     if config.head == "verdicts":
         rows = network.get_output_embeddings().weight.detach()
-        return rows[config.positive_id].float() - rows[config.negative_id].float(), torch.zeros(())
-    head = read_layers(source, Head((LAYER,)), network.config.get_text_config().hidden_size)
-    weight, bias = (head.get_parameter(f"layers.0.{name}").detach() for name in ("weight", "bias"))
-    return (weight[0], bias[0]) if len(weight) == 1 else (weight[1] - weight[0], bias[1] - bias[0])
+        weight = (rows[config.positive_id].float() - rows[config.negative_id].float())[None]
+        bias = torch.zeros(1)
+    else:
+        head = read_layers(source, Head((LAYER,)), network.config.get_text_config().hidden_size)
+        weight, bias = (head.get_parameter(f"layers.0.{name}").detach() for name in ("weight", "bias"))
+    return (weight, bias) if len(weight) == 2 else (torch.cat([-weight, weight]) / 2, torch.cat([-bias, bias]) / 2)
 
 
 def _copy(source: Path, target: Path, *names: str) -> None:

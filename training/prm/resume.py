@@ -28,7 +28,7 @@ def fingerprint(settings: TrainSettings, examples: Sequence[Example]) -> str:
     values = {k: str(v) for k, v in asdict(settings).items() if k not in elsewhere}
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
     for example in examples:
-        digest.update(repr((example.encoded, example.labels)).encode())
+        digest.update(repr((example.encoded, example.labels, example.counts)).encode())
     return digest.hexdigest()
 
 

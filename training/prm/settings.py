@@ -12,7 +12,7 @@ from unprm.formats.unprm import BETA, NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP
 from ..settings import LAYOUT, LayoutName, Seed
 from ..stage import directory
 
-LossName = Literal["bce", "mse", "orm", "rank"]
+LossName = Literal["bce", "mse", "orm", "rank", "beta-binomial"]
 TuneName = Literal["lora", "all"]
 
 
@@ -52,7 +52,10 @@ class TrainSettings:
     ] = "verdicts"
     beta: Annotated[float, Option(min=0.0, help="Scale of implicit rewards.")] = BETA
     tune: Annotated[TuneName, Option(help="What is trained: a LoRA adapter, or all weights.")] = "lora"
-    loss: Annotated[LossName, Option(help="Per step (bce, mse), on the last step only (orm), or by ranking.")] = "bce"
+    loss: Annotated[
+        LossName,
+        Option(help="Per step (bce, mse), on the last step only (orm), by ranking, or of counts of rollouts."),
+    ] = "bce"
     epochs: Annotated[int, Option(min=1)] = 3
     learning_rate: Annotated[float, Option(min=0.0)] = 5e-4
     warmup: Annotated[float, Option(min=0.0, max=1.0, help="Fraction of optimiser steps for warm-up.")] = 0.1
@@ -113,6 +116,8 @@ TRAIN_PRESETS: dict[str, dict[str, Any]] = {
 """Values that replace the defaults of `TrainSettings`."""
 TUNE_DEFAULTS: dict[TuneName, dict[str, Any]] = {"lora": {}, "all": {"learning_rate": 1e-5}}
 """Values that replace those of a preset, by what is trained."""
+LOSS_DEFAULTS: dict[LossName, dict[str, Any]] = {"beta-binomial": {"head": "classes"}}
+"""The same, by the loss."""
 
 
 @dataclass(frozen=True, slots=True)

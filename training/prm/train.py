@@ -18,6 +18,7 @@ from transformers import PreTrainedConfig
 from transformers.utils import is_flash_attn_2_available
 
 from unprm.checkpoints.files import fetch, load_base, load_tokenizer
+from unprm.engines.torch.heads import margins
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
@@ -65,6 +66,7 @@ class Trainer:
             negative=settings.negative,
             head=settings.head,
             beta=settings.beta,
+            distribution="beta" if self.loss.counts else None,
         )
         self.format = UnprmFormat(tokenizer, self.config)
         flash = is_flash_attn_2_available() and not settings.share_prefixes
@@ -152,8 +154,8 @@ class Trainer:
         for number, micro in list(enumerate(self._micro_batches(batch)))[self.processes.rank :: self.processes.count]:
             # the same dropout for these solutions in any process
             torch.manual_seed((self.settings.seed * 1_000_003 + step) * 4099 + number)
-            labels, solutions = micro.labels.to(self.device), micro.solutions.to(self.device)
-            part = self.loss(self._margins(micro), labels, solutions, total)
+            labels = (micro.counts if self.loss.counts else micro.labels).to(self.device)
+            part = self.loss(self.network(micro, self.in_bf16), labels, micro.solutions.to(self.device), total)
             part.backward()
             loss += part.detach()
         trained = self._trained().values()
@@ -197,8 +199,7 @@ class Trainer:
         return micro_batches(examples, self.memory.batch_tokens, self.packing, self.settings.share_prefixes)
 
     def _margins(self, micro: MicroBatch) -> torch.Tensor:
-        margins: torch.Tensor = self.network(micro, self.in_bf16)
-        return margins
+        return margins(self.network(micro, self.in_bf16))
 
     def _state(self, name: str) -> State:
         return State(self.settings.output / f"{name}.safetensors", self.processes)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from unprm import steps as step_text
@@ -9,7 +10,7 @@ from unprm.calibration import log_odds
 from unprm.election.acceptance import Acceptance
 from unprm.election.decide import decide, of_answered
 from unprm.errors import Unscorable
-from unprm.types import ModelDescription, Solution, Usage, VoteResult
+from unprm.types import Interval, ModelDescription, Solution, Usage, VoteResult
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Values
 from unprm.wire import (
@@ -19,6 +20,7 @@ from unprm.wire import (
     CompareResponse,
     CutOut,
     Demonstration,
+    IntervalOut,
     ScoredSolution,
     ScoreResponse,
     Unscored,
@@ -32,12 +34,13 @@ from unprm.wire import (
 class Scores(NamedTuple):
     """`steps`: step scores of each solution, None for one without; None as a whole if no vote needed any. `unscorable`:
     by index, why a solution can have none. `threshold`: the model's recorded one, if it has one. `demonstration`: what
-    to know of them if a demonstration computed any."""
+    to know of them if a demonstration computed any. `intervals`: by index, those of the step scores that have them."""
 
     steps: Sequence[tuple[float, ...] | None] | None
     unscorable: Mapping[int, Unscorable]
     threshold: float | None = None
     demonstration: Demonstration | None = None
+    intervals: Mapping[int, tuple[Interval, ...]] = MappingProxyType({})
 
     def of(self, index: int) -> tuple[float, ...] | None:
         """Step scores of one solution."""
@@ -168,7 +171,7 @@ def score_response(
 
 def _result(request: Candidates, index: int, solution: Solution, scores: Scores) -> dict[str, Any]:
     """The fields that every response has for a solution."""
-    steps, error = scores.of(index), scores.unscorable.get(index)
+    steps, error, intervals = scores.of(index), scores.unscorable.get(index), scores.intervals.get(index)
     # a recorded threshold is for scores of that model, not for those that came with the request
     by_model = steps is not None and solution.step_scores is None
     recorded = scores.threshold if by_model and request.threshold is None else None
@@ -180,6 +183,7 @@ def _result(request: Candidates, index: int, solution: Solution, scores: Scores)
         "reward": None if steps is None else step_text.reward(steps, request.aggregate),
         "first_error": None if steps is None else step_text.first_error(steps, threshold),
         "threshold": recorded,
+        "step_intervals": intervals and [IntervalOut(low=low, high=high) for low, high in intervals],
         "step_log_odds": None if steps is None or not request.log_odds else list(map(log_odds, steps)),
         "unscored": None if error is None else Unscored.of(error),
         "message_scores": None

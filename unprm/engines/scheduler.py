@@ -149,7 +149,7 @@ class Scheduler:
         seconds = math.inf if deadline is None else deadline - loop.time()
         self._admit(encoded, seconds, caller, permit)
         if not encoded:
-            return Scored([], Usage(), {})
+            return Scored([], Usage(), {}, {})
         request = Request(encoded, deadline, caller, self._clock(), Held(self._room, caller), loop.create_future())
         self._unanswered[request] = None
         self._waiting.add(request)
@@ -351,9 +351,9 @@ class Scheduler:
             return
         batch, scored = finished
         totals = scored.tokens or [len(item.ids) for item in batch]
-        unread = scored.unread or [0] * len(batch)
-        for holders, scores, computed, total, missing in zip(
-            batch.values(), scored.scores, scored.computed, totals, unread, strict=True
+        unread, intervals = scored.unread or [0] * len(batch), scored.intervals or [()] * len(batch)
+        for holders, scores, computed, total, missing, around in zip(
+            batch.values(), scored.scores, scored.computed, totals, unread, intervals, strict=True
         ):
             for request, index in holders:
                 if request.done.done():  # its caller has gone
@@ -361,6 +361,8 @@ class Scheduler:
                 request.scores[index] = scores
                 if missing:
                     request.unread[index] = missing
+                if around:
+                    request.intervals[index] = around
                 request.total += total
                 request.computed, computed = request.computed + computed, 0  # charged to the first
                 if len(request.scores) == len(request.items):

@@ -11,16 +11,18 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from unprm.budget import Held
-from unprm.types import Encoded, Usage
+from unprm.types import Encoded, Interval, Usage
 
 
 class Scored(NamedTuple):
     """Step scores in the order of the request's items, and what they cost. `unread`: on how many of
-    its steps a judge gave no verdict, by the index of an item with such steps."""
+    its steps a judge gave no verdict, by the index of an item with such steps. `intervals`: by the index of an item
+    whose scores have them."""
 
     scores: list[tuple[float, ...]]
     usage: Usage
     unread: Mapping[int, int]
+    intervals: Mapping[int, tuple[Interval, ...]]
 
 
 @dataclass(eq=False, slots=True)
@@ -30,8 +32,9 @@ class Request:
     `taken` of them have left the queue; the others have `tokens` tokens, which hold `room`. `arrived`, and `begun`,
     when its first batch began: times of the scheduler's clock. `deadline`: a time of the event loop's clock.
     `caller`: requests of one caller share its turns.
-    `served`: number of the last batch that took any of its items, or of the one before its arrival. `scores` and
-    `unread`: of the items scored so far, by their indices; these have `total` tokens, of which `computed` were run.
+    `served`: number of the last batch that took any of its items, or of the one before its arrival. `scores`, `unread`
+    and `intervals`: of the items scored so far, by their indices; these have `total` tokens, of which `computed` were
+    run.
     """
 
     items: Sequence[Encoded]
@@ -46,6 +49,7 @@ class Request:
     tokens: int = 0
     scores: dict[int, tuple[float, ...]] = field(default_factory=dict)
     unread: dict[int, int] = field(default_factory=dict)
+    intervals: dict[int, tuple[Interval, ...]] = field(default_factory=dict)
     total: int = 0
     computed: int = 0
 
@@ -59,7 +63,8 @@ class Request:
             queue_seconds=self.begun - self.arrived,
             scoring_seconds=now - self.begun,
         )
-        return Scored([self.scores[index] for index in range(len(self.items))], usage, self.unread)
+        scores = [self.scores[index] for index in range(len(self.items))]
+        return Scored(scores, usage, self.unread, self.intervals)
 
 
 Batch = dict[Encoded, list[tuple[Request, int]]]

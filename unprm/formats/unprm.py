@@ -7,9 +7,9 @@ of a problem or step can make, move or forge a step boundary (paper, section 4.2
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
@@ -35,7 +35,8 @@ class PrmConfig(BaseModel):
     `base`: hub name, or a path that is taken relative to the adapter's directory if it begins with a dot; `.`
     itself is a checkpoint that the adapter is merged into. `head`: what is read at a tag. `verdicts`: the logits of
     two tokens. `value`, `classes`: one or two outputs of a linear layer, whose weights are beside this file.
-    `implicit`: the response's log-likelihood ratio to the base without the adapter, times `beta`.
+    `implicit`: the response's log-likelihood ratio to the base without the adapter, times `beta`. `distribution`: of
+    `classes`, what the outputs are log β and log α of, a Beta distribution over the probability that the step is right.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,6 +54,7 @@ class PrmConfig(BaseModel):
     negative_id: int
     head: HeadName = "verdicts"
     beta: float = BETA
+    distribution: Annotated[Literal["beta"] | None, Field(exclude_if=lambda name: name is None)] = None
 
     @classmethod
     def for_base(
@@ -97,6 +99,8 @@ class PrmConfig(BaseModel):
                 return f"P({self.positive}) against {self.negative}"
             case "value":
                 return "one output of a linear layer"
+            case "classes" if self.distribution:
+                return "the mean of a Beta distribution, whose log β and log α are a linear layer's outputs"
             case "classes":
                 return "the second of a linear layer's two classes"
             case "implicit":
@@ -109,7 +113,7 @@ class PrmConfig(BaseModel):
             case "verdicts":
                 return Verdicts(self.positive_id, self.negative_id)
             case "value" | "classes":
-                return Head((LAYER,))
+                return Head((LAYER,), self.distribution is not None)
             case "implicit":
                 return LikelihoodRatio(self.beta, self.base)
 

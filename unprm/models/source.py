@@ -4,6 +4,7 @@ import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -116,6 +117,8 @@ class ModelSource:
             else:
                 network = load_network(AutoModel, files.base, dtype)
             head = read_head(files.directory, readout, network.config.hidden_size)
+            if isinstance(readout, Head) and readout.distribution and find_spec("scipy") is None:
+                raise ModelInvalid("its intervals take SciPy, which is not installed: pip install scipy")
             return AtPositions(network, head, place)
         if isinstance(readout, Verdicts):
             network = load_merged(files, dtype)

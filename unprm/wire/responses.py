@@ -29,6 +29,23 @@ _UsedThreshold = Annotated[
 ]
 
 
+class IntervalOut(WireModel):
+    """The 5 % and the 95 % quantile of what a step's score is the mean of, or the score where that is further out."""
+
+    low: float
+    high: float
+
+
+_StepIntervals = Annotated[
+    list[IntervalOut] | None,
+    Field(
+        exclude_if=_is_none,
+        description="Around each of `step_scores`; missing unless one model computed them that was trained to tell, by "
+        "`--loss beta-binomial`.",
+    ),
+]
+
+
 class CutOut(WireModel):
     """Characters of a message that is not read whole, and how many of them are read."""
 
@@ -97,6 +114,7 @@ class ScoredSolution(WireModel):
     answer: str | None
     unscored: Unscored | None
     step_log_odds: _StepLogOdds = None
+    step_intervals: _StepIntervals = None
     threshold: _UsedThreshold = None
     message_scores: _MessageScores = None
     cut: _CutMessages = None
@@ -138,6 +156,7 @@ class VotedSolution(WireModel):
     first_error: int | None
     unscored: Unscored | None
     step_log_odds: _StepLogOdds = None
+    step_intervals: _StepIntervals = None
     threshold: _UsedThreshold = None
     message_scores: _MessageScores = None
     cut: _CutMessages = None

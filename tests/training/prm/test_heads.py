@@ -30,7 +30,12 @@ from unprm.models.load import load_engine
 QUIET = Progress(disable=True)
 HEADS = {"verdicts": 0, "value": 1, "classes": 2, "implicit": 0}
 ALL = {"tune": "all", "learning_rate": 3e-3}
-PAIRS = [*((head, loss) for head in ("verdicts", "value", "classes") for loss in LOSSES), ("implicit", "orm")]
+BY_MARGINS = [name for name, loss in LOSSES.items() if not loss.counts]
+PAIRS = [
+    *((head, loss) for head in ("verdicts", "value", "classes") for loss in BY_MARGINS),
+    ("implicit", "orm"),
+    ("classes", "beta-binomial"),
+]
 
 
 def _solutions(count, seed=0, outcomes=False):

@@ -111,7 +111,7 @@ def test_the_loss_is_the_mean_over_the_whole_optimiser_batch():
 MARGINS, LABELS, ROWS = [0.5, -0.2, 1.0, 0.3, -2.0], [1.0, 1.0, 0.0, 1.0, 1.0], [0, 0, 0, 1, 1]
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", [name for name, loss in LOSSES.items() if not loss.counts])
 def test_losses_by_hand(name):
     def sigmoid(x):
         return 1 / (1 + math.exp(-x))

@@ -86,7 +86,7 @@ async def test_one_and_many_take_the_same_path() -> None:
     for request in (items, items[:1], []):
         scored = await scorer.score(request)
         tokens = sum(len(one.ids) for one in request)
-        assert scored == Scored([hashed(one) for one in request], Usage(tokens, tokens, 0), {})
+        assert scored == Scored([hashed(one) for one in request], Usage(tokens, tokens, 0), {}, {})
     assert len(engine.batches) == 2
     await scorer.drain(PATIENCE)
     assert engine.closed

@@ -6,20 +6,19 @@ batches.
 """
 
 import logging
-import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
-from unprm.calibration import sigmoid
 from unprm.engines.torch import attention
 from unprm.engines.torch.attention import KeyValues
 from unprm.engines.torch.memory import plan
 from unprm.engines.torch.passes import Pass, Pending, admit
 from unprm.engines.torch.plain import check_lengths
-from unprm.engines.torch.readers import Reader
+from unprm.engines.torch.readers import Reader, batch_scores
 from unprm.engines.torch.segments import Segments
 from unprm.engines.torch.tree import PrefixTree
 from unprm.formats.family import PrmFormat
@@ -66,14 +65,14 @@ class TorchEngine:
         check_lengths(batch, self.description.max_tokens)
         margins, computed = self.margins(batch)
         self._tree.trim(self._cached_tokens)
-        return BatchScores([tuple(map(sigmoid, values)) for values in margins], computed)
+        return batch_scores(margins, computed)
 
-    def margins(self, batch: Sequence[Encoded], pass_tokens: int | None = None) -> tuple[list[list[float]], list[int]]:
+    def margins(self, batch: Sequence[Encoded], pass_tokens: int | None = None) -> tuple[list[list[Any]], list[int]]:
         """The margins of each item's positions, and the tokens that were run for each item; what was run is kept.
         `pass_tokens` replaces the engine's. Raises `RuntimeError` if the engine is closed."""
         if self._reader is None:
             raise RuntimeError("the engine is closed")
-        margins: list[list[float]] = [[] for _ in batch]
+        margins: list[list[Any]] = [[] for _ in batch]
         computed = [0] * len(batch)
         # sorted, so that shared prefixes are in the same pass
         entries = map(Pending, range(len(batch)), batch)
@@ -124,7 +123,7 @@ class TorchEngine:
             self._room, self._passes = min(2 * self._room, self._pass_tokens), 0
 
     @torch.inference_mode()
-    def _read(self, work: Pass, reader: Reader) -> list[float]:
+    def _read(self, work: Pass, reader: Reader) -> list[Any]:
         """The values of the pass's `reads`."""
         if not work.ids:
             return []
@@ -138,7 +137,8 @@ class TorchEngine:
             hidden.append(output.last_hidden_state[0, places])
         if not work.reads:
             return []
-        values: list[float] = reader.read(hidden, tokens).tolist()
-        if not all(map(math.isfinite, values)):
+        values = reader.read(hidden, tokens)
+        if not values.isfinite().all():
             raise RuntimeError("the model's hidden states are not finite numbers")
-        return values
+        found: list[Any] = values.tolist()
+        return found

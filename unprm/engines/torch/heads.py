@@ -36,11 +36,12 @@ class VerdictHead(nn.Module):
 
 class LayersHead(nn.Module):
     """Linear layers with ReLU between them, in float32. Their one output is the margin; of two, the second minus the
-    first."""
+    first. `distribution`: return both instead, log β and log α of a Beta distribution."""
 
-    def __init__(self, layers: list[nn.Linear]) -> None:
+    def __init__(self, layers: list[nn.Linear], distribution: bool = False) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
+        self._distribution = distribution
 
     @property
     def bias(self) -> float:
@@ -49,12 +50,12 @@ class LayersHead(nn.Module):
         return float(bias)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Hidden states (n, hidden), of any type -> margins (n,), float32."""
+        """Hidden states (n, hidden), of any type -> margins (n,), or both outputs (n, 2), float32."""
         first, *others = self.layers
         made = first(hidden.float())
         for layer in others:
             made = layer(torch.relu(made))
-        return margins(made)
+        return made if self._distribution else margins(made)
 
 
 class EnsembleHead(nn.Module):
@@ -81,14 +82,14 @@ class EnsembleHead(nn.Module):
 
 
 def margins(outputs: torch.Tensor) -> torch.Tensor:
-    """Margins from `outputs`, (n, 1) or (n, 2), of any float type -> (n,), the same: the one, or the second minus the
-    first."""
-    return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
+    """Margins from `outputs`, (n,), (n, 1) or (n, 2), of any float type -> (n,), the same: the one, or the second minus
+    the first."""
+    return outputs[:, 1] - outputs[:, 0] if outputs.shape[1:] == (2,) else outputs.flatten()
 
 
 def read_head(directory: Path, readout: Head | Ensemble | Outcome, hidden_size: int) -> nn.Module:
-    """The head in a checkpoint's directory, from (n, `hidden_size`) to (n,); raises `ModelInvalid` if a tensor is
-    missing or has another shape."""
+    """The head in a checkpoint's directory, from (n, `hidden_size`) to (n,), or (n, 2) for a distribution; raises
+    `ModelInvalid` if a tensor is missing or has another shape."""
     match readout:
         case Head():
             return read_layers(directory, readout, hidden_size)
@@ -112,9 +113,10 @@ def read_layers(directory: Path, head: Head, hidden_size: int) -> LayersHead:
         layer.load_state_dict({"weight": weight.float(), "bias": bias.float()})
         layers.append(layer.requires_grad_(False))
         width = len(weight)
-    if width > 2:
-        raise ModelInvalid(f"{directory}: {head.layers[-1]} has {width} outputs, expected one value or two classes")
-    return LayersHead(layers)
+    if width > 2 or (head.distribution and width != 2):
+        expected = "two" if head.distribution else "one value or two classes"
+        raise ModelInvalid(f"{directory}: {head.layers[-1]} has {width} outputs, expected {expected}")
+    return LayersHead(layers, head.distribution)
 
 
 def _ensemble(directory: Path, ensemble: Ensemble, hidden_size: int) -> EnsembleHead:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -78,14 +79,14 @@ class Pass:
         """The positions in the pass where values are read, each with the id of the token whose value it is."""
         return list(self._reads.values())
 
-    def end(self, values: Sequence[float]) -> None:
+    def end(self, values: Sequence[Any]) -> None:
         """Stores the values that were read, one for each of `reads`, and marks the nodes as computed."""
         for node, _ in self._places:
             node.fresh = False
         for (node, index), value in zip(self._reads, values, strict=True):
             node.values[index] = value
 
-    def margins(self, share: PassItem) -> list[float]:
+    def margins(self, share: PassItem) -> list[Any]:
         """The margin of each position of a whole share, at the end of the pass."""
         indices = self._reader.indices(share.item)
         nodes = _along(share.end.path(), indices)

@@ -3,12 +3,12 @@ for every causal model, and the reference for faster engines."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
-from unprm.calibration import sigmoid
 from unprm.engines.torch.memory import plan
-from unprm.engines.torch.readers import Reader
+from unprm.engines.torch.readers import Reader, batch_scores
 from unprm.errors import SolutionTooLong
 from unprm.formats.family import PrmFormat
 from unprm.types import BatchScores, Encoded, ModelDescription
@@ -30,8 +30,8 @@ class PlainEngine:
         check_lengths(batch, self.description.max_tokens)
         if self._reader is None:
             raise RuntimeError("the engine is closed")
-        scores = [tuple(map(sigmoid, margins(self._reader, item))) for item in batch]
-        return BatchScores(scores, [len(item.needed) for item in batch])
+        made = [margins(self._reader, item) for item in batch]
+        return batch_scores(made, [len(item.needed) for item in batch])
 
     def close(self) -> None:
         """Frees the weights."""
@@ -41,14 +41,14 @@ class PlainEngine:
 
 
 @torch.inference_mode()
-def margins(reader: Reader, item: Encoded) -> list[float]:
+def margins(reader: Reader, item: Encoded) -> list[Any]:
     """The margin of each of an item's positions, from a forward pass over its ids alone."""
     ids = torch.tensor([item.needed], device=reader.decoders[0].device)
     hidden = [decoder(input_ids=ids, use_cache=False).last_hidden_state[0] for decoder in reader.decoders]
     return read_margins(reader, item, hidden)
 
 
-def read_margins(reader: Reader, item: Encoded, hidden: Sequence[torch.Tensor]) -> list[float]:
+def read_margins(reader: Reader, item: Encoded, hidden: Sequence[torch.Tensor]) -> list[Any]:
     """An item's margins. `hidden`: each network's last hidden states at the item's tokens, (tokens, hidden), in the
     network's type."""
     device = hidden[0].device

@@ -1,18 +1,27 @@
-"""Values read from a model at tokens, and an item's margins, computed from them; a margin's sigmoid is a score."""
+"""Values read from a model at tokens, and an item's margins, computed from them; a margin's sigmoid is a score.
+
+Where a head tells a Beta distribution, a value and a margin are each a list of two numbers, log β and log α.
+"""
 
 from collections.abc import Sequence
-from itertools import accumulate
-from typing import Protocol
+from itertools import accumulate, chain
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from unprm.types import Encoded
+from unprm.calibration import sigmoid
+from unprm.types import BatchScores, Encoded, Interval
 
 LOGITS = 256
 """Number of tokens whose logits over the whole vocabulary are in memory at once."""
+ENDS = 0.05, 0.95
+"""Quantiles at the ends of an interval."""
+_EDGE = 40.0
+"""log α and log β are clamped to [-_EDGE, _EDGE], so that quantiles are finite."""
 
 
 class Reader(Protocol):
@@ -39,17 +48,17 @@ class Reader(Protocol):
         ...
 
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
-        """The values, (n,), of `tokens`, ids (n,), int64. `hidden`: each network's last hidden states where the values
-        are read, (n, hidden), in the network's type."""
+        """The values, (n,) or (n, 2), of `tokens`, ids (n,), int64. `hidden`: each network's last hidden states where
+        the values are read, (n, hidden), in the network's type."""
         ...
 
-    def margins(self, item: Encoded, values: Sequence[float]) -> list[float]:
+    def margins(self, item: Encoded, values: Sequence[Any]) -> list[Any]:
         """The margin of each of an item's positions, from the values at `indices`."""
         ...
 
 
 class AtPositions:
-    """A head, from (n, hidden) to (n,), on the last hidden state of `decoder` at each scored position."""
+    """A head, from (n, hidden) to (n,) or (n, 2), on the last hidden state of `decoder` at each scored position."""
 
     lag = 0
 
@@ -64,10 +73,10 @@ class AtPositions:
 
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
         """As `Reader`."""
-        margins: torch.Tensor = self._head(hidden[0])
-        return margins
+        values: torch.Tensor = self._head(hidden[0])
+        return values
 
-    def margins(self, item: Encoded, values: Sequence[float]) -> list[float]:
+    def margins(self, item: Encoded, values: Sequence[Any]) -> list[Any]:
         """As `Reader`."""
         return list(values)
 
@@ -92,10 +101,28 @@ class LikelihoodRatios:
         model, reference = (log_probs(output, states, tokens) for output, states in zip(outputs, hidden, strict=True))
         return model - reference
 
-    def margins(self, item: Encoded, values: Sequence[float]) -> list[float]:
+    def margins(self, item: Encoded, values: Sequence[Any]) -> list[Any]:
         """As `Reader`."""
         sums = list(accumulate(values))
         return [self._beta * sums[position - item.response] for position in item.positions]
+
+
+def batch_scores(margins: Sequence[Sequence[Any]], computed: list[int]) -> BatchScores:
+    """The scores of a batch from each item's margins; `computed`: tokens that were run for each item."""
+    if not isinstance(next(chain.from_iterable(margins), None), list):
+        return BatchScores([tuple(map(sigmoid, values)) for values in margins], computed)
+    scores = [tuple(sigmoid(log_alpha - log_beta) for log_beta, log_alpha in values) for values in margins]
+    return BatchScores(scores, computed, intervals=list(map(_intervals, margins, scores)))
+
+
+def _intervals(parameters: Sequence[Sequence[float]], scores: Sequence[float]) -> tuple[Interval, ...]:
+    """The quantiles `ENDS` of Beta distributions, by log β and log α, with the means `scores`. A mean outside, as that
+    of a distribution with nearly all of its mass at 0, ends the interval."""
+    from scipy.special import betaincinv  # not among what serving requires
+
+    beta, alpha = np.exp(np.clip(parameters, -_EDGE, _EDGE)).T[..., None]
+    found = betaincinv(alpha, beta, ENDS).tolist()
+    return tuple((min(low, mean), max(mean, high)) for mean, (low, high) in zip(scores, found, strict=True))
 
 
 def log_probs(output: nn.Module, hidden: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,9 @@ compute would be scored wrongly without an error. An engine whose weights anothe
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, takewhile
+from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
@@ -59,7 +61,7 @@ class TreeTest:
         with _narrow(self._decoders):
             self._expected = [plain.margins(reader, item) for item in self._items]
             rounding = 0.0 if exact else _difference(self._expected, _padded(reader, self._items))
-        largest = max(map(abs, chain.from_iterable(self._expected)))
+        largest = max(map(_size, chain.from_iterable(self._expected)))
         self._tolerance = max(EXACT * max(1.0, largest), ROUNDING * rounding)
 
     def compare(self, engine: TorchEngine) -> SelfTest:
@@ -119,7 +121,7 @@ def _everywhere(item: Encoded, skipped: int, length: int) -> Encoded:
 
 
 @torch.inference_mode()
-def _padded(reader: Reader, items: Sequence[Encoded]) -> list[list[float]]:
+def _padded(reader: Reader, items: Sequence[Encoded]) -> list[list[Any]]:
     """The margins from one padded pass over all items with eager attention, which rounds differently."""
     device = reader.decoders[0].device
     ids = pad_sequence([torch.tensor(item.ids, device=device) for item in items], batch_first=True)
@@ -133,9 +135,14 @@ def _padded(reader: Reader, items: Sequence[Encoded]) -> list[list[float]]:
     return [plain.read_margins(reader, item, [states[k] for states in hidden]) for k, item in enumerate(items)]
 
 
-def _difference(expected: Sequence[Sequence[float]], found: Sequence[Sequence[float]]) -> float:
+def _difference(expected: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]]) -> float:
     pairs = chain.from_iterable(zip(a, b, strict=True) for a, b in zip(expected, found, strict=True))
-    return max((abs(a - b) for a, b in pairs), default=0.0)
+    return max((_size(np.subtract(a, b)) for a, b in pairs), default=0.0)
+
+
+def _size(value: Any) -> float:
+    """The size of a margin, or the greater of a distribution's two numbers."""
+    return float(np.abs(value).max())
 
 
 @contextmanager

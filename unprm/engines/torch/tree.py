@@ -8,6 +8,7 @@ kept. The least recently used nodes are evicted first, and never a node before i
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class Node:
     parent: "Node | None"
     fresh: bool = True
     used: int = 0
-    values: dict[int, float] = field(default_factory=dict)
+    values: dict[int, Any] = field(default_factory=dict)
     children: dict[int, "Node"] = field(default_factory=dict)
 
     @property
