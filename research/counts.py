@@ -1,0 +1,118 @@
+"""What counts of rollouts teach, where the truth is known: step scores and intervals against the exact share of right
+rollouts, and the least mean of a solution's steps against the least lower end as its reward.
+
+Simulated authors of varying carelessness, which no text tells, write solutions of the embedded model's domain, and
+finish them from every step on. Two PRMs learn from the same rollouts: their shares as soft labels, and their counts.
+"""
+
+import random
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.progress import Progress
+
+from training import resumable
+from training.evaluate.metrics import Share
+from training.prm.settings import LossName
+from training.prm.train import Trainer
+from training.schema import LabelledSolution, Trial
+from unprm import mini
+from unprm.calibration import EDGE
+from unprm.formats.unprm import CONFIG_NAME
+from unprm.mini.domain import Problem, write_steps
+from unprm.mini.storyteller import generate
+from unprm.models.load import load_engine
+
+from .mini.pipeline import prm_settings
+from .mini.slips import Author
+from .searches.findings import table
+
+CARELESS = (0.5, 2.0)
+EXACT = 1000
+"""Rollouts whose share stands for the exact value."""
+NEAR = 0.02
+"""An interval this near to that share has it: so inexact is the share."""
+LOSSES: tuple[LossName, ...] = ("bce", "beta-binomial")
+COLUMNS = ("loss", "Brier", "log-loss", "exact share within 90 %", "width", "best by min of means", "by min of lows")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Numbers: solutions to learn from, rollouts from each of their steps, held-out problems, candidates of each."""
+
+    solutions: int = 1500
+    rollouts: int = 8
+    problems: int = 200
+    candidates: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A solution, and for each of its steps the share of the rollouts from there that are right; after the last step,
+    whether the solution is."""
+
+    problem: Problem
+    steps: tuple[str, ...]
+    shares: tuple[float, ...]
+
+    @classmethod
+    def by_author(cls, rng: random.Random, problem: Problem, rollouts: int) -> "Written":
+        """By one of random carelessness, as the rollouts."""
+        author = Author(rng, rng.uniform(*CARELESS))
+        lines, beliefs = zip(*author.write(problem), strict=True)
+        shares = (sum(author.finishes(problem, after) for _ in range(rollouts)) / rollouts for after in beliefs)
+        return cls(problem, tuple(write_steps(lines, beliefs[-1][len(problem.operations) - 1])), tuple(shares))
+
+    def labelled(self, rollouts: int) -> LabelledSolution:
+        """With soft labels and counts, of so many rollouts."""
+        counts = [(step, share, round(share * rollouts)) for step, share in enumerate(self.shares, 1)]
+        tried = tuple(Trial(step, "", share, rollouts, right, 0) for step, share, right in counts)
+        return LabelledSolution(self.problem.text, self.steps, self.shares, tried=tried)
+
+
+def measure(output: Path, size: Size, progress: Progress) -> str:
+    """Trains both PRMs in `output`, unless they are there, and writes and returns the table of their figures."""
+    rng = random.Random("counts")
+    written = (Written.by_author(rng, generate(rng), size.rollouts) for _ in range(size.solutions))
+    resumable.write_lines(data := output / "steps.jsonl", [each.labelled(size.rollouts) for each in written])
+    held_out = [
+        Written.by_author(rng, problem, 1 if candidate else EXACT)
+        for problem in [generate(rng) for _ in range(size.problems)]
+        for candidate in range(size.candidates)
+    ]
+    rows = []
+    for loss in LOSSES:
+        if not (output / loss / CONFIG_NAME).exists():
+            changes = {"loss": loss, "head": "classes", "epochs": 2, "batch_size": 64, "batch_tokens": 4096}
+            Trainer(prm_settings(mini.BASE, [data], output / loss, loss, 0, **changes)).train(progress)
+        rows.append([loss, *_figures(output / loss, held_out, size.candidates)])
+    resumable.replace(output / "counts.md", made := table(COLUMNS, rows))
+    return made
+
+
+def _figures(place: Path, held_out: Sequence[Written], candidates: int) -> list[str]:
+    """A row of the table: steps of the first candidate of each problem, and the best of all candidates."""
+    with closing(load_engine(str(place), device="cpu")) as engine:
+        scored = engine.score([engine.format.encode(each.problem.text, each.steps) for each in held_out])
+    first = slice(None, None, candidates)
+    exact, mean = (np.concatenate(each) for each in ([w.shares for w in held_out[first]], scored.scores[first]))
+    likely = np.clip(mean, EDGE, 1 - EDGE)
+    log_loss = -np.mean(exact * np.log(likely) + (1 - exact) * np.log1p(-likely))
+    figures = [f"{np.mean((mean - exact) ** 2):.4f}", f"{log_loss:.4f}"]
+    by_mean = _best(held_out, list(map(min, scored.scores)), candidates)
+    if scored.intervals is None:
+        return [*figures, "–", "–", by_mean, "–"]
+    low, high = np.concatenate(scored.intervals[first]).T
+    inside = float(np.mean((low - NEAR <= exact) & (exact <= high + NEAR)))
+    by_low = _best(held_out, [min(low for low, _ in each) for each in scored.intervals], candidates)
+    return [*figures, f"{100 * inside:.1f}", f"{np.mean(high - low):.3f}", by_mean, by_low]
+
+
+def _best(held_out: Sequence[Written], rewards: Sequence[float], candidates: int) -> str:
+    """How often the candidate with the highest reward is right, in percent."""
+    best = np.reshape(rewards, (-1, candidates)).argmax(axis=1)
+    right = np.reshape([each.shares[-1] for each in held_out], (-1, candidates))
+    return Share.of(right[np.arange(len(best)), best].tolist()).in_percent
