@@ -25,6 +25,7 @@ from unprm.formats.unprm import CONFIG_NAME
 from unprm.mini.domain import Problem, write_steps
 from unprm.mini.storyteller import generate
 from unprm.models.load import load_engine
+from unprm.types import BatchScores
 
 from .mini.pipeline import prm_settings
 from .mini.slips import Author
@@ -43,9 +44,9 @@ COLUMNS = ("loss", "Brier", "log-loss", "exact share within 90 %", "width", "bes
 class Size:
     """Numbers: solutions to learn from, rollouts from each of their steps, held-out problems, candidates of each."""
 
-    solutions: int = 1500
+    solutions: int = 600
     rollouts: int = 8
-    problems: int = 200
+    problems: int = 100
     candidates: int = 8
 
 
@@ -86,29 +87,29 @@ def measure(output: Path, size: Size, progress: Progress) -> str:
     rows = []
     for loss in LOSSES:
         if not (output / loss / CONFIG_NAME).exists():
-            changes = {"loss": loss, "head": "classes", "epochs": 2, "batch_size": 64, "batch_tokens": 4096}
+            changes = {"loss": loss, "head": "classes", "epochs": 2, "batch_size": 16, "batch_tokens": 4096}
             Trainer(prm_settings(mini.BASE, [data], output / loss, loss, 0, **changes)).train(progress)
-        rows.append([loss, *_figures(output / loss, held_out, size.candidates)])
+        with closing(load_engine(str(output / loss), device="cpu")) as engine:
+            scored = engine.score([engine.format.encode(each.problem.text, each.steps) for each in held_out])
+        rows.append([loss, *figures(scored, held_out, size.candidates)])
     resumable.replace(output / "counts.md", made := table(COLUMNS, rows))
     return made
 
 
-def _figures(place: Path, held_out: Sequence[Written], candidates: int) -> list[str]:
-    """A row of the table: steps of the first candidate of each problem, and the best of all candidates."""
-    with closing(load_engine(str(place), device="cpu")) as engine:
-        scored = engine.score([engine.format.encode(each.problem.text, each.steps) for each in held_out])
+def figures(scored: BatchScores, held_out: Sequence[Written], candidates: int) -> list[str]:
+    """Figures of `COLUMNS`: on the steps of each problem's first candidate, and of the best of its `candidates`."""
     first = slice(None, None, candidates)
     exact, mean = (np.concatenate(each) for each in ([w.shares for w in held_out[first]], scored.scores[first]))
     likely = np.clip(mean, EDGE, 1 - EDGE)
     log_loss = -np.mean(exact * np.log(likely) + (1 - exact) * np.log1p(-likely))
-    figures = [f"{np.mean((mean - exact) ** 2):.4f}", f"{log_loss:.4f}"]
+    of_means = [f"{np.mean((mean - exact) ** 2):.4f}", f"{log_loss:.4f}"]
     by_mean = _best(held_out, list(map(min, scored.scores)), candidates)
     if scored.intervals is None:
-        return [*figures, "–", "–", by_mean, "–"]
+        return [*of_means, "–", "–", by_mean, "–"]
     low, high = np.concatenate(scored.intervals[first]).T
     inside = float(np.mean((low - NEAR <= exact) & (exact <= high + NEAR)))
     by_low = _best(held_out, [min(low for low, _ in each) for each in scored.intervals], candidates)
-    return [*figures, f"{100 * inside:.1f}", f"{np.mean(high - low):.3f}", by_mean, by_low]
+    return [*of_means, f"{100 * inside:.1f}", f"{np.mean(high - low):.3f}", by_mean, by_low]
 
 
 def _best(held_out: Sequence[Written], rewards: Sequence[float], candidates: int) -> str:

@@ -34,7 +34,8 @@ DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
 
 
 Interval = tuple[float, float]
-"""Around a step's score: where its true value lies with 90 %. `low` ≤ score ≤ `high`, in [0, 1]."""
+"""Around a step's score, in [0, 1]: the 5 % and the 95 % quantile of the distribution whose mean it is, widened to the
+score where that lies outside."""
 
 
 @dataclass(frozen=True, slots=True)

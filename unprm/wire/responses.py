@@ -30,7 +30,8 @@ _UsedThreshold = Annotated[
 
 
 class IntervalOut(WireModel):
-    """The 5 % and the 95 % quantile of what a step's score is the mean of, or the score where that is further out."""
+    """Around a step's score: the 5 % and the 95 % quantile of the distribution whose mean it is, widened to the score
+    where that lies outside."""
 
     low: float
     high: float
@@ -40,7 +41,7 @@ _StepIntervals = Annotated[
     list[IntervalOut] | None,
     Field(
         exclude_if=_is_none,
-        description="Around each of `step_scores`; missing unless one model computed them that was trained to tell, by "
+        description="One for each of `step_scores`; missing unless a single model computed them, which was trained by "
         "`--loss beta-binomial`.",
     ),
 ]

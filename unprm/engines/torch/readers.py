@@ -116,8 +116,8 @@ def batch_scores(margins: Sequence[Sequence[Any]], computed: list[int]) -> Batch
 
 
 def _intervals(parameters: Sequence[Sequence[float]], scores: Sequence[float]) -> tuple[Interval, ...]:
-    """The quantiles `ENDS` of Beta distributions, by log β and log α, with the means `scores`. A mean outside, as that
-    of a distribution with nearly all of its mass at 0, ends the interval."""
+    """The quantiles `ENDS` of Beta distributions, by log β and log α, with the means `scores`. Where nearly all of the
+    mass is at 0 or 1, the mean can lie outside: it then ends the interval."""
     from scipy.special import betaincinv  # not among what serving requires
 
     beta, alpha = np.exp(np.clip(parameters, -_EDGE, _EDGE)).T[..., None]
