@@ -37,7 +37,8 @@ EXACT = 1000
 NEAR = 0.02
 """An interval this near to that share has it: so inexact is the share."""
 LOSSES: tuple[LossName, ...] = ("bce", "beta-binomial")
-COLUMNS = ("loss", "Brier", "log-loss", "exact share within 90 %", "width", "best by min of means", "by min of lows")
+COLUMNS = ("loss", "Brier", "log-loss", "exact share within 90 %, in %", "width", "best by min of means, right in %",
+           "by min of lows")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

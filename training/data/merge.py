@@ -34,6 +34,7 @@ Step labels for solutions of questions with known answers, made without human la
 | `answer` | its known answer |
 | `completions` | the steps of a sampled solution |
 | `label` | for each step, true as long as the solution is right |
+| `tried` | the steps after which completions were sampled: how many (`samples`), and how many are right (`correct`) |
 
 {solutions} solutions of {questions} questions, {steps} steps; {right} of the solutions are right. {duplicates} that
 occurred twice were left out.
@@ -77,7 +78,8 @@ def merge(annotated: Sequence[Path], output: Path) -> Merged:
 
 
 def _published(solution: ResolvedSolution) -> UnprmRow:
-    return UnprmRow(solution.problem, solution.steps, solution.labels, gold_answer=solution.gold_answer)
+    known = solution.gold_answer
+    return UnprmRow(solution.problem, solution.steps, solution.labels, gold_answer=known, tried=solution.tried)
 
 
 def push(output: Path, repository: str) -> None:

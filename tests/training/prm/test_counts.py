@@ -16,6 +16,7 @@ from tests.server.harness import serving
 from tests.training.solutions import annotated
 from training import resumable
 from training.__main__ import app
+from training.data.merge import merge
 from training.layouts.files import read_labelled
 from training.prm import publish
 from training.prm.collate import Example, micro_batches, read_examples
@@ -87,8 +88,13 @@ def _annotated(path):
     return path
 
 
-def test_counts_of_annotated_solutions_reach_the_loss(tmp_path):
+@pytest.mark.parametrize("merged", [False, True])
+def test_counts_of_annotated_solutions_reach_the_loss(tmp_path, merged):
     path = _annotated(tmp_path / "annotated.jsonl")
+    if merged:
+        resumable.config_path(path).write_text("{}")
+        merge([path], tmp_path)
+        path = tmp_path / "data" / "train.jsonl"
     examples, _ = read_examples([path], None, FakeFormat(), 100)
     assert [each.labels for each in examples] == [(True, False, False), (True, True)]
     assert [each.counts for each in examples] == [((5, 12), (1, 16), (False, 1)), ((True, 1), (True, 1))]
