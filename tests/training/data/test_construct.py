@@ -35,6 +35,7 @@ from unprm.mini.domain import parse
 
 QUESTIONS = make_mini(12, seed=1)
 SAMPLE = SampleSettings(k=12)
+COLUMNS = "prompt", "answer", "completions", "label"
 ANNOTATE = AnnotateSettings(search="sequential")
 
 
@@ -258,8 +259,10 @@ def test_merged_data_is_read_by_the_trainer_and_has_no_duplicates(selected, equi
     labelled = _records(output)
     assert merged.solutions == len(rows) == len({(r["problem"], *r["steps"]) for r in labelled})
     assert merged.duplicates == 2 * len(labelled) - len(rows)
-    assert list(rows[0]) == ["prompt", "answer", "completions", "label"]
-    assert [list(solution.labels) for solution in read_labelled([tmp_path])] == [row["label"] for row in rows]
+    assert {tuple(row) for row in rows} == {COLUMNS, (*COLUMNS, "tried")}
+    read = list(read_labelled([tmp_path]))
+    assert [list(solution.labels) for solution in read] == [row["label"] for row in rows]
+    assert [bool(solution.tried) for solution in read] == ["tried" in row for row in rows]
     assert f"{len(rows)} solutions" in (tmp_path / "README.md").read_text()
 
 
@@ -269,7 +272,7 @@ def test_merged_data_loads_as_a_data_set(selected, equivalence, tmp_path):
     merged = merge([_annotate(selected, equivalence, name="merged")[1]], tmp_path / "set")
     loaded = datasets.load_dataset(str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"))["train"]
     assert loaded.num_rows == merged.solutions
-    assert set(loaded.column_names) == {"prompt", "answer", "completions", "label"}
+    assert set(loaded.column_names) == {*COLUMNS, "tried"}
 
 
 def test_stats_count_what_was_spent(selected, equivalence):

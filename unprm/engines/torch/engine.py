@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from unprm.engines.torch import attention
@@ -137,8 +138,7 @@ class TorchEngine:
             hidden.append(output.last_hidden_state[0, places])
         if not work.reads:
             return []
-        values = reader.read(hidden, tokens)
-        if not values.isfinite().all():
+        values: list[Any] = reader.read(hidden, tokens).tolist()
+        if not np.isfinite(values).all():
             raise RuntimeError("the model's hidden states are not finite numbers")
-        found: list[Any] = values.tolist()
-        return found
+        return values

@@ -161,7 +161,7 @@ def test_genprm_checks_step_after_step_and_each_check_follows_what_it_wrote_itse
         engine = judge.load(judge_readout="chain", judge_layout="genprm", judge_repeats=3, judge_tokens=99)
         done = len(judge.bodies)
         item = engine.format.encode("How many?", ["1 + 2 = 3", "3 + 3 = 7"])
-        scores, computed, tokens, _ = engine.score([item])
+        scores, computed, tokens, *_ = engine.score([item])
         engine.close()
     assert scores == [pytest.approx(((0.9 + 0.5 + 0.1) / 3, (0.2 + 0.6) / 2))]
     assert (computed, tokens) == ([6 * 60], [6 * 120])
@@ -210,7 +210,7 @@ def test_a_check_ends_where_the_server_refuses_the_conversation() -> None:
         engine = judge.load(judge_readout="chain", judge_layout="genprm", judge_repeats=1)
         port = int(judge.url.rpartition(":")[2])
     with judging(judges_sums, port=port, statuses=[200, 400]) as judge:
-        scores, computed, _, unread = engine.score([engine.format.encode("How many?", ["1 + 2 = 3"] * 3)])
+        scores, computed, _, unread, _ = engine.score([engine.format.encode("How many?", ["1 + 2 = 3"] * 3)])
         assert (scores[0][0], computed, unread) == (1, [11], [2])
         assert len(judge.bodies) == 2
         engine.close()

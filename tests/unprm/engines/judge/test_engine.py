@@ -204,7 +204,7 @@ def test_a_judge_that_is_down_fails_requests_and_comes_back() -> None:
     """The queue is not ready meanwhile, and finds out by itself when it is again; nothing is lost for good."""
     with judging() as judge:
         engine = judge.load()
-        scores, computed, tokens, _ = engine.score([engine.format.encode("How many?", STEPS)] * 2)
+        scores, computed, tokens, *_ = engine.score([engine.format.encode("How many?", STEPS)] * 2)
         assert (scores, computed, tokens) == ([pytest.approx((0.9, 0.2))] * 2, [82] * 2, [202] * 2)
 
     async def test() -> None:

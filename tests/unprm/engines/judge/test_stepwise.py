@@ -53,7 +53,7 @@ def test_each_step_is_scored_after_the_steps_before_it() -> None:
     with judging() as judge:
         engine: Engine = judge.load()
         done = len(judge.bodies)
-        scores, computed, tokens, _ = engine.score([engine.format.encode("How many?", STEPS)])
+        scores, computed, tokens, *_ = engine.score([engine.format.encode("How many?", STEPS)])
         assert scores == [pytest.approx((0.9, 0.2, 0.9))]
         assert (computed, tokens) == ([3 * 41], [3 * 101])
         first, *others = judge.bodies[done:]
@@ -154,7 +154,7 @@ def test_without_log_probabilities_the_score_is_a_frequency() -> None:
     with judging(answer) as judge:
         engine = judge.load(judge_repeats=4)
         done = len(judge.bodies)
-        scores, computed, tokens, _ = engine.score([engine.format.encode("How many?", STEPS[:1])])
+        scores, computed, tokens, *_ = engine.score([engine.format.encode("How many?", STEPS[:1])])
         assert scores == [pytest.approx((2 / 3,))]
         assert tokens == computed == [4 * 11]
         assert [body.get("n") for body in judge.bodies[done:]] == [4, None, None, None]
