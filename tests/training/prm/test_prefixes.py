@@ -13,7 +13,7 @@ from tests.tiny import write_base
 from training.prm.collate import batches, micro_batches
 from training.prm.loss import LOSSES
 from training.prm.prefixes import grow, sees
-from training.prm.settings import TrainSettings
+from training.prm.settings import LOSS_DEFAULTS, TrainSettings
 from training.prm.train import Trainer
 from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import ModelInvalid
@@ -56,12 +56,13 @@ def test_a_token_sees_what_its_sequences_have_before_it():
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_and_gradients_are_those_of_solutions_alone(base, tmp_path, loss):
     def gradient(**changes):
-        trainer = Trainer(_settings(base, tmp_path, loss=loss, **changes))
+        trainer = Trainer(_settings(base, tmp_path, loss=loss, **LOSS_DEFAULTS.get(loss, {}), **changes))
         batch = trainer.examples[:12]  # of two problems
         total = sum(trainer.loss.count(example.labels) for example in batch)
         computed, lost = 0, 0.0
         for micro in trainer._micro_batches(batch):
-            part = trainer.loss(trainer._margins(micro), micro.labels, micro.solutions, total)
+            labels = micro.counts if trainer.loss.counts else micro.labels
+            part = trainer.loss(trainer.network(micro, False), labels, micro.solutions, total)
             part.backward()
             computed, lost = computed + micro.ids.numel(), lost + part.item()
         ids = [example.encoded.ids for example in batch]
