@@ -33,9 +33,9 @@ are JSON; unknown fields are refused. Responses carry `X-Request-ID`. Operations
 
 
 def page() -> str:
-    """All operations, then examples, schemas and errors, in Markdown."""
+    """All operations, then schemas and errors, in Markdown."""
     document = create_app(Settings(upstream_url="http://upstream"), FakeEngine()).openapi()
-    sections = {"Operations": _operations, "Examples": _examples, "Schemas": _schemas, "Errors": _errors}
+    sections = {"Operations": _operations, "Schemas": _schemas, "Errors": _errors}
     blocks = (block for title, made in sections.items() for block in (f"## {title}", *made(document)))
     return "\n\n".join((_HEAD, *blocks)) + "\n"
 
@@ -78,18 +78,9 @@ def _operations(document: Json) -> Iterator[str]:
     yield "\n".join(rows)
 
 
-def _examples(_: Json) -> Iterator[str]:
-    """All but those that only add settings to one that is shown."""
-    shown: list[Json] = []
-    for name, example in REQUESTS.items():
-        if not any(other.items() <= example.items() for other in shown):
-            shown.append(example)
-            yield f"`{name}`:\n\n```json\n{json.dumps(example, indent=1, ensure_ascii=False)}\n```"
-
-
 def _schemas(document: Json) -> Iterator[str]:
     """In the order of their use; fields that are the same in an earlier one are only named."""
-    yield "`*` marks required fields."
+    yield "`*` marks required fields; others may be null or missing."
     earlier: dict[str, dict[str, str]] = {}
     for name in dict.fromkeys(re.findall(r'/schemas/(\w+)"', json.dumps(document))):
         schema = document["components"]["schemas"][name]
@@ -107,12 +98,12 @@ def _schemas(document: Json) -> Iterator[str]:
 
 
 def _field(field: str, schema: Json) -> str:
-    member = schema["properties"][field]
+    member, required = schema["properties"][field], field in schema.get("required", ())
+    kind = _type(member) if required else _type(member).removesuffix(" or null")
     about = f": {member['description']}" if "description" in member else ""
-    star = "*" if field in schema.get("required", ()) else ""
     default = f", default `{json.dumps(member['default'])}`" if member.get("default") and "$ref" not in member else ""
     limits = (f", {sign} {member[name]:,.12g}" for name, sign in _LIMITS.items() if name in member)
-    return f"- `{field}`{star} ({_type(member)}{default}{''.join(limits)}){about}"
+    return f"- `{field}`{'*' * required} ({kind}{default}{''.join(limits)}){about}"
 
 
 def _type(schema: Json) -> str:
