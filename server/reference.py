@@ -80,7 +80,7 @@ def _operations(document: Json) -> Iterator[str]:
 
 def _schemas(document: Json) -> Iterator[str]:
     """In the order of their use; fields that are the same in an earlier one are only named."""
-    yield "`*` marks required fields; others may be null or missing."
+    yield "`*` marks required fields; leave out others for their default."
     earlier: dict[str, dict[str, str]] = {}
     for name in dict.fromkeys(re.findall(r'/schemas/(\w+)"', json.dumps(document))):
         schema = document["components"]["schemas"][name]
