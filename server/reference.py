@@ -65,17 +65,23 @@ def _rounded(value: Any) -> Any:
 
 
 def _operations(document: Json) -> Iterator[str]:
-    rows = ["| operation | | request | response |", "|---|---|---|---|"]
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            summary = "" if operation["summary"].istitle() else f"{operation['summary']}. "  # a title is only the name
-            about = " ".join(f"{summary}{operation.get('description', '')}".split())
-            sent, got = (
-                _type(body.get("content", {}).get("application/json", {}).get("schema", {"type": ""}))
-                for body in (operation.get("requestBody", {}), operation["responses"]["200"])
-            )
-            rows.append(f"| `{method.upper()} {path}` | {about} | {sent} | {got} |")
-    yield "\n".join(rows)
+    yield "\n".join(
+        f"- `{method.upper()} {path}`{_bodies(operation)}: {_about(operation)}"
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    )
+
+
+def _bodies(operation: Json) -> str:
+    bodies = operation.get("requestBody", {}), operation["responses"]["200"]
+    schemas = [media["schema"] for body in bodies for media in body.get("content", {}).values()]
+    named = [_type(schema) for schema in schemas if "$ref" in schema]
+    return f" ({' → '.join(named)})" if named else ""
+
+
+def _about(operation: Json) -> str:
+    summary = "" if operation["summary"].istitle() else f"{operation['summary']}. "  # a title is only the name
+    return " ".join(f"{summary}{operation.get('description', '')}".split())
 
 
 def _schemas(document: Json) -> Iterator[str]:
@@ -92,8 +98,9 @@ def _schemas(document: Json) -> Iterator[str]:
         if shared:
             names = ", ".join(f"`{field}`" for field in fields if field in shared)
             yield f"{'All fields' if shared == earlier[base] else names} of [{base}](#{base.lower()})."
-        if own := [line for field, line in fields.items() if field not in shared]:
-            yield "\n".join(own)
+        own = [line for field, line in fields.items() if field not in shared]
+        bare, described = ([line for line in own if (": " in line) == about] for about in (False, True))
+        yield from filter(None, [", ".join(bare), "\n".join(f"- {line}" for line in described)])
         earlier[name] = fields
 
 
@@ -103,7 +110,7 @@ def _field(field: str, schema: Json) -> str:
     about = f": {member['description']}" if "description" in member else ""
     default = f", default `{json.dumps(member['default'])}`" if member.get("default") and "$ref" not in member else ""
     limits = (f", {sign} {member[name]:,.12g}" for name, sign in _LIMITS.items() if name in member)
-    return f"- `{field}`{'*' * required} ({kind}{default}{''.join(limits)}){about}"
+    return f"`{field}`{'*' * required} ({kind}{default}{''.join(limits)}){about}"
 
 
 def _type(schema: Json) -> str:
@@ -121,5 +128,4 @@ def _type(schema: Json) -> str:
 
 
 def _errors(_: Json) -> Iterator[str]:
-    rows = [f"| `{code}` | {row.status} | {row.title} |" for code, row in TABLE.items()]
-    yield "\n".join(["| code | status | |", "|---|--:|---|", *rows])
+    yield "\n".join(f"- {row.status} `{code}`: {row.title}" for code, row in TABLE.items())
