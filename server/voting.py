@@ -30,7 +30,7 @@ _NO_PROBLEM = (
 
 
 class NoConfidence(InvalidRequest):
-    """A vote by confidence among solutions of which none that has an answer brings a confidence."""
+    """A vote by confidence among solutions of which none with an answer has a confidence."""
 
     def __init__(self) -> None:
         super().__init__(

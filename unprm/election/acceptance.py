@@ -202,7 +202,7 @@ def rewards_used(
 def certainty(classes: Sequence[int | None], rewards: Values | None, members: Sequence[int]) -> float:
     """The certainty of an election. `classes`, `rewards`: as in `decide`; `members`: the indices of the elected class.
 
-    Rewards of candidates without an answer don't count; if none is known, frequencies stand for them.
+    Rewards of candidates without an answer don't count; if none is known, frequencies replace them.
     """
     known = {k: rewards[k] or 0.0 for k, name in enumerate(classes) if name is not None} if rewards is not None else {}
     total = sum(known.values())

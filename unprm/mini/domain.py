@@ -170,7 +170,7 @@ def knows(text: str) -> bool:
 
 
 def from_sentences(text: str, sentences: Iterable[Sentence]) -> Problem:
-    """The problem that a story tells; `text` is its wording. Raises as `parse` does."""
+    """The problem of a story; `text` is its wording. Raises as `parse` does."""
     ledger, answer, story = Ledger(), None, []
     for sentence in sentences:
         story.append(sentence)

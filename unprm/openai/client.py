@@ -32,7 +32,7 @@ Observe = Callable[[float, str], None]
 """Gets the seconds of an attempt, to the end of its answer or, of one that `stream` returns, to its beginning; and its
 outcome: `ok`, `4xx` and the like, `unreachable`, `unreadable`, or `cancelled` by its caller."""
 Take = Callable[[int], Awaitable[None]]
-"""Is told the number of bytes of each part of an answer before more is read, and may wait or raise."""
+"""Gets the number of bytes of each part of an answer before more is read, and may wait or raise."""
 
 CONNECT_SECONDS = 10.0
 FIRST_WAIT = 0.5

@@ -60,7 +60,7 @@ class Turn(BaseModel):
     content: Blocks
 
     def for_chat(self) -> Iterator[Json]:
-        """The messages of the chat API that it stands for: the results of tools, then the rest without thoughts."""
+        """The corresponding messages of the chat API: the results of tools, then the rest without thoughts."""
         for block in self.content:
             if block.type == "tool_result":
                 yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _content(block.content)}
@@ -107,7 +107,7 @@ class MessagesRequest(Passed):
     unprm: Election = Election()
 
     def chat(self) -> ChatRequest:
-        """The chat request that it stands for. Raises `InvalidRequest`."""
+        """The corresponding chat request. Raises `InvalidRequest`."""
         same = {"model", "max_tokens", "stream", "temperature", "top_p", "top_k", "unprm"}
         before = [{"role": "system", "content": _content(self.system)}] if self.system else []
         fields = self.model_dump(include=same, exclude_unset=True)

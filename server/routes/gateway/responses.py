@@ -82,7 +82,7 @@ class ResponsesRequest(Passed):
         return self
 
     def chat(self) -> ChatRequest:
-        """The chat request that it stands for. Raises `InvalidRequest`."""
+        """The corresponding chat request. Raises `InvalidRequest`."""
         asked = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
         turns = read_all(Message, asked, "/input")
         before = [{"role": "system", "content": self.instructions}] if self.instructions else []

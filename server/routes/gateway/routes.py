@@ -109,7 +109,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
     async def _election(
         service: Service, request: ChatRequest, context: Context
     ) -> partial[Coroutine[Any, Any, Elected]]:
-        """The election, still to be called. Raises what is known before the upstream is asked."""
+        """The election, still to be called. Raises the errors that are known before the upstream is called."""
         terms = await _terms(request, service, context)
         with service.models.chosen(terms.request.model):
             candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
@@ -232,8 +232,8 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
 
 
 def _why_majority(request: ChatRequest, models: Sequence[Model]) -> str | None:
-    """Why a request that names no vote is voted on by majority, None if it is not: rewards that nobody asked for must
-    not do harm."""
+    """Why a request that names no vote gets the majority, None if it doesn't: rewards that nobody asked for must do no
+    harm."""
     if request.may_call:
         return "where tools may be called, the vote is by majority unless another one is named"
     if voting.demonstration(models, None) is not None:

@@ -151,7 +151,7 @@ class ChatRequest(Passed):
 
     @property
     def question(self) -> str:
-        """What is asked last, as far as it is text."""
+        """The text of the last question."""
         if self.unprm.problem is not None:
             return self.unprm.problem
         return next((_text(each.get("content")) for each in self.messages[::-1] if each.get("role") == "user"), "")
@@ -250,7 +250,7 @@ class TooManyCandidates(InvalidRequest):
 
 
 def chat_request(fields: Json) -> ChatRequest:
-    """The chat request that one of another API stands for. Raises `InvalidRequest`."""
+    """The chat request that corresponds to a request of another API. Raises `InvalidRequest`."""
     try:
         return ChatRequest.model_validate(fields)
     except ValidationError as error:

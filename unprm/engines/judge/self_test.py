@@ -1,4 +1,4 @@
-"""What a judge is asked at its start: whether it tells right steps from wrong ones, and answers the same twice.
+"""A judge's self-test at the start: it must tell right steps from wrong ones, and give the same answer twice.
 
 One sum decides little: a model that says yes to nearly everything may still doubt that 1 + 1 = 3.
 """
