@@ -28,7 +28,7 @@ SYMBOLS = {
 MAX_OPERATIONS = 8
 LARGEST = 999
 _LONGEST = 4096
-"""Most characters of a problem's text; the model's window holds fewer."""
+"""Maximum characters of a problem's text; the model's window holds fewer."""
 OPPOSITE = {"+": "-", "-": "+", "*": "/", "/": "*"}
 _CALCULATE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
 

@@ -26,7 +26,7 @@ _COMMENT = b": candidates are being sampled\n\n"
 _APART = ("role", "content", "tool_calls")
 """Fields of a message that have chunks of their own."""
 _PARTS = 1000
-"""Most parts that an answer is sent in: each costs the server time."""
+"""Maximum number of parts in which an answer is sent: each costs the server time."""
 
 
 class Chunks:

@@ -48,7 +48,7 @@ class JudgeFormat(ByteFormat):
 
 
 class JudgeEngine:
-    """Scores by the judge at `chat`, as `readouts` read them. `seconds`: most that a batch may take.
+    """Scores by the judge at `chat`, as `readouts` read them. `seconds`: maximum time of a batch.
 
     The judge runs in another program, which may stop and come back: `score` raises `ModelUnreachable` meanwhile.
     """

@@ -33,7 +33,7 @@ BYTES_PER_TOKEN = 4
 CALL = 512
 """Fewest tokens that a call counts as: however short its prompt, it takes a place among those in flight."""
 ANSWER_TOKENS = 4
-"""Most tokens of an answer: some models begin with white space, and some spell an answer in several tokens."""
+"""Maximum tokens of an answer: some models begin with white space, and some spell an answer in several tokens."""
 LIKELIEST = 5
 """Tokens whose log-probabilities are requested at each position of a check; two of them are the verdicts."""
 TEMPERATURE, TOP_P = 0.6, 0.95

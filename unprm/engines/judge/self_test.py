@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 TOLERANCE = 0.1
 """Largest difference between scores of the same step; servers that batch compute slightly differently each time."""
 MISTAKES = 1
-"""Most steps that a judge may take for what they are not."""
+"""Maximum number of steps that a judge may misjudge."""
 
 
 class Question(NamedTuple):
