@@ -10,8 +10,8 @@ from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
 LONGEST_COMPARED = 1000
-"""Maximum characters of an answer in the outcomes of `CompareResponse`, which would repeat it for every vote, and in the
-gateway's reports, where it may be the arguments of tool calls."""
+"""Maximum characters of an answer in the outcomes of `CompareResponse`, which would repeat it for every vote, and in
+the gateway's reports, where it may be the arguments of tool calls."""
 
 
 def _is_none(value: object) -> bool:
