@@ -41,7 +41,7 @@ Election = tuple[float, bool]
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known of an election's candidates without its truth. `candidates`: their number; `share`: that of the
+    """An election's candidates, as far as the truth isn't needed. `candidates`: their number; `share`: that of the
     most frequent answer; `highest_reward`: None without rewards."""
 
     candidates: float
@@ -108,7 +108,7 @@ class VoteCalibration:
 
     @property
     def about(self) -> VoteCalibrationOut:
-        """What a server says of it."""
+        """Its description in a response."""
         problems = max(map(len, self.elections.values()))
         return VoteCalibrationOut(
             pool=self.pool, problems=problems, date=self.date, confidence=self.confidence, model=self.model
