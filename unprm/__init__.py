@@ -45,9 +45,9 @@ def vote(
 ) -> "VoteResponse":
     """Elects an answer among those of the solutions, as `POST /vote/{strategy}` of the server does.
 
-    Rewards come from `prm`, which is run only if they decide; from `step_scores[i]` for solution i, or from a solution's
-    own `step_scores`. `settings`: those of the vote (`unprm.votes`), and the request's: `aggregate`, `split` … A
-    vote that needs no rewards needs neither `prm` nor a problem.
+    Rewards come from `prm`, which is run only if they decide, from `step_scores[i]` for solution i, or from a
+    solution's own. `settings`: those of the vote (`unprm.votes`), and the request's: `aggregate`, `split` … A vote that
+    needs no rewards needs neither `prm` nor a problem.
 
     Raises `unprm.errors.NoAnswer` if no solution states an answer, `unprm.errors.InvalidRequest` for step scores that
     are not as many as the steps, and `ValueError` for other bad input, and for a vote whose rewards or confidences are
