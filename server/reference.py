@@ -5,6 +5,7 @@ python -m server examples > server/routes/examples.json
 """
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,6 @@ from fastapi.testclient import TestClient
 
 from unprm.engines.fake import FakeEngine
 from unprm.models.load import load_engine
-from unprm.votes.registry import VOTES
 
 from .app import create_app
 from .http.errors import TABLE
@@ -22,22 +22,22 @@ from .settings import Settings
 
 Json = dict[str, Any]
 
+_LIMITS = {"minimum": "≥", "maximum": "≤", "exclusiveMinimum": ">"}
+
 _HEAD = """\
 # API reference
 
-Made from the OpenAPI document by `unprm reference`; a running server shows it at `/docs`, with forms to try.
-Bodies are JSON, unknown fields are refused. Every response carries `X-Request-ID`. Operations under `/v1` are there
-with `--upstream-url` alone. [Addresses of other servers](agents.md#addresses-of-other-servers) are described elsewhere.
-"""
+Made from the OpenAPI document by `unprm reference`; `/docs` on a running server has the same, with forms to try. Bodies
+are JSON; unknown fields are refused. Responses carry `X-Request-ID`. Operations under `/v1` need `--upstream-url`.
+[agents.md](agents.md#addresses-of-other-servers) has the addresses of other servers, such as vLLM's."""
 
 
 def page() -> str:
-    """All operations, then votes, schemas and errors, in Markdown."""
-    settings = Settings(upstream_url="http://upstream")
-    document = create_app(settings, FakeEngine()).openapi()
-    votes, schemas = ("## Votes\n", *_votes(), ""), ("## Schemas\n", *_schemas(document))
-    parts = [_HEAD, *_operations(document), *votes, *schemas, "## Errors\n", *_errors()]
-    return "\n".join(parts).rstrip() + "\n"
+    """All operations, then schemas and errors, in Markdown."""
+    document = create_app(Settings(upstream_url="http://upstream"), FakeEngine()).openapi()
+    sections = {"Operations": _operations, "Schemas": _schemas, "Errors": _errors}
+    blocks = (block for title, made in sections.items() for block in (f"## {title}", *made(document)))
+    return "\n\n".join((_HEAD, *blocks)) + "\n"
 
 
 def answers() -> str:
@@ -65,54 +65,52 @@ def _rounded(value: Any) -> Any:
 
 
 def _operations(document: Json) -> Iterator[str]:
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            yield f"## {method.upper()} {path}\n"
-            yield f"{operation.get('summary', '')}. {operation.get('description', '')}\n"
-            if body := operation.get("requestBody"):
-                content = body["content"]["application/json"]
-                yield f"Request: {_type(content['schema'])}\n"
-                yield from _example(content)
-            answer = operation["responses"]["200"].get("content", {})
-            for media, content in answer.items():
-                yield f"Response: `{media}` {_type(content.get('schema', {}))}\n"
-            codes = sorted(status for status in operation["responses"] if status != "200")
-            yield f"Errors: {', '.join(codes)}\n"
+    yield "\n".join(
+        f"- `{method.upper()} {path}`{_bodies(operation)}: {_about(operation)}"
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    )
 
 
-def _example(content: Json) -> Iterator[str]:
-    if example := content.get("example"):
-        yield "```json\n" + json.dumps(example, indent=1, ensure_ascii=False) + "\n```\n"
+def _bodies(operation: Json) -> str:
+    bodies = operation.get("requestBody", {}), operation["responses"]["200"]
+    schemas = [media["schema"] for body in bodies for media in body.get("content", {}).values()]
+    named = [_type(schema) for schema in schemas if "$ref" in schema]
+    return f" ({' → '.join(named)})" if named else ""
 
 
-def _votes() -> Iterator[str]:
-    yield "| vote | elects | runs the PRM | take it when | settings |\n|---|---|---|---|---|"
-    for vote in VOTES.values():
-        settings = ", ".join(f"`{name}`" for name in vote.terms.model_fields)
-        yield f"| `{vote.name}` | {vote.summary} | {vote.runs_prm} | {vote.take_when} | {settings} |"
+def _about(operation: Json) -> str:
+    summary = "" if operation["summary"].istitle() else f"{operation['summary']}. "  # a title is only the name
+    return " ".join(f"{summary}{operation.get('description', '')}".split())
 
 
 def _schemas(document: Json) -> Iterator[str]:
-    for name, schema in sorted(document["components"]["schemas"].items()):
-        yield f"### {name}\n"
-        yield f"{' '.join(schema.get('description', '').split())}\n"
-        if properties := schema.get("properties"):
-            required = set(schema.get("required", ()))
-            yield "| field | type | |\n|---|---|---|"
-            for field, member in properties.items():
-                about = [member.get("description", ""), _default(member, field in required), *_bounds(member)]
-                yield f"| `{field}` | {_type(member)} | {'; '.join(filter(None, about))} |"
-            yield ""
+    """In the order of their use; fields that are the same in an earlier one are only named."""
+    yield "`*` marks required fields; leave out others for their default."
+    earlier: dict[str, dict[str, str]] = {}
+    for name in dict.fromkeys(re.findall(r'/schemas/(\w+)"', json.dumps(document))):
+        schema = document["components"]["schemas"][name]
+        fields = {field: _field(field, schema) for field in schema["properties"]}
+        same = {other: dict(fields.items() & theirs.items()) for other, theirs in earlier.items()}
+        base = max(same, key=lambda other: (same[other] == earlier[other], len(same[other])), default="")
+        shared = same[base] if base and len(same[base]) > 1 else {}
+        yield f"### {name}\n\n{' '.join(schema['description'].split())}"
+        if shared:
+            names = ", ".join(f"`{field}`" for field in fields if field in shared)
+            yield f"{'All fields' if shared == earlier[base] else names} of [{base}](#{base.lower()})."
+        own = [line for field, line in fields.items() if field not in shared]
+        bare, described = ([line for line in own if (": " in line) == about] for about in (False, True))
+        yield from filter(None, [", ".join(bare), "\n".join(f"- {line}" for line in described)])
+        earlier[name] = fields
 
 
-def _default(schema: Json, required: bool) -> str:
-    return "required" if required else f"default `{json.dumps(schema['default'])}`" if "default" in schema else ""
-
-
-def _bounds(schema: Json) -> Iterator[str]:
-    for name, sign in (("minimum", "≥"), ("maximum", "≤"), ("exclusiveMinimum", ">")):
-        if name in schema:
-            yield f"{sign} {schema[name]}"
+def _field(field: str, schema: Json) -> str:
+    member, required = schema["properties"][field], field in schema.get("required", ())
+    kind = _type(member) if required else _type(member).removesuffix(" or null")
+    about = f": {member['description']}" if "description" in member else ""
+    default = f", default `{json.dumps(member['default'])}`" if member.get("default") and "$ref" not in member else ""
+    limits = (f", {sign} {member[name]:,.12g}" for name, sign in _LIMITS.items() if name in member)
+    return f"`{field}`{'*' * required} ({kind}{default}{''.join(limits)}){about}"
 
 
 def _type(schema: Json) -> str:
@@ -124,11 +122,10 @@ def _type(schema: Json) -> str:
     if "enum" in schema or "const" in schema:
         return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
-        return f"list of {_type(schema.get('items', {}))}"
+        items = _type(schema.get("items", {}))
+        return f"list of ({items})" if " or " in items else f"list of {items}"
     return str(schema.get("type", "any"))
 
 
-def _errors() -> Iterator[str]:
-    yield "| code | status | |\n|---|--:|---|"
-    for code, row in TABLE.items():
-        yield f"| `{code}` | {row.status} | {row.title} |"
+def _errors(_: Json) -> Iterator[str]:
+    yield "\n".join(f"- {row.status} `{code}`: {row.title}" for code, row in TABLE.items())

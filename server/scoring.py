@@ -85,7 +85,7 @@ async def score(
 async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], context: Context) -> Outcomes:
     """The model input of each solution, by its index in the request; the error for one beyond the model's window.
 
-    A solution with more characters than the window's tokens can stand for is not encoded at all. The others are, in
+    A solution with more characters than the window's tokens can hold is not encoded at all. The others are, in
     turns with other requests; a cancelled request gets no further turn. Raises `ModelUnavailable`.
     """
     engine, limit = model.engine, model.engine.description.max_tokens

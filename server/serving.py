@@ -70,7 +70,7 @@ class DrainingServer(uvicorn.Server):
         self.status, self.reason = 0, ""
         self._service: Service = app.state.service
         self._open = not (settings.api_key or settings.api_keys_file or all(map(_is_loopback, settings.host)))
-        self._refused = 0
+        self._refused = BoundedProtocol.refused
 
     def give_up(self, status: int, reason: str) -> None:
         """Ends a server that can't serve; the process exits with this status. May be called from any thread."""

@@ -94,7 +94,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     )
     vote_calibration: FilePath | None = Field(
         default=None,
-        description="What `risk` in a vote is judged by: a file of `unprm evaluate calibrate-votes`.",
+        description="Basis of `risk` in a vote: a file made by `unprm evaluate calibrate-votes`.",
     )
     host: Annotated[list[str], NoDecode] = Field(
         default=["127.0.0.1"],
@@ -116,7 +116,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     )
     share_caches: bool = Field(
         default=False,
-        description="Share caches among callers, who can notice it by the time taken; by default each has its own.",
+        description="Share caches among callers, which response times reveal; by default each caller has its own.",
     )
     open_metrics: bool = Field(default=False, description="Allow reading /metrics without a key.")
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions per request.")
@@ -230,7 +230,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
 
     @property
     def names_model(self) -> bool:
-        """Whether the operator chose the model, which is else the default."""
+        """Whether the operator chose the model, rather than taking the default."""
         return "model" in self.model_fields_set
 
     @property

@@ -30,7 +30,7 @@ _NO_PROBLEM = (
 
 
 class NoConfidence(InvalidRequest):
-    """A vote by confidence among solutions of which none that has an answer brings a confidence."""
+    """A vote by confidence among solutions of which none with an answer has a confidence."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -158,7 +158,7 @@ def default_strategy(settings: Settings, models: Sequence[Model], problem: str |
 
 
 def demonstration(models: Sequence[Model], problem: str | None) -> Demonstration | None:
-    """What to know of scores by these models; None if none of them is a demonstration."""
+    """The notice about scores by these models; None if none of them is a demonstration."""
     found = _demonstrations(models)
     return about(found[0].name, problem) if found else None
 

@@ -23,11 +23,11 @@ def load_prm(name_or_path: str = "unprm-mini", **options: Any) -> "Engine":
 
 
 def score(prm: "Engine", problem: str, solutions: "Sequence[Any]") -> "list[tuple[float, ...] | None]":
-    """For each solution a score in [0, 1] of every step: the probability that all is right so far; None for a solution
+    """For each solution, a score in [0, 1] of every step: the probability that all is right so far; None for a solution
     without a step, or too long for the model.
 
     A solution is a text, the list of its steps, or an object as in a request to the server (`unprm.wire.SolutionIn`).
-    Raises `pydantic.ValidationError` (a `ValueError`) for what is none.
+    Raises `pydantic.ValidationError` (a `ValueError`) for anything else.
     """
     from unprm.library import score
 
@@ -45,9 +45,9 @@ def vote(
 ) -> "VoteResponse":
     """Elects an answer among those of the solutions, as `POST /vote/{strategy}` of the server does.
 
-    Rewards come from `prm`, which is run only if they decide; from `step_scores[i]` of solution i, or from what a
-    solution itself brings. `settings`: those of the vote (`unprm.votes`), and the request's: `aggregate`, `split` … A
-    vote that needs no rewards needs neither `prm` nor a problem.
+    Rewards come from `prm`, which is run only if they decide, from `step_scores[i]` for solution i, or from a
+    solution's own. `settings`: those of the vote (`unprm.votes`), and the request's: `aggregate`, `split` … A vote that
+    needs no rewards needs neither `prm` nor a problem.
 
     Raises `unprm.errors.NoAnswer` if no solution states an answer, `unprm.errors.InvalidRequest` for step scores that
     are not as many as the steps, and `ValueError` for other bad input, and for a vote whose rewards or confidences are

@@ -16,7 +16,7 @@ SERVE, SCALE, UPSTREAM = "serve", "scale", "upstream"
 
 
 class Program(NamedTuple):
-    """A module that `python -m` runs. `extra`: the extra of the package that brings what it needs."""
+    """A module that `python -m` runs. `extra`: the package's extra that installs what it needs."""
 
     module: str
     extra: str

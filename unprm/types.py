@@ -227,7 +227,7 @@ class MemoryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Most tokens of the prompts by which a judge is asked: for a `batch`, and for a `request`."""
+    """Maximum tokens of a judge's prompts: for a `batch`, and for a `request`."""
 
     batch: int
     request: int
@@ -279,7 +279,7 @@ class Format(Protocol):
 
     family: str
     longest_token: int
-    """Maximum characters of a text that one token stands for."""
+    """Maximum characters of text in one token."""
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Token ids and scored positions; `len(positions) == len(steps)` always."""
@@ -296,7 +296,7 @@ class Format(Protocol):
         ...
 
     def text(self, encoded: Encoded) -> str:
-        """The exact text that the ids stand for."""
+        """The exact text that the ids encode."""
         ...
 
     def tokens(self, encoded: Encoded) -> list[str]:

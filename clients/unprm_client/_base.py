@@ -24,7 +24,7 @@ _LONGEST_WAIT = 15.0
 _GRACE = 1.0
 """Seconds to wait after the deadline for the server's answer that it has passed."""
 _AHEAD = 4
-"""Most calls submitted but not yet returned to the caller, as a multiple of `concurrency`."""
+"""Maximum calls submitted but not yet returned to the caller, as a multiple of `concurrency`."""
 
 
 class Attempts:

@@ -18,7 +18,7 @@ from .errors import BodyTooLarge, BodyTooSlow, MalformedJson, UnsupportedMediaTy
 PART_BYTES, PART_SECONDS = 65_536, 5.0
 """At least this many bytes of a body, or the rest of it, must arrive within each period of this many seconds."""
 _MAX_FIELDS = 64
-"""Most fields in an object: far more than any object needs, few enough that reporting unknown ones stays fast."""
+"""Maximum fields in an object: far more than any object needs, few enough that reporting unknown ones stays fast."""
 
 
 async def read_body(headers: Headers, receive: Receive, limit: int, hold: Callable[[int], None]) -> bytes:

@@ -21,7 +21,7 @@ WRITE_SECONDS = 30.0
 """Time for a caller to read on, once as much of an answer waits as the connection takes; then it is cut off."""
 
 MAX_CONNECTIONS = 8192
-"""Most connections of a process, however many files it may open."""
+"""Maximum connections of a process, however many files it may open."""
 
 
 @cache

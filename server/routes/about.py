@@ -27,7 +27,7 @@ async def healthz() -> StatusResponse:
 
 @about.get("/readyz", **describe("readyz"))
 async def readyz(service: TheService) -> StatusResponse:
-    """Reports whether the models are loaded and can be reached, and if not, why. Load does not matter."""
+    """Reports whether the models are loaded and reachable, and if not, why; independent of load."""
     service.check_ready()
     return StatusResponse()
 
@@ -44,7 +44,7 @@ async def version(request: Request) -> dict[str, str]:
 
 @about.get("/model", **describe("model"))
 async def model(service: TheService, name: ModelName | None = None) -> ModelResponse:
-    """Describes a model, by default the first, the input it reads and the server's limits; `models`: all names."""
+    """Describes a model, by default the first: its input and the server's limits. `models` lists all names."""
     settings = service.settings
     with service.models.chosen(name) as (chosen,):
         description, served_name = chosen.engine.description, chosen.name

@@ -38,8 +38,8 @@ async def score_steps(service: TheService, request: ScoreRequest, context: TheCo
 
 @work.post("/vote", **describe("vote"))
 async def vote_by_default(service: TheService, request: DefaultVoteRequest, context: TheContext) -> VoteResponse:
-    """Takes the server's default vote and names it in `strategy`: `wrf`; but `majority` where a demonstration model
-    that nobody chose would have to score solutions to a problem outside its domain."""
+    """Takes the server's default vote and names it in `strategy`: `wrf`, or `majority` if a demonstration model that
+    nobody chose would have to score a problem outside its domain."""
     return await _vote(service, request, None, context)
 
 
@@ -70,8 +70,8 @@ for each in VOTES:
 
 @work.post("/vote/compare", **describe("vote_compare"))
 async def compare(service: TheService, request: CompareRequest, context: TheContext) -> CompareResponse:
-    """Takes every vote over one scoring pass; each has the same result as at its own address. Votes by confidence are
-    left out unless a solution brings what they need."""
+    """Takes every vote over one scoring pass, each with the same result as at its own address. Votes by confidence need
+    solutions with `confidence` or `token_logprobs`."""
     with service.models.chosen(request.model) as models:
         ballot = await voting.ballot(service, models, request, list(VOTES), context)
         response = ballot.compare(request.terms, voting.name(models), context.usage)

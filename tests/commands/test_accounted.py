@@ -1,11 +1,9 @@
 """Every command and every request of the documentation has a test; what can't be run is at least understood."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from server.routes import examples
 from tests.clients.test_agents_page import PROGRAMS
 from tests.commands import programs, test_serving, test_training
 from tests.commands.blocks import ELLIPSIS, ROOT, RUN, Block, fenced, spoken
@@ -73,11 +71,3 @@ def test_commands_in_the_comments_of_docker_are_understood(name: str) -> None:
     for text in found:
         (words,) = Block(name, 0, "sh", text).commands()
         programs.check(words, ROOT)
-
-
-def test_every_request_of_the_reference_is_an_example_that_is_asked() -> None:
-    page = (ROOT / "docs" / "api.md").read_text("utf-8")
-    bodies = [json.loads(body) for body in page.split("```json\n")[1:] for body in [body.partition("```")[0]]]
-    assert all(body in examples.REQUESTS.values() for body in bodies)
-    # the example of one vote stands for those with the same
-    assert all(body in bodies for body in examples.REQUESTS.values())

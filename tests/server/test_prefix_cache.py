@@ -15,7 +15,7 @@ PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. Zoe loses 8 coins. How many coi
 STEPS = ["Step 1: 23 + 45 = 68.", "Step 2: 68 - 8 = 60.", "The answer is \\boxed{60}."]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server():
     with serving(load_engine(mini.NAME, device="cpu", prefix_cache_gb=0.05), clock=lambda: 0.0) as running:
         yield running

@@ -128,7 +128,7 @@ class Equivalence:
         return Begun(answers, keys, sorted(sorted(distinct - keys.keys()), key=len)[::-1], self.deadline, scope)
 
     def advance(self, begun: Begun, seconds: float) -> None:
-        """Computes keys for about so many seconds of processor time: at least one, if one is wanted."""
+        """Computes keys for about that many seconds of processor time; at least one, if any is wanted."""
         start, spent = time.thread_time(), 0.0
         while begun.wanted:
             answer = begun.wanted.pop()

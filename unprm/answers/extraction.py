@@ -253,7 +253,7 @@ def _without_label(value: str) -> str:
 
 
 def _last_tagged(text: str) -> str | None:
-    """What stands in the last answer tag, whose end is often the sign to stop and so not in the text."""
+    """The content of the last answer tag; its end is often a stop sequence and so not in the text."""
     start, last = None, None
     for tag in _TAG.finditer(text):
         if not tag[1]:

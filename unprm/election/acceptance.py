@@ -41,7 +41,7 @@ Election = tuple[float, bool]
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known of an election's candidates without its truth. `candidates`: their number; `share`: that of the
+    """An election's candidates, as far as the truth isn't needed. `candidates`: their number; `share`: that of the
     most frequent answer; `highest_reward`: None without rewards."""
 
     candidates: float
@@ -108,7 +108,7 @@ class VoteCalibration:
 
     @property
     def about(self) -> VoteCalibrationOut:
-        """What a server says of it."""
+        """Its description in a response."""
         problems = max(map(len, self.elections.values()))
         return VoteCalibrationOut(
             pool=self.pool, problems=problems, date=self.date, confidence=self.confidence, model=self.model
@@ -202,7 +202,7 @@ def rewards_used(
 def certainty(classes: Sequence[int | None], rewards: Values | None, members: Sequence[int]) -> float:
     """The certainty of an election. `classes`, `rewards`: as in `decide`; `members`: the indices of the elected class.
 
-    Rewards of candidates without an answer don't count; if none is known, frequencies stand for them.
+    Rewards of candidates without an answer don't count; if none is known, frequencies replace them.
     """
     known = {k: rewards[k] or 0.0 for k, name in enumerate(classes) if name is not None} if rewards is not None else {}
     total = sum(known.values())

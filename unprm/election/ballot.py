@@ -85,7 +85,7 @@ class Ballot:
         return {"none": None, "reward": self.rewards, "confidence": self.confidences}[VOTES[strategy].signal]
 
     def outcome(self, strategy: Strategy, terms: VoteTerms, longest: int | None = None) -> VoteOut:
-        """Takes a vote; raises `NoAnswer` if no solution has an answer. `longest`: most characters of an answer."""
+        """Takes a vote; raises `NoAnswer` if no solution has an answer. `longest`: maximum characters of an answer."""
         result = decide(strategy, self.classes, self.rewards, terms, self.confidences)
         candidates = _candidates(result, self.solutions, longest)
         judged: dict[str, Any] = {}

@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 def tally(classes: Sequence[int | None], terms: Terms, values: Values | None = None) -> Tally:
-    """What a vote is taken on; the groups in order of first appearance. `classes` as in `decide`."""
+    """The input of a vote; the groups in order of first appearance. `classes` as in `decide`."""
     members: dict[int, list[int]] = {}
     for index, name in enumerate(classes):
         if name is not None:

@@ -36,7 +36,7 @@ class ByteFormat:
 
 
 def texts(encoded: Encoded) -> Texts:
-    """The problem and the steps that the ids stand for."""
+    """The problem and the steps that the ids encode."""
     starts = [encoded.response, *(position + 1 for position in encoded.positions)]
     steps = [bytes(encoded.ids[start:end]).decode() for start, end in zip(starts, encoded.positions, strict=False)]
     return Texts(bytes(encoded.ids[: encoded.response - 1]).decode(), steps)

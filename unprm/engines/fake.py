@@ -30,7 +30,7 @@ class FakeFormat(ByteFormat):
         return Encoded(kept, tuple(place for place, token in enumerate(kept) if token == TAG))
 
     def text(self, encoded: Encoded) -> str:
-        """The text that the ids stand for, `ş` for each tag."""
+        """The text that the ids encode, with `ş` for each tag."""
         problem, steps = texts(encoded)
         return f"{problem}\n" + "".join(f"{step}ş" for step in steps)
 

@@ -85,7 +85,7 @@ class Recent:
 class Scheduler:
     """Scores the steps of concurrent requests in shared batches. Used from one event loop; `drain` ends it.
 
-    `batch_tokens`: most tokens of a batch, which has fewer where they would take long, since nothing overtakes it; a
+    `batch_tokens`: maximum tokens of a batch, which has fewer where they would take long, since nothing overtakes it; a
     longer item runs alone. `max_queued_tokens`: of which callers share by the rule of `Budget` what may wait.
     `patience`: seconds that a batch may take. `observe` is called with the figures of every batch that was run.
     `clock`: of seconds, by which waits and batches are timed.
@@ -273,7 +273,7 @@ class Scheduler:
     # what is batched
 
     def _batch_limit(self) -> int:
-        """Most tokens of the next batch."""
+        """Maximum tokens of the next batch."""
         if (asked := self._engine.description.asked) is not None:
             return asked.batch
         recent = self._recent

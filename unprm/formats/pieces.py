@@ -57,7 +57,7 @@ class Pieces:
 
 
 class StepTag(NamedTuple):
-    """The token that ends each step of a family. `text`: what stands for it in a prompt, whose parts between tags are
+    """The token that ends each step of a family. `text`: its text in a prompt, whose parts between tags are
     encoded separately; empty if tags are encoded with the text around them."""
 
     id: int
@@ -117,7 +117,7 @@ class PieceFormat:
         return copy
 
     def text(self, encoded: Encoded) -> str:
-        """The text that the ids stand for."""
+        """The text that the ids encode."""
         return str(self.pieces.tokenizer.decode(list(encoded.ids), skip_special_tokens=False))
 
     def tokens(self, encoded: Encoded) -> list[str]:

@@ -29,7 +29,7 @@ def known_models() -> Iterator[tuple[Family, KnownModel]]:
 
 
 def of_architecture(architectures: list[str]) -> Family | None:
-    """The family that the architectures in a `config.json` belong to; None if they don't tell it."""
+    """The family that the architectures in a `config.json` belong to; None if they don't determine it."""
     return next((family for family in families().values() if set(family.architectures) & set(architectures)), None)
 
 

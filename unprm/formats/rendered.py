@@ -1,4 +1,4 @@
-"""A model's own chat template, applied to texts that stand for those of a request."""
+"""A model's own chat template, applied to placeholders for a request's texts."""
 
 from datetime import date
 from pathlib import Path

@@ -12,4 +12,4 @@ ADAPTER = _WEIGHTS / "adapter"
 ADAPTERS = {NAME: ADAPTER, ROLLOUTS: _WEIGHTS / "adapter-rollouts"}
 """The PRM, and one trained on labels from the reasoner's own rollouts, by name."""
 KNOWLEDGE = "its 5 million parameters know one small domain, word problems over the integers in set phrases"
-"""What is said of both wherever their scores are shown; `domain.knows` tells which problems these are."""
+"""The notice shown with the scores of both; `domain.knows` decides which problems these are."""

@@ -28,7 +28,7 @@ SYMBOLS = {
 MAX_OPERATIONS = 8
 LARGEST = 999
 _LONGEST = 4096
-"""Most characters of a problem's text; the model's window holds fewer."""
+"""Maximum characters of a problem's text; the model's window holds fewer."""
 OPPOSITE = {"+": "-", "-": "+", "*": "/", "/": "*"}
 _CALCULATE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
 
@@ -170,7 +170,7 @@ def knows(text: str) -> bool:
 
 
 def from_sentences(text: str, sentences: Iterable[Sentence]) -> Problem:
-    """The problem that a story tells; `text` is its wording. Raises as `parse` does."""
+    """The problem of a story; `text` is its wording. Raises as `parse` does."""
     ledger, answer, story = Ledger(), None, []
     for sentence in sentences:
         story.append(sentence)

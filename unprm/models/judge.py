@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 BUSY = 2
 """A batch has as many calls as this many times those in flight: while the last ones are waited for, others run."""
 SHARE = 0.9
-"""A batch may take this share of the time after which its caller takes the engine for hung."""
+"""A batch may take this share of the time after which its caller considers the engine hung."""
 LIKELIEST = (20, 5)
-"""How many tokens' log-probabilities are asked for; the second where the server refuses the first."""
+"""Number of tokens whose log-probabilities are requested; the second if the server refuses the first."""
 
 _VERDICT_LAYOUTS = {"fover": FOVER, "granite": GRANITE}
 _CHAINS: dict[str, Callable[[int, int], Readout]] = {

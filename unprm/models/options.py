@@ -27,7 +27,7 @@ JudgeReadoutName = Literal["verdict", "grade", "chain"]
 JudgeLayoutName = Literal["plain", "fover", "granite", "thinkprm", "genprm"]
 
 JUDGE = "judge"
-"""The model's name that stands for a language model behind OpenAI's chat API."""
+"""The model name for a language model with OpenAI's chat API as the judge."""
 
 
 def _checked_address(value: str) -> str:

@@ -1,4 +1,4 @@
-"""Several choices of one prompt from a server of OpenAI's API, in requests of as many as it takes.
+"""Several choices of one prompt from a server of OpenAI's API, in requests of as many as it accepts.
 
 llama.cpp refuses a request for more choices (`n`) than it has slots. Ollama and LM Studio know no `n` and give one.
 """
@@ -18,7 +18,7 @@ Ask = Callable[[int, int], Coroutine[Any, Any, Part]]
 
 
 class Choices:
-    """How many choices one server takes in a request, found out as they are asked for."""
+    """How many choices one server accepts in a request, found by trying."""
 
     def __init__(self) -> None:
         self._accepted: int | None = None
@@ -27,8 +27,8 @@ class Choices:
         """What each request for a part of `count` choices returns or raises, in the order of the choices. A part has at
         most `limit`.
 
-        A part that is refused with an `APIStatusError` naming `n` is asked for in halves, and what is missing in an
-        answer one by one. What was accepted then is what later calls begin with.
+        A part that is refused with an `APIStatusError` naming `n` is requested in halves, and what is missing in an
+        answer one by one. Later calls begin with the size that was accepted.
         """
         first_size = size = min(number for number in (self._accepted, limit, count) if number is not None)
         left, results = [(0, count)], list[tuple[int, Part | Exception]]()

@@ -32,25 +32,25 @@ Observe = Callable[[float, str], None]
 """Gets the seconds of an attempt, to the end of its answer or, of one that `stream` returns, to its beginning; and its
 outcome: `ok`, `4xx` and the like, `unreachable`, `unreadable`, or `cancelled` by its caller."""
 Take = Callable[[int], Awaitable[None]]
-"""Is told the number of bytes of each part of an answer before more is read, and may wait or raise."""
+"""Gets the number of bytes of each part of an answer before more is read, and may wait or raise."""
 
 CONNECT_SECONDS = 10.0
 FIRST_WAIT = 0.5
 """Seconds before the second attempt; doubled for each further one, with jitter."""
 LONGEST_RETRY_AFTER = 60.0
-"""Most seconds of a server's `Retry-After` that are waited."""
+"""Maximum seconds to wait for a server's `Retry-After`."""
 PAUSE = 5.0
 """Seconds that a server rests, and is avoided, after it did not answer; doubled while it stays dead, up to
 `LONGEST_PAUSE`."""
 LONGEST_PAUSE = 60.0
 MAX_BYTES = 2**28
-"""Most bytes of an answer."""
+"""Maximum bytes of an answer."""
 NEUTRAL: Mapping[str, float] = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "repeat_penalty": 1.0}
 """Sampling settings that leave a model's distribution as it is. What a request leaves out, vLLM and SGLang take from
 the model's `generation_config.json`, and llama.cpp, which says `repeat_penalty`, from its command line."""
 _MAX_ERROR_BYTES = 2**16
 _MAX_MESSAGE = 500
-"""Most characters of a server's error message."""
+"""Maximum characters of a server's error message."""
 _FIELD_REFUSALS = {400, 422}
 """Statuses for a request with a field that the server does not know."""
 _RETRYABLE = {408, 409, 425, 429, 500, 502, 503, 504}

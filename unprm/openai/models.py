@@ -16,7 +16,7 @@ class _Object(BaseModel):
 
 
 class Alternative(_Object):
-    """A token that may stand in a place, with its natural-log probability; its text, if the server says it."""
+    """A likely token at a position, with its natural-log probability; its text, if the server reports it."""
 
     token: str = ""
     logprob: float

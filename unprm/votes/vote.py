@@ -37,7 +37,7 @@ class Group(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What a vote is taken on. `total`: the number N of all candidates, also of those without an answer. `terms`: has
+    """The input of a vote. `total`: the number N of all candidates, also of those without an answer. `terms`: has
     the settings of the vote, and may have those of others. `values`: of the vote's signal; None as a whole if the vote
     takes none, or frequency alone decides."""
 

@@ -22,7 +22,7 @@ class LimitsOut(WireModel):
     max_request_seconds: float
     max_candidates: int | None = Field(
         default=None,
-        description="Maximum number of candidates per gateway answer (`unprm.budget`); null without a gateway.",
+        description="Candidates per gateway answer (`unprm.budget`); null without a gateway.",
     )
 
 
@@ -43,10 +43,10 @@ class ModelsResponse(WireModel):
 
 
 class CalibrationOut(WireModel):
-    """A recorded calibration: the log-odds of a returned score are `scale` times those of the model's, plus `shift`. By
-    default a step that scores below `threshold` is an error."""
+    """A recorded calibration: a returned score's log-odds are `scale` times the model's, plus `shift`. Steps that score
+    below `threshold` are errors by default."""
 
-    model: str = Field(description="Hub name of the model that it was recorded for.")
+    model: str = Field(description="Hub name of the model it was recorded for.")
     scale: float
     shift: float
     threshold: float
@@ -67,20 +67,19 @@ class SelfTestOut(WireModel):
 
     difference: float = Field(
         ge=0,
-        description="The largest difference between values that should be equal: margins of the engine and of plain "
-        "forward passes (torch), or scores of the same steps alone and together (vllm, remote) or scored twice "
-        "(judge).",
+        description="Largest difference between values that should be equal: margins of the engine and of plain "
+        "forward passes (torch), scores of the same steps alone and together (vllm, remote), or scored twice (judge).",
     )
-    tolerance: float = Field(gt=0, description="Largest difference with which the model is served.")
-    cached: bool = Field(description="Whether tokens that were run once are not run again.")
+    tolerance: float = Field(gt=0, description="Largest difference at which the model is still served.")
+    cached: bool = Field(description="Whether tokens are run only once.")
 
 
 class MemoryOut(WireModel):
-    """Bytes that a model takes on its device."""
+    """Bytes that the model takes on its device."""
 
     weights: int = Field(ge=0)
-    slots: int = Field(ge=0, description="For keys and values, when all are in use; includes --prefix-cache-gb.")
-    activations: int = Field(ge=0, description="Peak of a pass of --batch-tokens; on a CPU, of 1,024 tokens.")
+    slots: int = Field(ge=0, description="KV cache when full, including --prefix-cache-gb.")
+    activations: int = Field(ge=0, description="Peak of a pass of --batch-tokens, on a CPU of 1,024 tokens.")
 
 
 class ModelResponse(WireModel):
@@ -98,11 +97,11 @@ class ModelResponse(WireModel):
     input_format: str
     digest: str | None = Field(
         default=None,
-        description="Hash of weights, input format and `dtype`: models that score differently have different ones. "
-        "null if the model runs in another program, which does not report what it has loaded.",
+        description="Hash of weights, input format and `dtype`; models that score differently differ in it. null if "
+        "another program runs the model and does not report what it loaded.",
     )
     self_test: SelfTestOut | None = Field(
-        default=None, description="null if each sequence is run alone, by the model authors' own forward pass."
+        default=None, description="null if each sequence is run alone, by the model's own forward pass."
     )
     memory: MemoryOut | None = Field(
         default=None, description="null if another program holds the model (vllm, remote, judge)."
@@ -110,20 +109,20 @@ class ModelResponse(WireModel):
     demo: bool
     default_strategy: Strategy = Field(
         default=DEFAULT_STRATEGY,
-        description="The vote of `POST /vote`; for a demonstration model that is served only by default, the vote for "
-        "problems outside its domain.",
+        description="The vote of `POST /vote`; with a demonstration model that nobody chose, the one outside its "
+        "domain.",
     )
     calibration: CalibrationOut | None = Field(
         default=None,
-        description="With --calibration recorded: the calibration of this model's scores when it is used alone.",
+        description="With --calibration recorded: this model's calibration when it scores alone.",
     )
     vote_calibration: VoteCalibrationOut | None = Field(
-        default=None, description="What `risk` in a vote is judged by; null without --vote-calibration."
+        default=None, description="The basis of `risk`; null without --vote-calibration."
     )
     limits: LimitsOut
 
 
 class StatusResponse(WireModel):
-    """Answer of a health probe."""
+    """Response of a health probe."""
 
     status: Literal["ok"] = "ok"

@@ -40,18 +40,16 @@ _WRONG = "Step 1: 23 + 45 = 69. The answer is \\boxed{69}."
 
 
 class SolutionIn(WireModel):
-    """A candidate solution: free text that is split into steps, or its steps; exactly one of the two."""
+    """A candidate solution: either free text or a list of steps."""
 
     id: str | None = Field(None, description="Returned with this solution's result.")
-    text: FreeText | None = Field(None, description="Free text, split into steps as the request's `split` says.")
+    text: FreeText | None = Field(None, description="Free text, split into steps by the request's `split`.")
     steps: _Steps | None = None
     answer: str | None = Field(None, description="Overrides the answer found in the text.")
     step_scores: _StepScores | None = Field(None, description="One score per step, used instead of the model's.")
-    confidence: Confidence | None = Field(
-        None, description="How sure the model that wrote it was; for the votes by confidence."
-    )
+    confidence: Confidence | None = Field(None, description="The reasoner's confidence, for votes by confidence.")
     token_logprobs: LogProbs | None = Field(
-        None, description="Log-probabilities of its tokens; without `confidence` it is computed from them."
+        None, description="Log-probabilities of its tokens, from which a missing `confidence` is computed."
     )
 
     @model_validator(mode="after")
@@ -104,8 +102,8 @@ AnySolution = Annotated[
 
 
 class TrajectoryIn(WireModel):
-    """A trajectory of an agent: OpenAI's messages, or a whole trajectory in Harbor's format (ATIF). Each assistant
-    message is a step."""
+    """An agent's trajectory: OpenAI's messages, or a whole trajectory in Harbor's format (ATIF). Each assistant message
+    is a step."""
 
     id: str | None = Field(None, description="Returned with this trajectory's result.")
     messages: list[agents.Message] = Field(min_length=1, max_length=2000, fail_fast=True)
@@ -142,16 +140,15 @@ class TrajectoryTerms(WireModel):
     tools: list[dict[str, Any]] = Field([], max_length=256, description="The agent's tools, as in OpenAI's API.")
     evidence: Evidence = Field(
         "after",
-        description="Whether a step is judged with what its tools returned (`after`), or only with what was known "
-        "`before` it.",
+        description="Whether a step is judged `after` its tools have returned, or on what was known `before` it.",
     )
     observation_tokens: int = Field(
         500,
         ge=1,
         le=100_000,
-        description="Length to which what a tool returned is cut in the middle; four characters count as a token.",
+        description="Length to which a tool's output is cut in the middle; four characters count as a token.",
     )
-    thoughts: bool = Field(False, description="Whether steps begin with the model's thoughts.")
+    thoughts: bool = Field(False, description="Whether steps include the model's thoughts.")
 
     def render(self, trajectory: TrajectoryIn, pointer: str) -> agents.Rendered:
         """The trajectory as texts. Raises `InvalidRequest` for what is not text; `pointer`: the trajectory's."""
@@ -185,25 +182,26 @@ class Candidates(TrajectoryTerms):
         None,
         min_length=1,
         max_length=MAX_SOLUTIONS,
-        description="In place of solutions. The messages before the first step are the same in all, and belong to the "
-        "problem.",
+        description="Instead of solutions. The messages before the first step must be the same in all; they are part "
+        "of the problem.",
     )
     split: SplitField = "auto"
     extraction: ExtractionField = "auto"
-    aggregate: Aggregate = Field("min", description="By default the lowest score; of trajectories the mean.")
+    aggregate: Aggregate = Field(
+        "min", description="How step scores make a reward; for trajectories the default is `mean`."
+    )
     threshold: Probability | None = Field(
         None,
-        description="A step that scores below it, a number in [0, 1], is an error. By default 0.5; for scores of one "
-        "model with a recorded calibration (`/model`), the threshold that was recorded with it.",
+        description="A step that scores below it, in [0, 1], is an error. Default: 0.5, or the threshold of the "
+        "model's recorded calibration (`/model`) if one model scores.",
     )
     on_invalid: OnInvalid = Field(
         "unscored",
-        description="What becomes of a candidate that can't be scored: it stays without a reward, or the request is "
-        "refused.",
+        description="Whether a candidate that can't be scored stays without a reward, or the request is refused.",
     )
-    log_odds: bool = Field(False, description="Also return each score's log-odds; the raw value of implicit rewards.")
+    log_odds: bool = Field(False, description="Also return each score's log-odds, the raw value of implicit rewards.")
     model: ModelName | Annotated[list[ModelName], Field(min_length=1, max_length=16)] | None = Field(
-        None, description="A served model, by default the first; for several, the mean of their calibrated step scores."
+        None, description="A served model, by default the first; several: the mean of their calibrated step scores."
     )
 
     _rendered: list[agents.Rendered] = PrivateAttr(default_factory=list)
@@ -280,17 +278,17 @@ class RiskTerms(WireModel):
         gt=0,
         lt=1,
         allow_inf_nan=False,
-        description="Highest share of wrong answers among the accepted ones; the response then has `accept`. Needs a "
-        "server with --vote-calibration.",
+        description="Highest share of wrong answers among accepted ones; adds `accept` to the response. Needs "
+        "--vote-calibration.",
     )
 
 
 class VoteRequest(Candidates, RiskTerms):
-    """Candidates for a vote by answers, scored only if the answers don't decide it."""
+    """Candidates for a vote that needs scores only if the answers don't decide it."""
 
 
 class ScoreRequest(Candidates):
-    """Candidates to be scored step by step."""
+    """Candidates to score step by step."""
 
     @model_validator(mode="after")
     def _check_problem(self) -> Self:
@@ -304,7 +302,7 @@ class RewardVoteRequest(ScoreRequest, RiskTerms):
 
 
 class DefaultVoteRequest(VoteRequest, WrfTerms):
-    """Candidates for the server's default vote; the settings of `wrf` are for where it is that one."""
+    """Candidates for the server's default vote; `alpha` and `normalization` apply if that is `wrf`."""
 
 
 class CompareRequest(ScoreRequest, VoteTerms, RiskTerms):
@@ -312,7 +310,7 @@ class CompareRequest(ScoreRequest, VoteTerms, RiskTerms):
 
 
 class PreviewRequest(TrajectoryTerms):
-    """One solution or trajectory whose exact model input is requested."""
+    """One solution or trajectory, whose exact model input is shown."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"problem": _PROBLEM, "solution": _RIGHT}})
 

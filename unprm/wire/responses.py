@@ -10,8 +10,8 @@ from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
 LONGEST_COMPARED = 1000
-"""Most characters of an answer in the outcomes of `CompareResponse`, which would repeat it for every vote, and in what
-the gateway reports, where it may be the arguments of tool calls."""
+"""Maximum characters of an answer in the outcomes of `CompareResponse`, which would repeat it for every vote, and in
+the gateway's reports, where it may be the arguments of tool calls."""
 
 
 def _is_none(value: object) -> bool:
@@ -24,7 +24,7 @@ _UsedThreshold = Annotated[
     float | None,
     Field(
         exclude_if=_is_none,
-        description="The recorded threshold that `first_error` was found by; missing where there was none.",
+        description="The recorded threshold used for `first_error`; missing if none was.",
     ),
 ]
 
@@ -48,7 +48,7 @@ _StepIntervals = Annotated[
 
 
 class CutOut(WireModel):
-    """Characters of a message that is not read whole, and how many of them are read."""
+    """Characters of a message that was cut, and how many of them were kept."""
 
     characters: int
     kept: int
@@ -56,18 +56,18 @@ class CutOut(WireModel):
 
 _MessageScores = Annotated[
     dict[str, float] | None,
-    Field(exclude_if=_is_none, description="Of a trajectory: the scores by the index of the assistant message."),
+    Field(exclude_if=_is_none, description="For a trajectory: scores by the index of the assistant message."),
 ]
 _CutMessages = Annotated[
     dict[str, CutOut] | None,
-    Field(exclude_if=_is_none, description="Of a trajectory: the messages that were cut, by index."),
+    Field(exclude_if=_is_none, description="For a trajectory: the messages that were cut, by index."),
 ]
 
 
 class UsageOut(WireModel):
-    """Tokens of a request: in total, actually run by the model, and reused from earlier computation. Its times, in
-    milliseconds: `tokenization_ms` from texts to token ids, `queue_ms` until the first batch, and `scoring_ms` from
-    there to the last score; added up over several models, and over the rounds of a chat completion."""
+    """A request's tokens: in total, run by the model, and reused from earlier requests. Times in milliseconds:
+    tokenization, the wait for the first batch, and from there to the last score; summed over models and over the rounds
+    of a chat completion."""
 
     tokens: int
     computed_tokens: int
@@ -90,8 +90,8 @@ class Unscored(WireModel):
 
 
 class Demonstration(WireModel):
-    """What to know of scores by a demonstration model, in a sentence; `in_domain`: whether the problem is one of those
-    that it knows. Elsewhere its scores mean nothing."""
+    """A notice that a demonstration model gave the scores. They mean nothing unless `in_domain`: the problem is of the
+    kind that the model knows."""
 
     in_domain: bool
     detail: str
@@ -99,12 +99,12 @@ class Demonstration(WireModel):
 
 DemonstrationField = Annotated[
     Demonstration | None,
-    Field(description="null unless scores of a demonstration model were used."),
+    Field(description="null unless a demonstration model gave the scores."),
 ]
 
 
 class ScoredSolution(WireModel):
-    """Scores of one solution, null for one that can't be scored; `first_error` is the index of the first step below the
+    """Scores of one solution, null if it can't be scored; `first_error`: index of the first step below the
     threshold."""
 
     id: str | None
@@ -132,8 +132,8 @@ class ScoreResponse(WireModel):
 
 
 class CandidateOut(WireModel):
-    """A class of equal answers; `members` are indices into the request's solutions. The rewards are over its members
-    that have one, null if none has; a class of null rewards counts as 0."""
+    """A class of equal answers; `members` are indices into the request's solutions. Rewards are over the members that
+    have one, null if none has; the vote then counts them as 0."""
 
     answer: str
     count: int
@@ -146,12 +146,10 @@ class CandidateOut(WireModel):
 
 
 class VotedSolution(WireModel):
-    """One solution of a vote; scores are null if the vote needed none or the solution can't be scored."""
+    """One solution of a vote; scores are null if the vote needed none or it can't be scored."""
 
     id: str | None
-    answer: str | None = Field(
-        description="The answer that was given or found; null if there is none: it counts in N and for no class."
-    )
+    answer: str | None = Field(description="The answer sent or found; null if there is none.")
     reward: float | None
     step_scores: list[float] | None
     first_error: int | None
@@ -164,14 +162,14 @@ class VotedSolution(WireModel):
     confidence: float | None = Field(
         default=None,
         exclude_if=_is_none,
-        description="What a vote by confidence took for it; missing in other votes.",
+        description="As used by a vote by confidence; missing in other votes.",
     )
 
 
 class VoteCalibrationOut(WireModel):
-    """The questions with known answers by which elected answers are accepted: their name, their number, and when the
-    calibration was made. `confidence`: the probability over them that a risk is kept. `model`: whose rewards they were
-    voted on by; null if the rewards were given."""
+    """The calibration that decides which elected answers are accepted: the name and number of its questions, and its
+    date. `confidence`: the probability, over such questions, that a risk is kept. `model`: the source of its rewards,
+    null if they were given."""
 
     pool: str
     problems: int
@@ -181,10 +179,9 @@ class VoteCalibrationOut(WireModel):
 
 
 class AppliedCalibration(VoteCalibrationOut):
-    """How an answer was judged: it is accepted if its `certainty` reaches the vote's `threshold` for the risk (null: no
-    answer can be accepted) and the candidates are `within` what was calibrated. `outside`: the statistics of the
-    candidates that are not: the number of `candidates`, the most frequent answer's `share` of them, the
-    `highest_reward`."""
+    """Why an answer is accepted or not: its `certainty` must reach the vote's `threshold` for the risk (null: none can
+    be accepted), and the candidates must be `within` the calibrated range. `outside`: which of their statistics are
+    not: number of `candidates`, `share` of the most frequent answer, `highest_reward`."""
 
     strategy: Strategy
     risk: float
@@ -198,15 +195,15 @@ Accept = Annotated[
     bool | None,
     Field(
         exclude_if=_is_none,
-        description="Whether the answer is accepted at the request's `risk`; missing without one, and for a vote that "
-        "was not calibrated.",
+        description="Whether the answer is accepted at the request's `risk`; missing without one or for an "
+        "uncalibrated vote.",
     ),
 ]
-Calibrated = Annotated[AppliedCalibration | None, Field(exclude_if=_is_none, description="What `accept` rests on.")]
+Calibrated = Annotated[AppliedCalibration | None, Field(exclude_if=_is_none, description="The basis of `accept`.")]
 
 
 class VoteOut(WireModel):
-    """The outcome of one strategy."""
+    """The outcome of one vote."""
 
     strategy: Strategy
     answer: str
@@ -224,10 +221,12 @@ class Voted(WireModel):
     """The solutions a vote was taken on."""
 
     solutions: list[VotedSolution]
-    unscored_count: int = Field(description="Solutions that can't be scored: their answers count, without a reward.")
-    without_answer_count: int = Field(description="Solutions without an answer: they count in N and for no class.")
+    unscored_count: int = Field(
+        description="Solutions that can't be scored: their answers still count, without a reward."
+    )
+    without_answer_count: int = Field(description="Solutions without an answer: they count in N but for no class.")
     compared_as_text: list[int] = Field(
-        description="Indices of the solutions whose answers could not be compared as mathematics in time."
+        description="Indices of solutions whose answers could not be compared as mathematics in time."
     )
     model: str
     demonstration: DemonstrationField = None
@@ -239,15 +238,15 @@ class VoteResponse(Voted, VoteOut):
 
 
 class CompareResponse(Voted):
-    """The outcome of every strategy, over one scoring pass; `agree`: all elect the same answer. In `strategies`, what
-    an answer has beyond 1,000 characters is replaced by an ellipsis; `solutions` has it whole."""
+    """The outcome of every vote, over one scoring pass; `agree`: all elect the same answer. Answers in `strategies` are
+    cut to 1,000 characters; `solutions` has them whole."""
 
     strategies: dict[Strategy, VoteOut]
     agree: bool
 
 
 class PreviewResponse(WireModel):
-    """The exact input of the model: `positions[k]` is the index into `token_ids` at which step k is scored."""
+    """The model's exact input; step k is scored at index `positions[k]` of `token_ids`."""
 
     model: str
     family: str
@@ -259,14 +258,14 @@ class PreviewResponse(WireModel):
 
 
 class FieldError(WireModel):
-    """One offending field: its JSON pointer and what is wrong with it."""
+    """An invalid field: its JSON pointer and what is wrong with it."""
 
     pointer: str
     detail: str
 
 
 class ProblemDetails(WireModel):
-    """An error as RFC 9457 describes it, served as `application/problem+json`."""
+    """An error by RFC 9457, as `application/problem+json`."""
 
     type: str
     title: str

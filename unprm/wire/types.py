@@ -10,12 +10,12 @@ MAX_SOLUTIONS = 256
 """Maximum number of candidates in one request; a server may be configured for fewer."""
 
 SPLIT = (
-    "Where texts are cut into steps: `paragraph` at blank lines, `step` before lines that begin with `Step k`, "
-    "`line` at line breaks; `auto` takes the first of these that finds more than one step."
+    "Where texts are split into steps: `paragraph` at blank lines, `step` before lines that begin with `Step k`, "
+    "`line` at line breaks; `auto`: the first of these that finds more than one step."
 )
 EXTRACTION = (
-    "Where an answer is looked for: `boxed` in boxes alone; `auto` also in <answer> tags, after “answer is”, “Answer:” "
-    "(in many languages) and ####, and in a bare last line; `last_number` then takes the last number; `choice` takes "
+    "Where answers are found: `boxed` in boxes only; `auto` also in <answer> tags, after “answer is”, “Answer:” (in "
+    "many languages) and ####, and in a bare last line; `last_number` falls back to the last number; `choice` takes "
     "the letters of the options stated last."
 )
 Text = Annotated[str, StringConstraints(pattern=r"[^\s\x1c-\x1f]")]

@@ -29,7 +29,7 @@ _DELTAS = {
 
 
 class Block(BaseModel):
-    """A part of a message: each type has its own fields."""
+    """A part of a message; each type has its own fields."""
 
     type: Literal["text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking"]
     text: str = ""
@@ -60,7 +60,7 @@ class Turn(BaseModel):
     content: Blocks
 
     def for_chat(self) -> Iterator[Json]:
-        """The messages of the chat API that it stands for: the results of tools, then the rest without thoughts."""
+        """The corresponding messages of the chat API: the results of tools, then the rest without thoughts."""
         for block in self.content:
             if block.type == "tool_result":
                 yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _content(block.content)}
@@ -72,7 +72,7 @@ class Turn(BaseModel):
 
 
 class Tool(BaseModel):
-    """A tool of the caller's; one that Anthropic runs has no `input_schema` and is refused."""
+    """A tool. One that Anthropic runs has no `input_schema` and is refused."""
 
     name: str
     description: str = ""
@@ -80,7 +80,7 @@ class Tool(BaseModel):
 
 
 class ToolChoice(BaseModel):
-    """Which tool may or must be called, and whether several at a time."""
+    """Which tool may or must be called, and whether several at once."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: str = ""
@@ -88,8 +88,7 @@ class ToolChoice(BaseModel):
 
 
 class MessagesRequest(Passed):
-    """A request of Anthropic's messages API. `metadata` and `thinking` change nothing: whether the upstream thinks, it
-    decides itself."""
+    """A request of Anthropic's messages API. `metadata` and `thinking` are accepted and ignored."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _EXAMPLE})
 
@@ -108,7 +107,7 @@ class MessagesRequest(Passed):
     unprm: Election = Election()
 
     def chat(self) -> ChatRequest:
-        """The chat request that it stands for. Raises `InvalidRequest`."""
+        """The corresponding chat request. Raises `InvalidRequest`."""
         same = {"model", "max_tokens", "stream", "temperature", "top_p", "top_k", "unprm"}
         before = [{"role": "system", "content": _content(self.system)}] if self.system else []
         fields = self.model_dump(include=same, exclude_unset=True)
@@ -139,7 +138,7 @@ def message(model: str, elected: Elected) -> Json:
 
 
 class MessageEvents:
-    """The events of one message; those that tell how the election goes on are of type `ping`."""
+    """The events of one message; those that report the election's progress are of type `ping`."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -149,7 +148,7 @@ class MessageEvents:
         return _event("message_start", message=_empty(self._model))
 
     def step(self, step: Sample | Progress) -> bytes:
-        """A ping, which tells how the election goes on."""
+        """A ping, which reports the election's progress."""
         return _event("ping", unprm=told(step))
 
     def answer(self, elected: Elected) -> Iterator[bytes]:

@@ -40,8 +40,8 @@ class Message(BaseModel):
 
 
 class ResponsesRequest(Passed):
-    """A request for a response. One with tools or for a stream is passed on unchanged, without a vote; of any other,
-    which is answered with an elected text, nothing is stored, whatever `store` says."""
+    """A request for a response. With tools or as a stream it is passed on unchanged, without a vote; otherwise nothing
+    is stored, whatever `store` says."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -82,7 +82,7 @@ class ResponsesRequest(Passed):
         return self
 
     def chat(self) -> ChatRequest:
-        """The chat request that it stands for. Raises `InvalidRequest`."""
+        """The corresponding chat request. Raises `InvalidRequest`."""
         asked = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
         turns = read_all(Message, asked, "/input")
         before = [{"role": "system", "content": self.instructions}] if self.instructions else []

@@ -76,9 +76,9 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
     about = APIRouter(route_class=WorkRoute)
 
     async def chat(service: TheService, chat_request: ChatRequest, context: TheContext) -> Response:
-        """Answers as OpenAI's API does, with the completion that a vote elects among candidates of the upstream.
+        """Answers as OpenAI's API does, with the completion that a vote elects among the upstream's candidates.
 
-        `unprm` in the request sets how; in the answer it reports how the completion was elected.
+        `unprm` has the settings of the vote in the request, and its report in the answer.
         """
         await _check_names([chat_request], context)
         election = await _election(service, chat_request, context)
@@ -89,7 +89,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         return await _json(service, context, _answer(chat_request, await election()))
 
     async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response:
-        """As the chat completions, in the form of OpenAI's responses API; with tools or as a stream, without a vote."""
+        """As `/v1/chat/completions`, for OpenAI's responses API; with tools or as a stream, without a vote."""
         if request.passed_on:
             return await _relayed(upstream, "/responses", service, request, 1, context)
         chat_request = await service.read(context, request.chat)
@@ -98,7 +98,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         return await _json(service, context, response(request, await election()))
 
     async def converse(service: TheService, request: MessagesRequest, context: TheContext) -> Response:
-        """As the chat completions, in the form of Anthropic's messages API."""
+        """As `/v1/chat/completions`, for Anthropic's messages API."""
         chat_request = await service.read(context, request.chat)
         await _check_names([chat_request], context)
         election = await _election(service, chat_request, context)
@@ -109,7 +109,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
     async def _election(
         service: Service, request: ChatRequest, context: Context
     ) -> partial[Coroutine[Any, Any, Elected]]:
-        """The election, still to be called. Raises what is known before the upstream is asked."""
+        """The election, still to be called. Raises the errors that are known before the upstream is called."""
         terms = await _terms(request, service, context)
         with service.models.chosen(terms.request.model):
             candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
@@ -164,7 +164,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         return await _json(service, context, answer)
 
     async def completion(service: TheService, completion_request: CompletionRequest, context: TheContext) -> Response:
-        """The upstream's own answer: text is continued without a vote."""
+        """The upstream's own answer, without a vote."""
         count = completion_request.candidates
         return await _relayed(upstream, "/completions", service, completion_request, count, context)
 
@@ -232,8 +232,8 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
 
 
 def _why_majority(request: ChatRequest, models: Sequence[Model]) -> str | None:
-    """Why a request that names no vote is voted on by majority, None if it is not: rewards that nobody asked for must
-    not do harm."""
+    """Why a request that names no vote gets the majority, None if it doesn't: rewards that nobody asked for must do no
+    harm."""
     if request.may_call:
         return "where tools may be called, the vote is by majority unless another one is named"
     if voting.demonstration(models, None) is not None:

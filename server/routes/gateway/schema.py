@@ -37,7 +37,7 @@ _OTHER_PROBLEM = "Tom has 12 cards. Tom buys 3 bags with 5 cards in each bag. Ho
 
 
 class Election(VoteTerms, RiskTerms):
-    """How the answer is elected: `unprm` of a chat request. Fields left out follow the server's settings."""
+    """How the answer is elected: `unprm` of a chat request. Missing fields follow the server's settings."""
 
     strategy: Strategy | None = None
     budget: int | None = Field(
@@ -45,7 +45,7 @@ class Election(VoteTerms, RiskTerms):
     )
     stable: Probability | None = Field(
         default=None,
-        description="Sampling stops once the vote won't change with this probability; 1: once it can't change.",
+        description="Sampling stops once the vote won't change with this probability; 1: once it can't.",
     )
     round: int = Field(
         default=4, ge=1, le=MAX_CANDIDATES, description="Candidates sampled between two checks of the vote."
@@ -54,19 +54,18 @@ class Election(VoteTerms, RiskTerms):
     extraction: ExtractionField = "auto"
     aggregate: Aggregate = "min"
     model: ModelName | None = Field(default=None, description="A served PRM, by default the first.")
-    problem: Text | None = Field(default=None, description="For the PRM; by default the whole conversation.")
+    problem: Text | None = Field(default=None, description="The problem for the PRM. Default: the whole conversation.")
     exclude_args: list[str] = Field(
-        default=[], max_length=64, description="Names of arguments that don't count when tool calls are compared."
+        default=[], max_length=64, description="Arguments to ignore when tool calls are compared."
     )
     candidates: bool = Field(
         default=False,
-        description="Shows every candidate: in a stream as it arrives, else in the report, as `solutions`.",
+        description="Show every candidate: in a stream as it arrives, else as `solutions` in the report.",
     )
     on_reject: Literal["say_so", "sample_more", "escalate"] | None = Field(
         default=None,
-        description="What becomes of an answer that is not accepted at `risk`: it is returned with `accept` false "
-        "(`say_so`, the default), after the whole budget has been sampled (`sample_more`), after a second upstream "
-        "has been asked as well (`escalate`).",
+        description="If the answer is not accepted at `risk`: `say_so` (the default) returns it with `accept` false, "
+        "`sample_more` first samples the rest of the budget, `escalate` then asks a second upstream, too.",
     )
 
     @model_validator(mode="after")
@@ -91,7 +90,7 @@ class Passed(BaseModel):
 
 
 class ChatRequest(Passed):
-    """A request of OpenAI's chat API. Other fields are passed to the upstream unchanged."""
+    """A request of OpenAI's chat API. Other fields are passed on unchanged."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -110,7 +109,7 @@ class ChatRequest(Passed):
     stream: bool = False
     stream_options: Json | None = None
     n: int | None = Field(
-        default=None, ge=1, le=MAX_CANDIDATES, description="Returns the n best answers, or as many as there are."
+        default=None, ge=1, le=MAX_CANDIDATES, description="Return the n best answers, or as many as there are."
     )
     temperature: float | None = Field(default=None, allow_inf_nan=False)
     top_logprobs: int | None = Field(default=None, ge=0, strict=True)
@@ -152,7 +151,7 @@ class ChatRequest(Passed):
 
     @property
     def question(self) -> str:
-        """What is asked last, as far as it is text."""
+        """The text of the last question."""
         if self.unprm.problem is not None:
             return self.unprm.problem
         return next((_text(each.get("content")) for each in self.messages[::-1] if each.get("role") == "user"), "")
@@ -180,7 +179,7 @@ class ChatRequest(Passed):
 
 
 class CompletionRequest(Passed):
-    """A request of OpenAI's completions API, passed to the upstream unchanged."""
+    """A request of OpenAI's completions API, passed on unchanged."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"model": "m", "prompt": "2 + 3 ="}})
 
@@ -197,7 +196,7 @@ class CompletionRequest(Passed):
 
 
 class BulkRequest(BaseModel):
-    """Several chat requests that share a number of candidates."""
+    """Chat requests that share a number of candidates."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -216,7 +215,7 @@ class BulkRequest(BaseModel):
     budget: int = Field(
         ge=1,
         le=MAX_IN_BULK,
-        description="Maximum number of candidates for all requests together; `unprm.budget` still limits each.",
+        description="Maximum number of candidates for all requests; `unprm.budget` still limits each.",
     )
 
     @model_validator(mode="after")
@@ -251,7 +250,7 @@ class TooManyCandidates(InvalidRequest):
 
 
 def chat_request(fields: Json) -> ChatRequest:
-    """The chat request that one of another API stands for. Raises `InvalidRequest`."""
+    """The chat request that corresponds to a request of another API. Raises `InvalidRequest`."""
     try:
         return ChatRequest.model_validate(fields)
     except ValidationError as error:

@@ -26,7 +26,7 @@ _COMMENT = b": candidates are being sampled\n\n"
 _APART = ("role", "content", "tool_calls")
 """Fields of a message that have chunks of their own."""
 _PARTS = 1000
-"""Most parts that an answer is sent in: each costs the server time."""
+"""Maximum number of parts in which an answer is sent: each costs the server time."""
 
 
 class Chunks:
@@ -46,7 +46,7 @@ class Chunks:
         return self._chunk({"role": "assistant", "content": ""}, index=index)
 
     def step(self, step: Sample | Progress) -> bytes:
-        """An empty chunk of the answer, which tells how the election goes on."""
+        """An empty chunk of the answer, which reports the election's progress."""
         return self._chunk({}, unprm=told(step))
 
     def answer(self, elected: Elected) -> Iterator[bytes]:
@@ -74,14 +74,14 @@ class Chunks:
 
 
 class Events(Protocol):
-    """The events that tell of an election in the form of an API: at its start, of each step, and of its outcome."""
+    """The events of an election in the form of an API: at its start, after each step, and for its outcome."""
 
     def begin(self) -> bytes:
         """The first one."""
         ...
 
     def step(self, step: Sample | Progress) -> bytes:
-        """One that tells how the election goes on."""
+        """One that reports the election's progress."""
         ...
 
     def answer(self, elected: Elected) -> Iterator[bytes]:

@@ -66,7 +66,7 @@ def stated(text: str, answers: Mapping[str, float]) -> float | None:
 
 
 def _expected_at(place: int, tokens: Sequence[Token], answers: Mapping[str, float]) -> float | None:
-    """The expected score of the answer that begins at this character; None if the tokens there don't tell."""
+    """The expected score of the answer that begins at this character; None if the tokens there don't show it."""
     starts = accumulate((len(token.token) for token in tokens), initial=0)
     for token, start in zip(tokens, starts, strict=False):
         before = place - start  # characters of the token before the verdict, such as a brace

@@ -25,7 +25,7 @@ class Refused(Exception):
 class JudgeChat:
     """A model behind a server of OpenAI's chat API, used from one event loop.
 
-    `concurrency`: most requests in flight. `seconds` that an attempt may take. `observe` as in `OpenAIClient`.
+    `concurrency`: maximum requests in flight. `seconds` that an attempt may take. `observe` as in `OpenAIClient`.
     `likeliest`: how many tokens' log-probabilities the server gives for each place, 0 if it gives none;
     `answer_tokens`: how many tokens a one-word answer takes. Both are found out at the start.
     """
@@ -72,7 +72,7 @@ class JudgeChat:
         return [choice for part in parts for choice in part.choices], sum(map(_cost, parts), Usage())
 
     async def in_flight(self) -> int:
-        """Most requests in flight: no more than the server has slots, if it says how many."""
+        """Maximum requests in flight: at most the server's slots, if it reports them."""
         return min(self._concurrency, await self._client.slots() or self._concurrency)
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ _NO_PROMPTS = "a judge reads no prompts, it is asked about texts: send messages"
 
 
 class JudgeFormat(ByteFormat):
-    """The texts' bytes, and the tokens that the judge is asked by; the text shows the conversations that are sent."""
+    """The texts' bytes, and the tokens of the judge's prompts; the text shows the conversations that are sent."""
 
     family = "judge"
 
@@ -48,7 +48,7 @@ class JudgeFormat(ByteFormat):
 
 
 class JudgeEngine:
-    """Scores by the judge at `chat`, as `readouts` read them. `seconds`: most that a batch may take.
+    """Scores by the judge at `chat`, as `readouts` read them. `seconds`: maximum time of a batch.
 
     The judge runs in another program, which may stop and come back: `score` raises `ModelUnreachable` meanwhile.
     """
@@ -60,8 +60,8 @@ class JudgeEngine:
         self._runner = asyncio.Runner()
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        """Step scores per item; tokens as the judge's server counts them. Its cache knows no scopes, so what it had
-        cached is not told where there are any."""
+        """Step scores per item; tokens as the judge's server counts them. Its cache knows no scopes, so cached tokens
+        are not reported where there are any."""
         readings = self.call(self._read(batch))
         unread = [reading.scores.count(None) for reading in readings]
         if any(unread):

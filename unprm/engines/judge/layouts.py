@@ -112,9 +112,9 @@ def _trained(words: Conversation) -> StepLayout:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What a judge is told of the steps of one kind. `material`: where the texts stand; `correct`: when a step is
-    correct; `question`: what is asked about a step; `lowest` and `highest`: what a grade of 0 and of 9 means; `after`:
-    what a written check does once it has found a step incorrect."""
+    """A judge's prompts for one kind of steps. `material`: where the texts are; `correct`: when a step is
+    correct; `question`: the question about a step; `lowest` and `highest`: the meaning of the grades 0 and 9; `after`:
+    how a written check goes on once it has found a step incorrect."""
 
     material: str
     correct: str

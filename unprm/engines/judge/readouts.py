@@ -33,9 +33,9 @@ BYTES_PER_TOKEN = 4
 CALL = 512
 """Fewest tokens that a call counts as: however short its prompt, it takes a place among those in flight."""
 ANSWER_TOKENS = 4
-"""Most tokens of an answer: some models begin with white space, and some spell an answer in several tokens."""
+"""Maximum tokens of an answer: some models begin with white space, and some spell an answer in several tokens."""
 LIKELIEST = 5
-"""Tokens whose log-probabilities are asked for at each place of a check; two of them are the verdicts."""
+"""Tokens whose log-probabilities are requested at each position of a check; two of them are the verdicts."""
 TEMPERATURE, TOP_P = 0.6, 0.95
 """As DeepSeek recommends for the models that GenPRM and ThinkPRM were made of, and ThinkPRM's own configuration has it;
 checks of one solution must differ."""
@@ -102,7 +102,7 @@ class Stepwise(Readout):
         return f"mean score of {self.repeats} sampled answers ({answers})"
 
     async def read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
-        """The last step is asked first: its conversation begins with all others, so the server's prefix cache then has
+        """Reads the last step first: its conversation begins with all the others, so the server's prefix cache then has
         nearly all that they need."""
         last = await self._read(chat, problem, steps)
         others = await all_of(self._read(chat, problem, steps[:count]) for count in range(1, len(steps)))
@@ -166,7 +166,7 @@ class StepChain(Readout):
     rounds: ClassVar[int] = 8
 
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
-        """The conversation of the last step, in which the layout's assumed answer stands for each earlier check."""
+        """The conversation of the last step, with the layout's assumed answer in place of each earlier check."""
         return [self.layout.messages(problem, steps)]
 
     def asked(self, problem: str, steps: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""What a judge is asked at its start: whether it tells right steps from wrong ones, and answers the same twice.
+"""A judge's self-test at the start: it must tell right steps from wrong ones, and give the same answer twice.
 
 One sum decides little: a model that says yes to nearly everything may still doubt that 1 + 1 = 3.
 """
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 TOLERANCE = 0.1
 """Largest difference between scores of the same step; servers that batch compute slightly differently each time."""
 MISTAKES = 1
-"""Most steps that a judge may take for what they are not."""
+"""Maximum number of steps that a judge may misjudge."""
 
 
 class Question(NamedTuple):

@@ -36,7 +36,7 @@ RECOVERY = 100
 class TorchEngine:
     """A causal model that is read at the scored positions.
 
-    `pass_tokens`: most tokens that are run at once, fewer for a while after memory ran out; a longer sequence is run in
+    `pass_tokens`: maximum tokens run at once, fewer for a while after memory ran out; a longer sequence is run in
     parts. `cache_bytes`: for keys and values that are kept between batches.
     """
 

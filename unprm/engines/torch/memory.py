@@ -26,7 +26,7 @@ def weight_bytes(modules: Iterable[nn.Module]) -> int:
 
 
 def _bytes_per_token(network: PreTrainedModel) -> int:
-    """Most bytes that a pass holds per token, within one layer.
+    """Maximum bytes that a pass holds per token, within one layer.
 
     In the feed-forward block these are three tensors of its width (the gate, the values and their product) and four of
     the hidden width: the residual, the norm's output, and what adding them takes.

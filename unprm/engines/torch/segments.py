@@ -18,7 +18,7 @@ from unprm.engines.torch.tree import Slots
 CLOSE = 1.25
 """Segments are padded together up to this ratio of their lengths, and of the lengths of what they attend to."""
 TOGETHER = 65_536
-"""Most keys that are gathered at once, padding included; a single segment may exceed it."""
+"""Maximum keys that are gathered at once, padding included; a single segment may exceed it."""
 HALF = (torch.float16, torch.bfloat16)
 
 

@@ -20,7 +20,7 @@ from unprm.engines.torch.readers import Reader
 from unprm.types import Encoded, Engine, Format, SelfTest
 
 LENGTH = 96
-"""Most tokens of each of the three sequences."""
+"""Maximum tokens of each of the three sequences."""
 EVERY = 3
 """Margins are read at every third token; at the others later, when the tokens are cached."""
 PART = 32
@@ -52,7 +52,7 @@ class TreeTest:
     """Plain passes of a model, compared with the tree of a `TorchEngine`; made before the engine has its networks."""
 
     def __init__(self, reader: Reader, format: Format, window: int, exact: bool) -> None:
-        """`window`: most tokens that the model reads. `exact`: all its numbers are float32."""
+        """`window`: maximum tokens that the model reads. `exact`: all its numbers are float32."""
         self._decoders = reader.decoders
         items, length = [format.encode(_PROBLEM, steps) for steps in SOLUTIONS], min(window, LENGTH)
         shared = _shared(items)
