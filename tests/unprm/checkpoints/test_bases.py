@@ -4,6 +4,7 @@ import hashlib
 import logging
 import multiprocessing
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from zipfile import ZipFile
 
@@ -69,10 +70,10 @@ def test_the_hub_comes_first_and_keeps_its_own_file(tmp_path):
         source = partial(from_hub, endpoint=hub.url, cache_dir=tmp_path / "hub")
         found = bases.file(BASE, cache, (source, never))
         assert found.read_bytes() == WHOLE
+        with pytest.raises(SourceFailed, match="the hub: "):
+            source(replace(BASE, repository="Owner/Another"), cache / "a")
     assert tmp_path / "hub" in found.parents
     assert bases.file(BASE, cache, (source, never)) == found  # the hub is gone
-    with pytest.raises(SourceFailed, match="the hub: "):
-        partial(from_hub, endpoint=hub.url, cache_dir=tmp_path / "other")(BASE, cache / "a")
 
 
 def test_another_file_is_refused_wherever_it_comes_from(tmp_path):

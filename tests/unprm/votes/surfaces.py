@@ -62,7 +62,7 @@ def elsewhere() -> dict[str, Any]:
     named = NAMED.fullmatch("passing-4@m")
     return {
         "named": None if named is None else named.groups(),
-        "reference": re.findall("^## POST /vote/(.*)$", reference.page(), re.MULTILINE),
+        "reference": re.findall("^- `POST /vote/(.*?)`", reference.page(), re.MULTILINE),
         "best_of_n": vote_results.markdown(best_of_n.results(judged)),
         "chosen": crossfit.measure(judged)["passing"].best,
         "library": unprm.vote(None, TEXTS, "passing", step_scores=[[0.9], [0.6], [0.7]], pass_mark=0.8).answer,
