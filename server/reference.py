@@ -98,8 +98,8 @@ def _schemas(document: Json) -> Iterator[str]:
         if shared:
             names = ", ".join(f"`{field}`" for field in fields if field in shared)
             yield f"{'All fields' if shared == earlier[base] else names} of [{base}](#{base.lower()})."
-        own = [line for field, line in fields.items() if field not in shared]
-        bare, described = ([line for line in own if (": " in line) == about] for about in (False, True))
+        unshared = [line for field, line in fields.items() if field not in shared]
+        bare, described = ([line for line in unshared if (": " in line) == about] for about in (False, True))
         yield from filter(None, [", ".join(bare), "\n".join(f"- {line}" for line in described)])
         earlier[name] = fields
 

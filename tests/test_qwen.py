@@ -47,15 +47,14 @@ def test_right_and_wrong_solutions_of_real_problems_over_http(engine: Engine, se
         ).json()
         for pair, both in zip(PAIRS, texts, strict=True)
     ]
-    for pair, voted in zip(PAIRS, answers, strict=True):
+    for pair, both, voted in zip(PAIRS, texts, answers, strict=True):
         assert voted["model"] == NAME
         said = [float(each["answer"].lstrip("$")) for each in voted["solutions"]]
         assert said[0] == float(pair["answer"]) != said[1]
-        assert all(each["step_scores"] for each in voted["solutions"])
-    alone = EngineScorer(engine).score([Solution(PAIRS[0]["problem"], tuple(split(text))) for text in texts[0]])
-    assert [each["step_scores"] for each in answers[0]["solutions"]] == [
-        pytest.approx(scores, abs=1e-3) for scores in alone
-    ]
+        alone = EngineScorer(engine).score([Solution(pair["problem"], tuple(split(text))) for text in both])
+        assert [each["step_scores"] for each in voted["solutions"]] == [
+            pytest.approx(scores, abs=1e-3) for scores in alone
+        ]
 
 
 def test_its_auroc_is_what_was_measured(engine: Engine) -> None:

@@ -157,9 +157,9 @@ def test_a_model_trained_on_counts_is_served_with_intervals(trainer, tmp_path, w
     if way == "merged":
         publish.merge_adapter(str(place), None, place := tmp_path / "merged", torch.float32)
     body = {"problem": PROBLEM, "solutions": [STEPS, OTHER, {"steps": STEPS, "step_scores": [0.5] * 3}]}
-    asked = [body, {"problem": PROBLEM, "solutions": [STEPS[:1]]}, body]  # the last one's values are cached
+    requests = [body, {"problem": PROBLEM, "solutions": [STEPS[:1]]}, body]  # the third finds its steps cached
     with closing(load_engine(str(place), device="cpu", **options)) as engine, serving(engine) as running:
-        first, _, again = (running.post("/score_steps", each).json()["solutions"] for each in asked)
+        first, _, again = (running.post("/score_steps", each).json()["solutions"] for each in requests)
         voted = running.post("/vote/prm", body | {"solutions": [STEPS, OTHER]}).json()["solutions"]
         inside = vote("prm", PROBLEM, [STEPS, OTHER], engine, None, {}).solutions[0].model_dump()
     for solution, steps in (

@@ -74,6 +74,8 @@ def test_the_hub_comes_first_and_keeps_its_own_file(tmp_path):
             source(replace(BASE, repository="Owner/Another"), cache / "a")
     assert tmp_path / "hub" in found.parents
     assert bases.file(BASE, cache, (source, never)) == found  # the hub is gone
+    with pytest.raises(SourceFailed, match="the hub: "):  # as when it can't be reached, without trying for long
+        from_hub(BASE, cache / "a", cache_dir=tmp_path / "other", local_files_only=True)
 
 
 def test_another_file_is_refused_wherever_it_comes_from(tmp_path):
