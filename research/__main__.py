@@ -132,6 +132,10 @@ def study(
     model: ModelOption = "unprm-mini",
     preset: PresetOption = "paper",
     extraction: Annotated[Extraction | None, EXTRACTION] = None,
+    rollouts: Annotated[
+        int | None, typer.Option("--n", min=1, help="Maximum rollouts of each prefix, except with the search bayes.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Maximum number of tokens per rollout.")] = None,
 ) -> None:
     """Annotate the same solutions by every search, and compare costs and accuracy: the table `study.md`."""
     from unprm.answers.equivalence import Equivalence
@@ -140,7 +144,12 @@ def study(
     from .searches import study as searches
 
     settings = PRESETS[preset].annotate
-    settings = replace(settings, extraction=extraction or settings.extraction)
+    settings = replace(
+        settings,
+        extraction=extraction or settings.extraction,
+        adaptive=settings.limited(rollouts).adaptive,
+        max_tokens=max_tokens or settings.max_tokens,
+    )
     loaded, equivalence, variants = sampler.load(model, settings.drawing), Equivalence(), searches.variants(settings)
     at_once = sampler.concurrency
     run_stage(partial(searches.study, selected, loaded, equivalence, output, variants, at_once, console), loaded)

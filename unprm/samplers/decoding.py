@@ -5,7 +5,16 @@ from dataclasses import dataclass, field
 
 import torch
 from torch.nn import functional
-from transformers import Cache, CacheLayerMixin, DynamicCache, PreTrainedModel
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    Cache,
+    CacheLayerMixin,
+    DynamicCache,
+    PreTrainedModel,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 from unprm.errors import ModelInvalid
 from unprm.types import SamplingSettings
@@ -14,6 +23,9 @@ Prompt = tuple[int, ...]
 
 GROWTH = 64
 """Positions that the store of keys and values grows by."""
+
+
+ATTENTION = "unprm_decoding"
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +102,26 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
             self.keys, self.values = (functional.pad(kept, more) for kept in (self.keys, self.values))
 
 
+def attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **options: object,
+) -> tuple[torch.Tensor, None]:
+    """PyTorch's attention of queries, (rows, heads, positions, width), to keys and values, (rows, key heads, positions,
+    width). For one new token per row, query heads that share a key head become positions of it, which saves
+    transformers' copy of the keys for every query head. Returns (rows, positions, heads, width)."""
+    rows, heads, positions, width = query.shape
+    if positions > 1:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
+    grouped = query.reshape(rows, key.shape[1], -1, width)
+    states = functional.scaled_dot_product_attention(grouped, key, value, attn_mask=attention_mask, scale=scaling)
+    return states.reshape(rows, 1, heads, width), None
+
+
 class DecodingBatch:
     """At most `size` rows, which each get one more token per `step`. `ends`: the ids that end a text.
 
@@ -107,7 +139,9 @@ class DecodingBatch:
         kinds = set(getattr(network.config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"}:
             raise ModelInvalid(f"only full attention is known here, the model has {sorted(kinds)}: sample with vLLM")
-        network.set_attn_implementation("sdpa")
+        AttentionInterface.register(ATTENTION, attention)
+        AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+        network.set_attn_implementation(ATTENTION)
         self.rows: list[Row] = []
         self.size = size
         self._network, self._settings, self._ends = network, settings, frozenset(ends)
