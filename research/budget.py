@@ -87,15 +87,8 @@ def _stability(vote: Strategy, candidates: JudgedCandidates, count: int) -> floa
 
 
 def _shuffled(candidates: JudgedCandidates, order: int) -> JudgedCandidates:
-    """The candidates in a random order, without their step scores and confidences."""
     count = len(candidates.classes)
-    picks = random.Random(f"{order}/{candidates.id}").sample(range(count), count)
-    return JudgedCandidates(
-        candidates.id,
-        tuple(candidates.classes[k] for k in picks),
-        tuple(candidates.correct[k] for k in picks),
-        tuple(candidates.rewards[k] for k in picks),
-    )
+    return candidates.picked(random.Random(f"{order}/{candidates.id}").sample(range(count), count))
 
 
 def _right(vote: Strategy, orders: Sequence[Sequence[JudgedCandidates]], counts: Sequence[Sequence[int]]) -> Numbers:

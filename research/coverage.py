@@ -140,7 +140,7 @@ def load(path: Path, output: Path, console: Console, candidates: int | None) -> 
         judged = judging.judge(of_models(path), None, Equivalence(), output / name_of(path), console)
     if candidates is not None:
         rng = np.random.default_rng(0)
-        judged = [_drawn(each, rng, candidates) for each in judged]
+        judged = [each.picked(sorted(rng.permutation(len(each.classes))[:candidates].tolist())) for each in judged]
     return [each for each in judged if any(name is not None for name in each.classes)]
 
 
@@ -166,14 +166,6 @@ def of_models(path: Path, models: Collection[str] | None = None) -> list[Candida
 def name_of(path: Path) -> str:
     """The pool's name."""
     return path.name.partition(".")[0]
-
-
-def _drawn(judged: JudgedCandidates, rng: np.random.Generator, count: int) -> JudgedCandidates:
-    places = sorted(rng.permutation(len(judged.classes))[:count].tolist())
-    classes, correct, rewards = (
-        [values[k] for k in places] for values in (judged.classes, judged.correct, judged.rewards)
-    )
-    return JudgedCandidates(judged.id, tuple(classes), tuple(correct), tuple(rewards))
 
 
 Found = dict[tuple[str, str, Strategy], dict[float, Coverage]]

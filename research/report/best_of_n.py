@@ -25,8 +25,6 @@ OUTCOMES: dict[str, tuple[float, dict[str, Any]]] = {
     "tied": (0.0, {"marker": "|", "color": GREY, "alpha": 0.7}),
 }
 """Height in the lane and look of a question's point, by the outcome of the vote."""
-_GOLDEN = 0.618033988749895
-"""The fractional parts of its multiples are spread evenly, however many there are."""
 
 
 def table(prms: Mapping[str, BestOfN]) -> str:
@@ -45,9 +43,8 @@ def plots(prms: Mapping[str, BestOfN], figures: Path) -> Iterator[str]:
     one PRM whose candidates were kept, by preference one with "unprm" in its name, each question's outcomes."""
     by_prm = {name: prm.accuracy | {"any right": prm.any_right} for name, prm in prms.items()}
     means = {name: averaged([lines[name] for lines in by_prm.values()]) for name in REFERENCES}
-    by_vote = {
-        vote: {name: lines[vote] for name, lines in by_prm.items()} | means for vote in STUDIED if uses_rewards(vote)
-    }
+    rewarded = filter(uses_rewards, STUDIED)
+    by_vote = {vote: {name: lines[vote] for name, lines in by_prm.items()} | means for vote in rewarded}
     counts = sorted({f"{prm.questions:,}" for prm in prms.values()}, key=len)
     caption = (
         "Share of questions whose elected answer is right, and share with any right candidate; whiskers are 95 % "
@@ -99,10 +96,10 @@ def _draw_lanes(prm: BestOfN, shares: Sequence[float], figure: Figure) -> None:
         labels = [{0.0: "wrong", 1.0: "right"}.get(outcome, "tied") for outcome in outcomes]
         for label, (offset, style) in OUTCOMES.items():
             places = [k for k, found in enumerate(labels) if found == label]
-            up = [height + offset + 0.3 * (k * _GOLDEN % 1 - 0.5) for k in places]
+            # the golden ratio's multiples have fractional parts that are spread evenly
+            up = [height + offset + 0.3 * (k * 0.618034 % 1 - 0.5) for k in places]
             axes.scatter([shares[k] for k in places], up, s=16, label=label if height == 0 else None, **style)
-    axes.set_yticks(range(len(STUDIED)), labels=ticks)
+    axes.set(yticks=range(len(STUDIED)), yticklabels=ticks, xlabel="right candidates (gold answer frequency)")
     axes.axvline(0.5, color=GREY, linestyle=":")
-    axes.set_xlabel("right candidates of a question (gold answer frequency)")
     percent_axis(axes.xaxis)
     figure.legend(loc="outside lower center", ncols=3)

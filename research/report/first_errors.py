@@ -47,9 +47,7 @@ def _draw(prms: Mapping[str, ProcessBench], figure: Figure) -> None:
         offset = 0.8 / len(prms) * (k - (len(prms) - 1) / 2)
         points = {names.index(name) + offset: f1 for name, f1 in measured["fixed"].f1.items()}
         handles[prm] = line(axes, points, **style | {"linestyle": ""})
-    axes.set_xticks(range(len(names)), labels=names)
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("F1")
+    axes.set(xticks=range(len(names)), xticklabels=names, ylim=(0, None), ylabel="F1")
     percent_axis(axes.yaxis)
     legend(figure, handles)
 
