@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from research.__main__ import app
 from research.coverage import RISKS, Judged, measure, of_models
+from tests.support import tables
 from training.evaluate.records import JudgedCandidates
 from training.schema import to_line
 from unprm.errors import RecordInvalid
@@ -86,8 +87,8 @@ def test_the_large_model_answers_where_the_small_ones_are_not_accepted(tmp_path)
     small = [part for name in "abc" for part in ("--small", f"{name}=1")]
     result = CliRunner().invoke(app, ["escalation", str(file), *small, "--large", "large=30", "--output", str(output)])
     assert result.exit_code == 0, result.output
-    rows = (output / "escalation.md").read_text("utf-8").splitlines()[2:]
-    cells = {row[0]: row[1:] for row in ([cell.strip() for cell in line.strip("|").split("|")] for line in rows)}
+    (rows,) = tables((output / "escalation.md").read_text("utf-8"))
+    cells = {rule: others for rule, *others in (row.values() for row in rows)}
     assert cells["never"][2] == "100.0"
     assert cells["always"][:1] == ["0.0"]
     for rule in ("100 % agree", "at a risk of 5 %"):
