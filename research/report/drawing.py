@@ -51,7 +51,7 @@ def picture(path: Path, title: str, caption: str, height: float, draw: Callable[
     return f"![{title}]({path.parent.name}/{path.name})\n\n{caption}\n"
 
 
-def line(axes: Axes, points: Mapping[float, Share], **style: Any) -> object:
+def line(axes: Axes, points: Mapping[int, Share] | Mapping[float, Share], **style: Any) -> object:
     """A line through the means, with whiskers for their intervals; returns what stands for it in a legend."""
     shares = points.values()
     (drawn,) = axes.plot(list(points), [share.mean for share in shares], markersize=5, **style)
