@@ -109,7 +109,7 @@ class KnownModel:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A PRM family, defined as `FAMILY` in a file of its own in `unprm/formats`.
+    """A PRM family, one of the `FAMILIES` of a file in `unprm/formats`.
 
     `readout`: the kind that all its models have; None: each model's configuration says it. `architectures`: those in a
     `config.json` that belong to no other family. `build` makes the format of the model in a directory, which is that of
@@ -121,7 +121,7 @@ class Family:
     name: str
     about: str
     readout: type[Readout] | None
-    architectures: tuple[str, ...]
-    models: tuple[KnownModel, ...]
     build: Callable[[Tokenizer, Path], PrmFormat]
+    architectures: tuple[str, ...] = ()
+    models: tuple[KnownModel, ...] = ()
     aggregate: Aggregate = "min"

@@ -78,17 +78,18 @@ def _build(tokenizer: Tokenizer, directory: Path) -> OutcomeFormat:
     return OutcomeFormat(tokenizer, ChatTexts(text, stripped, config.get("pad_token_id")))
 
 
-FAMILY = Family(
-    name=OutcomeFormat.family,
-    about="any classifier of chats with one output: an outcome reward, the same for every step",
-    readout=Outcome,
-    architectures=(),
-    models=(
-        KnownModel("Skywork/Skywork-Reward-V2-Qwen3-0.6B", "Apache-2.0", 0.6),
-        KnownModel("Skywork/Skywork-Reward-V2-Qwen3-1.7B", "Apache-2.0", 1.7),
-        KnownModel("Skywork/Skywork-Reward-V2-Qwen3-4B", "Apache-2.0", 4.0),
-        KnownModel("Skywork/Skywork-Reward-V2-Qwen3-8B", "Apache-2.0", 8.2),
+FAMILIES = (
+    Family(
+        name=OutcomeFormat.family,
+        about="any classifier of chats with one output: an outcome reward, the same for every step",
+        readout=Outcome,
+        models=(
+            KnownModel("Skywork/Skywork-Reward-V2-Qwen3-0.6B", "Apache-2.0", 0.6),
+            KnownModel("Skywork/Skywork-Reward-V2-Qwen3-1.7B", "Apache-2.0", 1.7),
+            KnownModel("Skywork/Skywork-Reward-V2-Qwen3-4B", "Apache-2.0", 4.0),
+            KnownModel("Skywork/Skywork-Reward-V2-Qwen3-8B", "Apache-2.0", 8.2),
+        ),
+        build=_build,
+        aggregate="last",
     ),
-    build=_build,
-    aggregate="last",
 )
