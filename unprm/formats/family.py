@@ -73,12 +73,10 @@ class PrmFormat(Format, Protocol):
     @property
     def readout(self) -> Readout:
         """How a score is read at each position."""
-        ...
 
     @property
     def input_format(self) -> str:
         """The input, described in words."""
-        ...
 
 
 @runtime_checkable
@@ -88,12 +86,10 @@ class TwoPassFormat(PrmFormat, Protocol):
 
     def first(self, item: Encoded) -> list[Encoded]:
         """The input of each step in the first pass, for what `encode` returned."""
-        ...
 
     def second(self, first: Encoded, good: Sequence[bool]) -> Encoded:
         """A step's input in the second pass, with the one position at which it is scored. `good`: whether the first
         pass answered the positive verdict, at each of its positions."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
