@@ -16,8 +16,7 @@ from unprm.errors import SamplerFailed
 from unprm.openai.choices import Completions
 from unprm.openai.client import NEUTRAL, APIError, APIStatusError, OpenAIClient
 from unprm.openai.models import AnyChoice, ChatChoice, CompletionResponse, Json, TextChoice, Token
-from unprm.samplers.base import TokenSampler
-from unprm.samplers.prompts import messages
+from unprm.samplers.prompts import TokenSampler, messages
 from unprm.types import Completion, SamplingSettings
 
 ATTEMPTS = 6
