@@ -51,6 +51,7 @@ from typing import NamedTuple
 from unprm.answers.canonical import canonical
 from unprm.answers.mathtext.keys import AnswerKey, answer_key, text_key
 
+_INTEGER = re.compile(r"-?[1-9][0-9]{0,17}|0")
 _COMMA = re.compile(r"[^\d(\[{]*\d+,\d+[^\d)\]}]*")
 _THOUSANDS = re.compile(r"\d+(?:\.\d+)?[kK]")
 _GROUP_OF_THREE = re.compile(r",\d{3}(?!\d)")
@@ -166,6 +167,8 @@ class Equivalence:
             self._counts.update(counts)
 
     def _key(self, answer: str) -> AnswerKey:
+        if is_integer(answer):  # the key of every spelling of it
+            return AnswerKey(answer)
         try:
             key = answer_key(canonical(answer))
             if other := other_reading(answer):
@@ -202,6 +205,11 @@ def other_reading(answer: str) -> str:
     if _COMMA.fullmatch(answer) and not _GROUP_OF_THREE.search(answer):
         return answer.replace(",", ".", 1)
     return f"{answer[:-1]}*1000" if _THOUSANDS.fullmatch(answer) else ""
+
+
+def is_integer(answer: str) -> bool:
+    """Whether an answer is a whole number in its canonical spelling."""
+    return _INTEGER.fullmatch(answer) is not None
 
 
 class KeyCache:

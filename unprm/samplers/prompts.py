@@ -5,7 +5,6 @@ requested; models without a template, such as `unprm-mini`, get the problem and 
 """
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from tokenizers import Tokenizer
 from unprm.checkpoints.files import read_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.pieces import plain
-from unprm.types import Completion, SamplingSettings
+from unprm.types import Completion, Sampler, SamplingSettings
 
 INSTRUCTION = (
     "Solve the problem below. Write one step of the reasoning per line, each beginning with its number in the form "
@@ -107,8 +106,8 @@ def end_tokens(directory: Path) -> tuple[int, ...]:
     raise ModelInvalid(f"{directory} names no end-of-text token (eos_token_id)")
 
 
-class TokenSampler(ABC):
-    """A `Sampler` for the model `name`, whose tokenizer is in `directory`.
+class TokenSampler(Sampler):
+    """A sampler of the model `name`, whose tokenizer is in `directory`.
 
     Raises `ModelInvalid` if there is no tokenizer, or its chat template changes the problem.
     """
@@ -135,11 +134,3 @@ class TokenSampler(ABC):
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
         """`count` solutions of a problem."""
         return await self.complete(self.prompt(problem), count, seed, affinity=problem)
-
-    @abstractmethod
-    async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
-        """`count` completions of a prompt, as in `Sampler`."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Frees the sampler's resources."""
