@@ -67,9 +67,9 @@ class VerdictChatFormat(PieceFormat):
         self._leads, self._tail = (opening[-1], answered[-1]), asked[0]
         self._opening, self._asked = self._ids(opening[:-1]), self._ids(["", *asked[1:-1]])
         self._answered, self._closing = self._ids(["", *answered[1:-1]]), self._ids(["", *closing[1:]])
-        lead, end = asked[-1], answered[0]
+        lead, end, good, bad = asked[-1], answered[0], conversation.positive, conversation.negative
         before, self._answer, other, self._last = self.pieces.encode(
-            [lead, *(lead + answer + end for answer in conversation.answers), lead + conversation.positive + closing[0]]
+            [lead, f"{lead}{good}{end}", f"{lead}{bad}{end}", f"{lead}{good}{closing[0]}"]
         )
         self._before = len(before) - 1
         positive, negative = (
@@ -77,8 +77,8 @@ class VerdictChatFormat(PieceFormat):
         )
         if not positive or not negative or positive == negative:
             raise ModelInvalid(
-                f"the answers {conversation.positive!r} and {conversation.negative!r} don't begin with a token each "
-                f"that tells them apart in this vocabulary: the model is none of family {family}"
+                f"the answers {good!r} and {bad!r} don't begin with a token each that tells them apart in this "
+                f"vocabulary: the model is none of family {family}"
             )
         self.readout = Verdicts(positive[0], negative[0], logits_divisor)
 

@@ -17,11 +17,6 @@ class Conversation:
     positive: str
     negative: str
 
-    @property
-    def answers(self) -> tuple[str, str]:
-        """The positive one and the negative one."""
-        return self.positive, self.negative
-
 
 RLHFLOW = Conversation(first="{problem} {step}", later="{step}", positive="+", negative="-")
 """RLHFlow's PRMs (Xiong et al., "An Implementation of Generative PRM", 2024)."""
