@@ -24,7 +24,7 @@ from unprm.errors import ModelInvalid
 from unprm.formats.chatml import ActPrmFormat, EurusFormat, QwenPrmFormat
 from unprm.formats.conversations import FOVER
 from unprm.formats.family import Verdicts
-from unprm.formats.outcome import ChatTexts, OutcomeFormat
+from unprm.formats.outcome import OutcomeFormat
 from unprm.formats.pathfinder import INSTRUCTION, PathfinderFormat
 from unprm.formats.registry import family_named
 from unprm.formats.rendered import PROBLEM, SOLUTION
@@ -167,7 +167,7 @@ def test_outcome(qwen, qwen_models, texts):
         ids = [token for turn in texts for token in (START, *qwen(turn), END, *qwen("\n"))]
         return ids, [len(ids) - 1] * len(steps)
 
-    _agrees(OutcomeFormat(qwen_models["base"], ChatTexts(text, frozenset(), TEXT_END)), expected, texts)
+    _agrees(OutcomeFormat(qwen_models["base"], text, frozenset(), TEXT_END), expected, texts)
 
 
 def test_skywork(qwen, qwen_models, texts):
