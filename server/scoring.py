@@ -6,8 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from unprm.concurrent import all_of
-from unprm.election.ballot import averaged
-from unprm.election.parsing import why_unscorable
+from unprm.election.ballot import averaged, why_unscorable
 from unprm.engines.waiting import Scored
 from unprm.errors import DeadlineExceeded, NoVerdict, SolutionTooLong, Unscorable
 from unprm.types import Encoded, Engine, Format, Interval, Solution, Usage

@@ -10,8 +10,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
-from unprm.answers import canonical as answer_text
-from unprm.answers.equivalence import Comparison, Equivalence
+from unprm.answers.equivalence import Comparison, Equivalence, is_integer
 from unprm.election import acceptance
 from unprm.errors import ShuttingDown, UnprmError
 from unprm.types import Solution
@@ -126,7 +125,7 @@ class Service:
 
     async def _compared(self, answers: Sequence[str], context: Context) -> Comparison:
         begun = self._equivalence.begin(answers, context.scope)
-        if all(map(answer_text.is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
+        if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
             self._equivalence.advance(begun, math.inf)
         while begun.wanted:  # in slices, so that nobody waits for all of another's answers
             slice = partial(self._equivalence.advance, begun, _SLICE)

@@ -6,12 +6,10 @@ from dataclasses import replace
 from functools import partial
 
 from unprm.election.acceptance import acceptance
-from unprm.election.ballot import Ballot, Scores, score_response
+from unprm.election.ballot import Ballot, ParsedCandidates, Scores, parse, score_response
 from unprm.election.decide import needed_signal
-from unprm.election.parsing import ParsedCandidates, parse
 from unprm.errors import InvalidRequest, NoAnswer, Unscorable
-from unprm.mini.demonstration import about
-from unprm.mini.domain import knows
+from unprm.mini.domain import about, knows
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import Strategy
 from unprm.wire import Candidates, Demonstration, RiskTerms, ScoreResponse
