@@ -5,6 +5,7 @@ configuration is refused, a last line left incomplete by a crash is cut off, and
 """
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -94,6 +95,11 @@ class ResumableFile(Generic[R]):
             raise OutputMismatch(f"{self.path} has records, but {place.name}, which says how they were made, is gone")
         else:
             replace(place, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
+
+
+def digest(values: object) -> str:
+    """A digest of JSON values: 16 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
 
 def config_path(path: Path) -> Path:

@@ -71,7 +71,7 @@ def processbench(
     subsets = processbench.load(data)
     with prm.scoring() as scorer:
         results = processbench.evaluate(subsets, scorer, output, console)
-    Console().print(processbench.table(results))
+        typer.echo(processbench.markdown(scorer.identity.model, results), nl=False)
 
 
 @app.command()
@@ -84,13 +84,12 @@ def prmbench(
     ] = "hitsmy/PRMBench_Preview",
 ) -> None:
     """Tell right steps from wrong ones: PRMBench's PRMScore by kind of error, next to published results."""
-    from ..evaluate import prmbench, prmbench_solutions
+    from ..evaluate import prmbench
 
-    benchmark = prmbench_solutions.load(data)
+    benchmark = prmbench.load(data)
     with prm.scoring() as scorer:
         result = prmbench.evaluate(benchmark, scorer, output, console)
-    _print_remarks(prmbench.remarks(benchmark, result))
-    Console().print(prmbench.table(result))
+        typer.echo(prmbench.markdown(scorer.identity.model, result), nl=False)
 
 
 @app.command()
@@ -181,9 +180,9 @@ def every(
     """Measure a PRM on ProcessBench, PRMBench and best-of-n at the defaults: one page beside published results."""
     from unprm.answers.equivalence import Equivalence
 
-    from ..evaluate import best_of_n, pool, prmbench, prmbench_solutions, processbench, summary
+    from ..evaluate import best_of_n, pool, prmbench, processbench, summary
 
-    subsets, benchmark = processbench.load(processbench_data), prmbench_solutions.load(prmbench_data)
+    subsets, benchmark = processbench.load(processbench_data), prmbench.load(prmbench_data)
     questions = None if samples is None else pool.load(samples)
     votes = None
     with prm.scoring() as scorer:
@@ -194,7 +193,6 @@ def every(
             place = output / "best-of-n" / name
             votes = best_of_n.evaluate(questions, scorer, Equivalence(), place, console)
             best_of_n.write_solutions(questions, place, Reading())
-    _print_remarks(prmbench.remarks(benchmark, steps))
     _write_table(output / f"{name}.md", summary.markdown(name, first_errors["fixed"], steps, votes))
 
 
@@ -225,11 +223,6 @@ def calibrate_votes(
         lowest = made.threshold(strategy, 0.05)
         accepted = sum(lowest is not None and value >= lowest for value, _ in elections)
         console.print(f"{strategy}: at a risk of 5 %, {accepted} of {len(elections)} answers are accepted")
-
-
-def _print_remarks(remarks: Iterator[str]) -> None:
-    for remark in remarks:
-        console.print(f"[yellow]{remark}[/yellow]", highlight=False, soft_wrap=True)
 
 
 def _write_table(output: Path, table: str) -> None:

@@ -1,7 +1,5 @@
 """Questions with their gold answers and sampled candidates, with rewards if the file has them."""
 
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from unprm import steps
 from unprm.errors import RecordInvalid
 from unprm.wire import Confidence, LogProbs, confidence_of
 
-from .. import sources
+from .. import resumable, sources
 from ..schema import adapter
 from ..settings import Reading
 from .records import Confidences
@@ -142,8 +140,7 @@ def _by_problem(rows: Iterable[tuple[int, dict[str, Any]]], path: Path) -> Itera
 
 def digest(questions: Sequence[CandidatePool]) -> str:
     """A digest of all fields of the questions: 16 hexadecimal digits."""
-    fields = [adapter(CandidatePool).dump_python(question, by_alias=True) for question in questions]
-    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]
+    return resumable.digest([adapter(CandidatePool).dump_python(question, by_alias=True) for question in questions])
 
 
 def _question(fields: dict[str, Any], path: Path, number: int, reward_field: str) -> CandidatePool:

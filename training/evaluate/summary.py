@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from . import prmbench, prmbench_solutions, processbench, vote_results
+from . import prmbench, processbench, vote_results
 
 FIRST_ERRORS = tuple(f"F1 {name}" for name in (*processbench.SUBSETS, "average"))
 COLUMNS = (*FIRST_ERRORS, *prmbench.GROUPS, "PRMScore")
@@ -25,8 +25,8 @@ def _here(first_errors: processbench.Result, steps: prmbench.Result) -> Mapping[
     figures = {f"F1 {name}": subset.f1 for name, subset in first_errors.subsets.items()} | dict(steps.groups)
     if first_errors.subsets.keys() >= set(processbench.SUBSETS):
         figures["F1 average"] = first_errors.average_f1
-    if steps.categories.keys() >= set(prmbench_solutions.CATEGORIES):
-        figures["PRMScore"] = steps.overall.prm_score
+    if steps.categories.keys() >= set(prmbench.CATEGORIES):
+        figures["PRMScore"] = steps.overall.mean
     return {column: 100 * value for column, value in figures.items()}
 
 

@@ -5,11 +5,8 @@ Labels are those of AgentProcessBench (arXiv 2603.14465): 1 for a step that move
 neither helps nor harms, -1 for a wrong one. A score stands for a label by thirds: below 1/3 for -1, above 2/3 for 1.
 """
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import prod
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -18,6 +15,7 @@ import numpy as np
 from pydantic import ValidationError
 from rich.console import Console
 
+from unprm import steps
 from unprm.errors import RecordInvalid
 from unprm.trajectories import Message, Reading, render
 from unprm.types import Aggregate
@@ -28,15 +26,13 @@ from . import step_scores
 from .bootstrap import Estimate, Numbers
 from .metrics import Share
 from .scorers import Scorer
+from .vote_results import in_markdown
 
 Label = Literal[-1, 0, 1]
 Verdicts = Mapping[str, float]
 """Scores in [0, 1] by the index of the message, as text."""
-AGGREGATES: Mapping[Aggregate, Callable[[Sequence[float]], float]] = {
-    "min": min, "mean": fmean, "last": lambda scores: scores[-1], "product": prod
-}  # fmt: skip
+AGGREGATES: tuple[Aggregate, ...] = ("min", "mean", "last", "product")
 PEOPLE = "people"
-_NAME = "trajectories"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +105,11 @@ def score(
     because the trajectory is too long, counts 0.5. Raises `OutputMismatch`, and `RecordInvalid` for messages that can't
     be read."""
     rendered = {each.id: render(_messages(each), reading) for each in trajectories}
-    samples = [Rendering(name, one.problem, one.steps) for name, one in rendered.items()]
-    found = step_scores.score("trajectories", {_NAME: samples}, _digest, scorer, output, console, reading.evidence)[
-        _NAME
-    ]
+    subsets = {"trajectories": [Rendering(name, one.problem, one.steps) for name, one in rendered.items()]}
+    (found,) = step_scores.score("trajectories", subsets, asdict, scorer, output, console, reading.evidence).values()
     made = {}
     for each in trajectories:
-        places = [str(index) for index in rendered[each.id].messages]
-        scores = dict(zip(places, found[each.id] or [0.5] * len(places), strict=True))
+        scores = dict(zip(map(str, rendered[each.id].messages), found[each.id] or (), strict=False))
         made[each.id] = {index: scores.get(index, 0.5) for index in each.step_labels}
     return made
 
@@ -128,7 +121,7 @@ def measure(trajectories: Sequence[LabelledTrajectory], scores: Mapping[str, Ver
             for group in groups]  # fmt: skip
     first = [[_first(map(_label, scores[each.id].values())) == _first(each.step_labels.values()) for each in group]
              for group in groups]  # fmt: skip
-    best = {name: Estimate.mean(_solved(groups, scores, of)[None]).share for name, of in AGGREGATES.items()}
+    best = {name: Estimate.mean(_solved(groups, scores, name)[None]).share for name in AGGREGATES}
     return Figures(_share(same), _share(first), best)
 
 
@@ -138,32 +131,27 @@ def against_min(
     """How many more trajectories that solve their tasks each aggregate elects than `min`, as shares of the tasks in
     [-1, 1]: the mean over verifiers, with its interval over tasks."""
     groups, known = _by_task(trajectories), list(verifiers)
-    mean = {name: np.mean([_solved(groups, scores, of) for scores in known], axis=0) for name, of in AGGREGATES.items()}
+    mean = {name: np.mean([_solved(groups, scores, name) for scores in known], axis=0) for name in AGGREGATES}
     return {name: Estimate.mean((each - mean["min"])[None]).interval() for name, each in mean.items() if name != "min"}
 
 
 def bounds(trajectories: Sequence[LabelledTrajectory]) -> tuple[float, float]:
     """How often a trajectory drawn at random solves its task, and how often any does."""
-    groups: dict[str, list[bool]] = {}
-    for each in trajectories:
-        groups.setdefault(each.query, []).append(each.final_label == 1)
-    return fmean(map(fmean, groups.values())), fmean(map(any, groups.values()))
+    groups = [[each.final_label == 1 for each in group] for group in _by_task(trajectories)]
+    return fmean(map(fmean, groups)), fmean(map(any, groups))
 
 
 def table(trajectories: Sequence[LabelledTrajectory], figures: Mapping[str, Figures]) -> str:
     """The figures in Markdown, a row for each verifier."""
     lowest, highest = bounds(trajectories)
-    tasks = len({each.query for each in trajectories})
-    best = [f"best by {name}" for name in AGGREGATES]
+    columns = ["verifier", "steps", "first error", *(f"best by {name}" for name in AGGREGATES)]
     rows = [
         [name, *(share.in_percent for share in (each.steps, each.first, *each.best.values()))]
         for name, each in figures.items()
     ]
-    lines = [("verifier", "steps", "first error", *best), ("---", *["--:"] * (len(best) + 2)), *rows]
-    shown = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     return (
-        f"{shown}\n{len(trajectories)} trajectories of {tasks} tasks. One drawn at random solves its task in "
-        f"{100 * lowest:.1f} %, any of them in {100 * highest:.1f} %.\n"
+        f"{in_markdown(columns, rows, names=1)}\n{len(trajectories)} trajectories of {len(_by_task(trajectories))} "
+        f"tasks. One drawn at random solves its task in {100 * lowest:.1f} %, any of them in {100 * highest:.1f} %.\n"
     )
 
 
@@ -174,10 +162,6 @@ def _messages(trajectory: LabelledTrajectory) -> list[Message]:
         raise RecordInvalid(trajectory.id, 0, f"its messages can't be read: {error.errors()[0]['msg']}") from error
 
 
-def _digest(samples: Sequence[Rendering]) -> str:
-    return hashlib.sha256(json.dumps([asdict(each) for each in samples]).encode()).hexdigest()[:16]
-
-
 def _by_task(trajectories: Sequence[LabelledTrajectory]) -> list[list[LabelledTrajectory]]:
     groups: dict[str, list[LabelledTrajectory]] = {}
     for each in trajectories:
@@ -186,14 +170,12 @@ def _by_task(trajectories: Sequence[LabelledTrajectory]) -> list[list[LabelledTr
 
 
 def _solved(
-    groups: Sequence[Sequence[LabelledTrajectory]],
-    scores: Mapping[str, Verdicts],
-    aggregate: Callable[[Sequence[float]], float],
+    groups: Sequence[Sequence[LabelledTrajectory]], scores: Mapping[str, Verdicts], aggregate: Aggregate
 ) -> Numbers:
     """For each task, how often the trajectory with the highest reward solves it; equal ones share."""
     solved = []
     for group in groups:
-        rewards = [aggregate(list(scores[each.id].values())) for each in group]
+        rewards = [steps.reward([*scores[each.id].values()], aggregate) for each in group]
         top = [each.final_label == 1 for each, reward in zip(group, rewards, strict=True) if reward == max(rewards)]
         solved.append(fmean(top))
     return np.array(solved)

@@ -80,9 +80,9 @@ def markdown(measured: Results) -> str:
     return f"{title}\n\n{in_markdown(columns, rows)}"
 
 
-def in_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first two columns are names."""
-    lines = [columns, ["---", "---", *["--:"] * (len(columns) - 2)], *rows]
+def in_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]], names: int = 2) -> str:
+    """A table whose first columns are names, and the others numbers."""
+    lines = [columns, [*["---"] * names, *["--:"] * (len(columns) - names)], *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

@@ -21,15 +21,6 @@ class History:
         """The history from its fields as JSON values."""
         return cls(list(state["losses"]), [Validation(**figures) for figures in state["validations"]])
 
-    def best(self) -> int:
-        """Index of the best epoch so far by AUROC, or by accuracy if it has no AUROC; ties go to the first."""
-        ranks = [each.accuracy if each.auroc is None else each.auroc for each in self.validations]
-        return ranks.index(max(ranks))
-
-    def is_over(self, patience: int | None) -> bool:
-        """Whether the last `patience` epochs brought no improvement; always False without a patience."""
-        return bool(patience and self.validations and len(self.validations) - 1 - self.best() >= patience)
-
     def recent_loss(self) -> float:
         """Mean over the last tenth of the steps."""
         recent = self.losses[-max(1, len(self.losses) // 10) :]

@@ -43,9 +43,6 @@ class TrainSettings:
     validation: Annotated[
         tuple[Path, ...], Option(help="Held-out step labels, evaluated after each epoch; their layout is detected.")
     ] = ()
-    patience: Annotated[
-        int | None, Option(min=1, help="Stop after this many epochs without a better validation; keep the best.")
-    ] = None
     head: Annotated[
         HeadName,
         Option(help="Two tokens' logits, a linear layer's one or two outputs, or implicit rewards, for --loss orm."),

@@ -44,7 +44,7 @@ def test_a_page_has_the_results_of_all_runs_beside_published_figures(options, tm
     here = rows["unprm-mini"]
     assert here["F1 gsm8k"] == f"{100 * runs['processbench']['fixed']['subsets']['gsm8k']['f1']:.1f}"
     assert (here["F1 math"], here["F1 average"]) == ("–", "–")
-    assert here["PRMScore"] == f"{100 * runs['prmbench']['overall']['prm_score']:.1f}"
+    assert here["PRMScore"] == f"{100 * runs['prmbench']['overall']['mean']:.1f}"
     assert here["soundness"] == f"{100 * runs['prmbench']['groups']['soundness']:.1f}"
     assert (output / "best-of-n" / "unprm-mini" / "votes.md").read_text("utf-8") in page
     known = rows["Qwen2.5-Math-PRM-7B"]
