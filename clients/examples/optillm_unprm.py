@@ -8,7 +8,6 @@ A request may set `unprm_strategy` and `unprm_candidates`. UNPRM_CLIENT_URL is t
 its API key if the server asks for one.
 """
 
-import os
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -20,8 +19,7 @@ from unprm_client.errors import NoAnswer
 
 SLUG = "unprm"
 """The plugin's name: the `--approach`, or before the model's name, as in `unprm-Qwen/Qwen2.5-Math-7B-Instruct`."""
-URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
-KEY = os.environ.get("UNPRM_CLIENT_KEY")
+_server = cache(Client)
 CANDIDATES = 8
 PASSED_ON = ("temperature", "top_p", "max_tokens", "stop")
 """Fields of a request that its candidates are sampled with."""
@@ -52,8 +50,3 @@ def run(
     except NoAnswer:
         return texts[0], tokens
     return texts[elected.solution_index], tokens
-
-
-@cache
-def _server() -> Client:
-    return Client(URL, api_key=KEY)

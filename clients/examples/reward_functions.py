@@ -12,7 +12,6 @@ for one.
 
 import asyncio
 import importlib.util
-import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -20,8 +19,7 @@ from typing import Any
 from unprm_client import AsyncClient, Client
 from unprm_client.rewards import rewards, step_scores
 
-URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
-KEY = os.environ.get("UNPRM_CLIENT_KEY")
+_client = cache(Client)
 PROBLEM = "question"
 """The field of verl's `extra_info`, and ms-swift's column, with the problem's text."""
 
@@ -64,14 +62,9 @@ def _problem(extra_info: Mapping[str, Any] | None) -> str:
 
 
 @cache
-def _client() -> Client:
-    return Client(URL, api_key=KEY)
-
-
-@cache
 def _async_client(loop: asyncio.AbstractEventLoop) -> AsyncClient:
     """A client for each event loop, to which its connections belong."""
-    return AsyncClient(URL, api_key=KEY)
+    return AsyncClient()
 
 
 if importlib.util.find_spec("swift") is not None:

@@ -13,7 +13,6 @@ UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if the se
 """
 
 import asyncio
-import os
 from functools import cache
 from statistics import fmean
 
@@ -21,10 +20,8 @@ from verifiers.v1 import Trace
 from verifiers.v1.dialects.chat import message_to_wire
 
 from unprm_client import AsyncClient
-from unprm_client.errors import BlankSolution, NoVerdict, SolutionTooLong, TooManySteps
+from unprm_client.rewards import UNSCORABLE
 
-URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
-KEY = os.environ.get("UNPRM_CLIENT_KEY")
 
 
 async def reward(trace: Trace) -> float:
@@ -41,7 +38,7 @@ async def step_scores(trace: Trace) -> dict[str, float]:
         scored = await _client(asyncio.get_running_loop()).score_steps(
             trajectories=[{"messages": messages}], tools=tools
         )
-    except (BlankSolution, NoVerdict, SolutionTooLong, TooManySteps):
+    except UNSCORABLE:
         return {}
     return {f"step_{index}": score for index, score in (scored.solutions[0].message_scores or {}).items()}
 
@@ -49,4 +46,4 @@ async def step_scores(trace: Trace) -> dict[str, float]:
 @cache
 def _client(loop: asyncio.AbstractEventLoop) -> AsyncClient:
     """A client for each event loop, to which its connections belong."""
-    return AsyncClient(URL, api_key=KEY)
+    return AsyncClient()

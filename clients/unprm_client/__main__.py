@@ -5,6 +5,7 @@ echo '{"problem": "…", "solutions": ["…", "…"]}' | unprm score --json
 """
 
 import asyncio
+import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ from unprm.wire import EXTRACTION, SPLIT, CompareResponse, ScoreRequest, ScoreRe
 from unprm_client import _base, terminal
 from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import ClientError
-from unprm_client.settings import SUMMARIES, with_settings
+from unprm_client.settings import SUMMARIES, parameters
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -45,8 +46,8 @@ def _option(field: FieldInfo, description: str) -> tuple[None, Any]:
     return None, Annotated[hint | None, typer.Option(help=description, show_default=default)]
 
 
-@app.command()
-def score(
+def _ask(
+    operation: str,
     file: File = "-",
     split: Steps = None,
     extraction: Answers = None,
@@ -55,51 +56,36 @@ def score(
     timeout: Timeout = _base.SECONDS,
     concurrency: Concurrency = 8,
     as_json: AsJson = False,
+    **fields: Any,
 ) -> None:
-    """Scores the steps of solutions."""
-    requests = _read(file, split=split, extraction=extraction)
+    """Makes the call `operation` for each request, with the given fields set."""
+    requests = _read(file, split=split, extraction=extraction, **fields)
     with Client(url, api_key=key, timeout=timeout) as client:
-        _show(requests, client.score_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
+        call = getattr(client, operation)
+        _show(requests, call(requests=requests, concurrency=concurrency, progress=_bar(requests)), as_json)
 
 
-@app.command()
-@with_settings(_option)
-def vote(
-    file: File = "-",
-    strategy: Annotated[Strategy | None, typer.Option(help=SUMMARIES, show_default="the server's")] = None,
-    split: Steps = None,
-    extraction: Answers = None,
-    url: Url = _base.URL,
-    key: Key = None,
-    timeout: Timeout = _base.SECONDS,
-    concurrency: Concurrency = 8,
-    as_json: AsJson = False,
-    **settings: Any,
-) -> None:
-    """Votes for the best answer."""
-    requests = _read(file, split=split, extraction=extraction, **settings)
-    with Client(url, api_key=key, timeout=timeout) as client:
-        outcomes = client.vote_all(strategy, requests, concurrency=concurrency, progress=_bar(requests))
-        _show(requests, outcomes, as_json)
+def _offer(name: str, operation: str, summary: str, *own: inspect.Parameter) -> None:
+    """Makes a command of `_ask` with options of its own."""
+
+    def command(**options: Any) -> None:
+        _ask(operation, **options)
+
+    _, *common, _ = inspect.signature(_ask).parameters.values()
+    command.__signature__ = inspect.Signature([*common, *own])  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in (*common, *own)}
+    app.command(name, help=summary)(command)
 
 
-@app.command()
-@with_settings(_option)
-def compare(
-    file: File = "-",
-    split: Steps = None,
-    extraction: Answers = None,
-    url: Url = _base.URL,
-    key: Key = None,
-    timeout: Timeout = _base.SECONDS,
-    concurrency: Concurrency = 8,
-    as_json: AsJson = False,
-    **settings: Any,
-) -> None:
-    """Takes all votes at once."""
-    requests = _read(file, split=split, extraction=extraction, **settings)
-    with Client(url, api_key=key, timeout=timeout) as client:
-        _show(requests, client.compare_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
+_STRATEGY = inspect.Parameter(
+    "strategy",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[Strategy | None, typer.Option(help=SUMMARIES, show_default="the server's")],
+)
+_offer("score", "score_all", "Scores the steps of solutions.")
+_offer("vote", "vote_all", "Votes for the best answer.", _STRATEGY, *parameters(_option))
+_offer("compare", "compare_all", "Takes all votes at once.", *parameters(_option))
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """Both clients: one set of operations over two transports."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -77,8 +78,10 @@ class _Operations:
     vote_all = _BulkOperation(_operations.vote_all)
     compare_all = _BulkOperation(_operations.compare_all)
 
-    def __init__(self, url: str, api_key: str | None, timeout: float, attempts: int) -> None:
+    def __init__(self, url: str | None, api_key: str | None, timeout: float, attempts: int) -> None:
         self._seconds, self._max_attempts = timeout, attempts
+        url = os.environ.get("UNPRM_CLIENT_URL", URL) if url is None else url
+        api_key = os.environ.get("UNPRM_CLIENT_KEY") if api_key is None else api_key
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._options: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout, "limits": LIMITS}
 
@@ -89,7 +92,8 @@ class _Operations:
 class Client(_Operations):
     """Client of an unprm server, for any thread. Close it, or use it as a context manager.
 
-    `url`: the server's address. `api_key`: sent as a bearer token. `timeout`: seconds for a call, including all its
+    `url`: the server's address, by default that in UNPRM_CLIENT_URL, else http://127.0.0.1:8000. `api_key`: sent as a
+    bearer token, by default that in UNPRM_CLIENT_KEY, if it is set. `timeout`: seconds for a call, including all its
     attempts; the server is told the time left and stops working when it is up. `attempts`: how often a call is made at
     most, if the connection breaks or the server asks to try again. `transport` and `verify` are httpx's.
 
@@ -98,7 +102,7 @@ class Client(_Operations):
 
     def __init__(
         self,
-        url: str = URL,
+        url: str | None = None,
         *,
         api_key: str | None = None,
         timeout: float = SECONDS,
@@ -152,7 +156,7 @@ class AsyncClient(_Operations):
 
     def __init__(
         self,
-        url: str = URL,
+        url: str | None = None,
         *,
         api_key: str | None = None,
         timeout: float = SECONDS,

@@ -21,7 +21,7 @@ def with_settings(parameter: Callable[[FieldInfo, str], tuple[Any, Any]]) -> Cal
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
         plain = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        shown = [*plain, *_parameters(parameter)]
+        shown = [*plain, *parameters(parameter)]
         function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
         function.__annotations__ |= {each.name: each.annotation for each in shown}
         del function.__annotations__["settings"]
@@ -30,7 +30,8 @@ def with_settings(parameter: Callable[[FieldInfo, str], tuple[Any, Any]]) -> Cal
     return decorate
 
 
-def _parameters(parameter: Callable[[FieldInfo, str], tuple[Any, Any]]) -> Iterator[inspect.Parameter]:
+def parameters(parameter: Callable[[FieldInfo, str], tuple[Any, Any]]) -> Iterator[inspect.Parameter]:
+    """A keyword for each setting of any vote, and `risk`; as for `with_settings`."""
     for name, field in {**VoteTerms.model_fields, **RiskTerms.model_fields}.items():
         votes = ", ".join(vote.name for vote in VOTES.values() if name in vote.terms.model_fields)
         default, annotation = parameter(field, f"{votes or 'all votes'}: {field.description}")
