@@ -72,15 +72,7 @@ class ResumableFile(Generic[R]):
 
     def _mend(self) -> None:
         """Cuts off everything after the last line break."""
-        end = self._file.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - 65536)
-            found = os.pread(self._file.fileno(), end - start, start).rfind(b"\n")
-            if found >= 0:
-                end = start + found + 1
-                break
-            end = start
-        os.ftruncate(self._file.fileno(), end)
+        os.ftruncate(self._file.fileno(), self.path.read_bytes().rfind(b"\n") + 1)
 
     def _check(self, config: dict[str, Any]) -> None:
         place = config_path(self.path)

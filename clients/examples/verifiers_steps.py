@@ -23,7 +23,6 @@ from unprm_client import AsyncClient
 from unprm_client.rewards import UNSCORABLE
 
 
-
 async def reward(trace: Trace) -> float:
     """The mean score of the agent's steps, in [0, 1]; 0 if they can't be scored."""
     scores = await step_scores(trace)

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 from rich.console import Console
+from rich.progress import track
 
 from unprm.types import Extraction, Split
 from unprm.votes.registry import Strategy
@@ -61,8 +62,10 @@ def _ask(
     """Makes the call `operation` for each request, with the given fields set."""
     requests = _read(file, split=split, extraction=extraction, **fields)
     with Client(url, api_key=key, timeout=timeout) as client:
-        call = getattr(client, operation)
-        _show(requests, call(requests=requests, concurrency=concurrency, progress=_bar(requests)), as_json)
+        outcomes = getattr(client, operation)(requests=requests, concurrency=concurrency)
+        hidden = len(requests) == 1 or not sys.stderr.isatty()
+        bar = track(outcomes, "answered", len(requests), console=Console(stderr=True), disable=hidden)
+        _show(requests, bar, as_json)
 
 
 def _offer(name: str, operation: str, summary: str, *own: inspect.Parameter) -> None:
@@ -162,10 +165,6 @@ def _object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"a request is a JSON object, not a {type(value).__name__}")
     return value
-
-
-def _bar(requests: list[dict[str, Any]]) -> bool:
-    return len(requests) > 1 and sys.stderr.isatty()
 
 
 def _show(requests: list[dict[str, Any]], outcomes: Iterable[BaseModel | ClientError], as_json: bool) -> None:

@@ -92,38 +92,17 @@ def client_errors(request: httpx.Request) -> Iterator[None]:
 _Pending = TypeVar("_Pending", bound="Future[Any] | asyncio.Future[Any]")
 
 
-def ahead(
-    calls: Iterator[_Pending], concurrency: int, show: Callable[[int, int], None]
-) -> Generator[_Pending, None, None]:
+def ahead(calls: Iterator[_Pending], concurrency: int) -> Generator[_Pending, None, None]:
     """The calls in their order. To take one from `calls` submits it, which happens in advance; closing this generator
-    cancels those that are left. `show` is called with the numbers of submitted and of answered calls."""
+    cancels those that are left."""
     waiting: deque[_Pending] = deque()
-    submitted = 0
     try:
         for call in calls:
             waiting.append(call)
-            submitted += 1
-            show(submitted, submitted - len(waiting))
             if len(waiting) >= _AHEAD * concurrency:
                 yield waiting.popleft()
         while waiting:
             yield waiting.popleft()
-            show(submitted, submitted - len(waiting))
     finally:  # a caller that stops reading needs no more answers
         for call in waiting:
             call.cancel()
-
-
-@contextmanager
-def progress_bar(shown: bool) -> Iterator[Callable[[int, int], None]]:
-    """A function that shows how many calls were submitted and answered: on stderr, by rich, if `shown`."""
-    if not shown:
-        yield lambda submitted, answered: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("answered"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("answered", total=0)
-        yield lambda submitted, answered: bar.update(task, total=submitted, completed=answered)

@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, Self, overload
 import httpx
 
 from unprm_client import _operations
-from unprm_client._base import ATTEMPTS, LIMITS, SECONDS, URL, Attempts, ahead, client_errors, progress_bar
+from unprm_client._base import ATTEMPTS, LIMITS, SECONDS, URL, Attempts, ahead, client_errors
 from unprm_client._operations import Call, Calls, Result
 from unprm_client.errors import ClientError
 
@@ -137,9 +137,9 @@ class Client(_Operations):
             time.sleep(pause)
 
     def _all(self, calls: Calls[Result]) -> Iterator[Result | ClientError]:
-        with ThreadPoolExecutor(calls.concurrency) as pool, progress_bar(calls.progress) as show:
+        with ThreadPoolExecutor(calls.concurrency) as pool:
             submitted = (pool.submit(self._outcome, describe) for describe in calls)
-            with closing(ahead(submitted, calls.concurrency, show)) as outcomes:
+            with closing(ahead(submitted, calls.concurrency)) as outcomes:
                 for outcome in outcomes:
                     yield outcome.result()
 
@@ -192,11 +192,10 @@ class AsyncClient(_Operations):
 
     async def _all(self, calls: Calls[Result]) -> AsyncIterator[Result | ClientError]:
         places = asyncio.Semaphore(calls.concurrency)
-        with progress_bar(calls.progress) as show:
-            submitted = (asyncio.create_task(self._outcome(describe, places)) for describe in calls)
-            with closing(ahead(submitted, calls.concurrency, show)) as outcomes:
-                for outcome in outcomes:
-                    yield await outcome
+        submitted = (asyncio.create_task(self._outcome(describe, places)) for describe in calls)
+        with closing(ahead(submitted, calls.concurrency)) as outcomes:
+            for outcome in outcomes:
+                yield await outcome
 
     async def _outcome(self, describe: Callable[[], Call[Result]], places: asyncio.Semaphore) -> Result | ClientError:
         async with places:

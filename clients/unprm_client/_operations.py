@@ -103,7 +103,6 @@ class Calls(Generic[Result]):
     requests: Iterable[Mapping[str, Any]]
     fields: Mapping[str, Any]
     concurrency: int
-    progress: bool
 
     def __iter__(self) -> Iterator[Callable[[], Call[Result]]]:
         """For each request a function that makes its call; it raises `InvalidRequest`."""
@@ -156,30 +155,22 @@ def wait_ready(timeout: float | None = None) -> Call[StatusResponse]:
     return Call("GET", "/readyz", StatusResponse, seconds=seconds, every=_READY_PAUSE)
 
 
-def score_all(
-    requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
-) -> Calls[ScoreResponse]:
+def score_all(requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8) -> Calls[ScoreResponse]:
     """Yields the result or error of each request, in their order; a request has the fields of `score_steps`, and an
-    error does not stop the others. At most `concurrency` at a time. `progress` shows a bar on stderr (rich)."""
-    return Calls(score_steps, requests, {}, concurrency, progress)
+    error does not stop the others. At most `concurrency` at a time."""
+    return Calls(score_steps, requests, {}, concurrency)
 
 
 def vote_all(
-    strategy: Strategy | None = None,
-    requests: Iterable[Mapping[str, Any]] = (),
-    *,
-    concurrency: int = 8,
-    progress: bool = False,
+    strategy: Strategy | None = None, requests: Iterable[Mapping[str, Any]] = (), *, concurrency: int = 8
 ) -> Calls[VoteResponse]:
     """As `score_all`, for votes."""
-    return Calls(vote, requests, {"strategy": strategy}, concurrency, progress)
+    return Calls(vote, requests, {"strategy": strategy}, concurrency)
 
 
-def compare_all(
-    requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
-) -> Calls[CompareResponse]:
+def compare_all(requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8) -> Calls[CompareResponse]:
     """As `score_all`, for all votes at once."""
-    return Calls(compare, requests, {}, concurrency, progress)
+    return Calls(compare, requests, {}, concurrency)
 
 
 def _from_fields(call: Callable[..., Call[Result]], request: Mapping[str, Any]) -> Call[Result]:

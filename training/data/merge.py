@@ -82,15 +82,6 @@ def _published(solution: ResolvedSolution) -> UnprmRow:
     return UnprmRow(solution.problem, solution.steps, solution.labels, gold_answer=known, tried=solution.tried)
 
 
-def push(output: Path, repository: str) -> None:
-    """Uploads the folder to the hub as a data set, with the token from the environment."""
-    from huggingface_hub import HfApi
-
-    api = HfApi()
-    api.create_repo(repository, repo_type="dataset", exist_ok=True)
-    api.upload_folder(folder_path=str(output), repo_id=repository, repo_type="dataset")
-
-
 def _card(name: str, solutions: Sequence[ResolvedSolution], duplicates: int, annotated: Sequence[Path]) -> str:
     models = Counter((solution.model, solution.correct) for solution in solutions)
     table = [
