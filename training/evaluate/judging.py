@@ -1,6 +1,6 @@
 """Judges a question's candidates: classes of equal answers, whether each is right, and rewards."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -95,14 +95,9 @@ def _answers(
 
 def _as_probabilities(judged: Sequence[JudgedCandidates]) -> list[JudgedCandidates]:
     """Applies the logistic function, which keeps their order, to rewards that are not probabilities."""
-    if are_probabilities(reward for candidates in judged for reward in candidates.rewards):
+    if all(reward is None or 0 <= reward <= 1 for candidates in judged for reward in candidates.rewards):
         return list(judged)
     return [
         replace(each, rewards=tuple(None if reward is None else sigmoid(reward) for reward in each.rewards))
         for each in judged
     ]
-
-
-def are_probabilities(rewards: Iterable[float | None]) -> bool:
-    """Whether all rewards are in [0, 1]; None (no reward) is ignored."""
-    return all(reward is None or 0 <= reward <= 1 for reward in rewards)
