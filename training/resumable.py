@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Self
+from typing import Any, BinaryIO, Generic
 
 from unprm.errors import OutputMismatch
 
@@ -20,23 +20,26 @@ from .schema import to_line
 from .sources import R
 
 
-class ResumableFile(Generic[R]):
+class ResumableFile(ExitStack, Generic[R]):
     """An open file of records of one type, each with a unique `id`; a context manager.
 
     Raises `OutputMismatch` if the file was made with another configuration, or is being written by another run.
     """
 
     def __init__(self, path: Path, kind: type[R], config: Mapping[str, Any]) -> None:
+        super().__init__()
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a+b", buffering=0)  # unbuffered: after a failed write nothing may be left in a buffer
-        with ExitStack() as on_failure:
-            on_failure.callback(self._file.close)
+        # unbuffered: after a failed write nothing may be left in a buffer
+        self._file = self.enter_context(path.open("a+b", buffering=0))
+        try:
             self._lock()
             self._mend()
             self._check(json.loads(json.dumps(config)))
             self.records = {record.id: record for record in sources.read(path, kind)}
-            on_failure.pop_all()
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, record: R) -> None:
         """Appends a record; once this returns, the record survives a crash.
@@ -53,16 +56,6 @@ class ResumableFile(Generic[R]):
             os.ftruncate(self._file.fileno(), end)
             raise
         self.records[record.id] = record
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
 
     def _lock(self) -> None:
         try:

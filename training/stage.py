@@ -5,9 +5,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -71,15 +71,16 @@ class Lines(Progress):
                 self.console.print(*cells, highlight=False, soft_wrap=True)
 
 
-class Board:
+class Board(ExitStack):
     """Progress of many items, live on a terminal, with occasional lines elsewhere. `counts` are shown as totals,
     tokens also per second."""
 
     def __init__(self, console: Console, title: str, total: int, done: int = 0) -> None:
+        super().__init__()
         self.done = done
         self.counts: Counter[str] = Counter()
         self._start = time.monotonic()
-        self._progress = progress(console, TextColumn("{task.fields[counts]}"))
+        self._progress = self.enter_context(progress(console, TextColumn("{task.fields[counts]}")))
         self._task = self._progress.add_task(title, total=total, completed=done, counts="")
 
     def advance(self, **counts: int) -> None:
@@ -91,15 +92,6 @@ class Board:
         """Adds to the counts without marking an item as done."""
         self.counts.update(counts)
         self._progress.update(self._task, completed=self.done, counts=self._summary())
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
 
     def _summary(self) -> str:
         seconds = max(1e-9, time.monotonic() - self._start)

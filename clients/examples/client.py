@@ -2,8 +2,6 @@
 
 pip install -e '.[client]'
 python clients/examples/client.py
-
-UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if it asks for one.
 """
 
 import asyncio

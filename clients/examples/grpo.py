@@ -3,8 +3,8 @@
 pip install -e '.[client]' trl
 python clients/examples/grpo.py problems.jsonl --model Qwen/Qwen2.5-Math-1.5B-Instruct --output runs/grpo
 
-A line of problems.jsonl is {"problem": "…"}. UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if
-it asks for one. To try it without a GPU: --model unprm/mini/weights/base against the embedded PRM.
+A line of problems.jsonl is {"problem": "…"}. To try it without a GPU: --model unprm/mini/weights/base against the
+embedded PRM.
 """
 
 import argparse

@@ -4,8 +4,7 @@ pip install -e '.[client]' optillm
 mkdir -p optillm/plugins && cp clients/examples/optillm_unprm.py optillm/plugins/
 OPENAI_API_KEY=none optillm --base-url http://gpu-1:8000/v1 --approach unprm --port 8080
 
-A request may set `unprm_strategy` and `unprm_candidates`. UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY
-its API key if the server asks for one.
+A request may set `unprm_strategy` and `unprm_candidates`.
 """
 
 from collections.abc import Mapping

@@ -6,8 +6,7 @@ swift rlhf --rlhf_type grpo --external_plugins clients/examples/reward_functions
 
 verl's reward loop calls `compute_score`; newer versions name the option reward.custom_reward_function.path. Its batch
 manager calls `compute_scores`: reward_model.reward_manager=batch custom_reward_function.name=compute_scores. ms-swift
-finds `prm` among its rewards. UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if the server asks
-for one.
+finds `prm` among its rewards.
 """
 
 import asyncio

@@ -4,8 +4,6 @@ pip install -e '.[client]' fastapi uvicorn
 python clients/examples/reward_server.py --port 5000
 python -m openrlhf.cli.train_ppo_ray --reward.remote_url http://127.0.0.1:5000/get_reward …
 python train.py --rm-type remote_rm --rm-url http://127.0.0.1:5000/slime …
-
-UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if it asks for one.
 """
 
 import argparse

@@ -5,8 +5,7 @@ export PYTHONPATH=clients/examples  # where clients/examples/skyrl_env.py is
 skyrl_gym.register(id="prm", entry_point="skyrl_env:SolutionReward")
 skyrl_gym.register(id="prm_steps", entry_point="skyrl_env:StepReward")
 
-The trainer's entry point registers them; the data have a name as `env_class`. UNPRM_CLIENT_URL is the server's address,
-UNPRM_CLIENT_KEY its API key if the server asks for one.
+The trainer's entry point registers them; the data have a name as `env_class`.
 """
 
 from functools import cache

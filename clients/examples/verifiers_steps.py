@@ -8,8 +8,6 @@ In the configuration of a run:
 fn = "clients/examples/verifiers_steps.py:reward"
 [env.taskset.task.metrics.step_scores]
 fn = "clients/examples/verifiers_steps.py:step_scores"
-
-UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if the server asks for one.
 """
 
 import asyncio

@@ -68,6 +68,7 @@ class _BulkOperation(Generic[P, Result]):
 class _Operations:
     """What both clients can do, and their settings."""
 
+    _transports: Callable[..., Any]
     score_steps = _Operation(_operations.score_steps)
     vote = _Operation(_operations.vote)
     compare = _Operation(_operations.compare)
@@ -78,12 +79,27 @@ class _Operations:
     vote_all = _BulkOperation(_operations.vote_all)
     compare_all = _BulkOperation(_operations.compare_all)
 
-    def __init__(self, url: str | None, api_key: str | None, timeout: float, attempts: int) -> None:
-        self._seconds, self._max_attempts = timeout, attempts
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout: float = SECONDS,
+        attempts: int = ATTEMPTS,
+        transport: Any = None,
+        verify: Any = True,
+    ) -> None:
         url = os.environ.get("UNPRM_CLIENT_URL", URL) if url is None else url
         api_key = os.environ.get("UNPRM_CLIENT_KEY") if api_key is None else api_key
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._options: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout, "limits": LIMITS}
+        self._seconds, self._max_attempts = timeout, attempts
+        self._http = self._transports(
+            base_url=url,
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            timeout=timeout,
+            limits=LIMITS,
+            transport=transport,
+            verify=verify,
+        )
 
     def _attempts(self, call: Call[Result]) -> Attempts:
         return Attempts(self._seconds if call.seconds is None else call.seconds, self._max_attempts, every=call.every)
@@ -100,18 +116,7 @@ class Client(_Operations):
     A call that fails raises a `ClientError`.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        api_key: str | None = None,
-        timeout: float = SECONDS,
-        attempts: int = ATTEMPTS,
-        transport: httpx.BaseTransport | None = None,
-        verify: Any = True,
-    ) -> None:
-        super().__init__(url, api_key, timeout, attempts)
-        self._http = httpx.Client(transport=transport, verify=verify, **self._options)
+    _transports = httpx.Client
 
     def close(self) -> None:
         """Closes the connections."""
@@ -154,18 +159,7 @@ class AsyncClient(_Operations):
     """Client of an unprm server within one event loop; the arguments are those of `Client`, and its methods are
     coroutines and asynchronous iterators. Cancelling a call closes its connection, and the server drops its work."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        api_key: str | None = None,
-        timeout: float = SECONDS,
-        attempts: int = ATTEMPTS,
-        transport: httpx.AsyncBaseTransport | None = None,
-        verify: Any = True,
-    ) -> None:
-        super().__init__(url, api_key, timeout, attempts)
-        self._http = httpx.AsyncClient(transport=transport, verify=verify, **self._options)
+    _transports = httpx.AsyncClient
 
     async def close(self) -> None:
         """Closes the connections."""

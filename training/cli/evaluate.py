@@ -180,20 +180,21 @@ def every(
     """Measure a PRM on ProcessBench, PRMBench and best-of-n at the defaults: one page beside published results."""
     from unprm.answers.equivalence import Equivalence
 
-    from ..evaluate import best_of_n, pool, prmbench, processbench, summary
+    from ..evaluate import best_of_n, pool, prmbench, processbench, vote_results
 
     subsets, benchmark = processbench.load(processbench_data), prmbench.load(prmbench_data)
     questions = None if samples is None else pool.load(samples)
-    votes = None
     with prm.scoring() as scorer:
         name = Path(scorer.identity.model).name
         first_errors = processbench.evaluate(subsets, scorer, output / "processbench" / name, console)
         steps = prmbench.evaluate(benchmark, scorer, output / "prmbench" / name, console)
+        tables = [processbench.markdown(name, first_errors), prmbench.markdown(name, steps)]
         if questions is not None:
             place = output / "best-of-n" / name
             votes = best_of_n.evaluate(questions, scorer, Equivalence(), place, console)
+            tables.append(vote_results.markdown(votes))
             best_of_n.write_solutions(questions, place, Reading())
-    _write_table(output / f"{name}.md", summary.markdown(name, first_errors["fixed"], steps, votes))
+    _write_table(output / f"{name}.md", "\n".join(tables))
 
 
 @app.command("calibrate-votes")

@@ -1,13 +1,12 @@
 """Questions with their gold answers and sampled candidates, with rewards if the file has them."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from unprm import steps
 from unprm.errors import RecordInvalid
@@ -20,7 +19,10 @@ from .records import Confidences
 
 _GOLD = "ground_truth_answer"
 """The field by which OpenAI's records are recognised."""
-Given = float | tuple[float, ...]
+Given = (
+    Annotated[float, Field(strict=True, allow_inf_nan=False)]
+    | tuple[Annotated[float, Field(strict=True, ge=0, le=1)], ...]
+)
 """A candidate's reward, or its step scores, each in [0, 1]; an empty tuple if it was not scored."""
 
 
@@ -176,29 +178,15 @@ def _given(candidates: Sequence[_Candidate], fields: Mapping[str, Any], name: st
         raise ValueError(f"{name!r} has {len(values)} entries for {len(candidates)} candidates")
     found: list[Given] = []
     for index, (candidate, value) in enumerate(zip(candidates, values, strict=True)):
-        if isinstance(value, list):
-            found.append(_step_scores(value, candidate.steps, f"candidate {index} at {name!r}"))
-        elif (number := _number(value)) is None:
-            raise ValueError(f"candidate {index} has no number at {name!r}, nor a list of step scores")
-        else:
-            found.append(number)
+        try:
+            given = adapter(Given).validate_python(value)
+        except ValidationError:
+            raise ValueError(
+                f"candidate {index} has no number at {name!r}, nor a list of step scores in [0, 1]"
+            ) from None
+        if isinstance(given, tuple) and candidate.steps is not None and len(given) not in (0, len(candidate.steps)):
+            raise ValueError(
+                f"candidate {index} at {name!r}: {len(given)} step scores for {len(candidate.steps)} steps"
+            )
+        found.append(given)
     return found
-
-
-def _step_scores(values: list[object], given: list[str] | None, place: str) -> tuple[float, ...]:
-    scores = tuple(score for score in map(_number, values) if score is not None and 0 <= score <= 1)
-    if len(scores) < len(values):
-        raise ValueError(f"{place}: step scores are numbers in [0, 1]")
-    if scores and given is not None and len(scores) != len(given):
-        raise ValueError(f"{place}: {len(scores)} step scores for {len(given)} steps")
-    return scores
-
-
-def _number(value: object) -> float | None:
-    """The value as a float if it is a finite number, else None."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:  # an integer too large for a float
-        return None

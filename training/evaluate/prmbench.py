@@ -204,7 +204,7 @@ def markdown(model: str, result: Result) -> str:
     cells = ["–" if share is None else f"{100 * share:.1f}" for share in shares]
     rows = [[model, "here", result.overall.in_percent, *cells]]
     rows += [[name, "published", *(f"{score:.1f}" for score in row)] for name, row in PUBLISHED.items()]
-    counts = f"{result.solutions:,} solutions; {result.unscored} are too long for the model and don't count."
-    missing = [name for name in CATEGORIES if name not in result.categories]
-    none = f" There is none of {', '.join(missing)}: published overall figures are of all categories."
-    return f"{in_markdown(columns, rows)}\nPRMBench: PRMScore in % of {counts}{none if missing else ''}\n"
+    title = f"PRMBench: PRMScore in % of {result.solutions:,} solutions, without {result.unscored} that are too long"
+    if missing := [name for name in CATEGORIES if name not in result.categories]:
+        title += f", and none of {', '.join(missing)}: published overall figures are of all categories"
+    return f"{title}\n\n{in_markdown(columns, rows)}"

@@ -119,7 +119,7 @@ def test_solutions_that_cannot_be_scored_do_not_count():
     counted = [row for row in COUNTED if row["classification"] != "deception"]
     assert result.overall.mean == pytest.approx(float(sum(_by_definition(counted, scores)) / 2))
     assert (result.solutions, result.unscored, result.categories["deception"]) == (17, 2, 0)
-    assert "17 solutions; 2 are too long" in prmbench.markdown("m", result)
+    assert "17 solutions, without 2 that are too long" in prmbench.markdown("m", result)
 
 
 def test_a_missing_category_is_named(tmp_path):
@@ -127,7 +127,7 @@ def test_a_missing_category_is_named(tmp_path):
     scores = {name: {each.id: (0.6,) * len(each.steps) for each in found} for name, found in benchmark.items()}
     result = prmbench.measure(benchmark, scores)
     assert list(result.groups) == ["soundness"]
-    assert "There is none of redundency, multi_solutions: " in prmbench.markdown("m", result)
+    assert ", and none of redundency, multi_solutions: " in prmbench.markdown("m", result)
 
 
 @pytest.mark.parametrize(
