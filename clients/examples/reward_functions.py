@@ -9,14 +9,13 @@ manager calls `compute_scores`: reward_model.reward_manager=batch custom_reward_
 finds `prm` among its rewards.
 """
 
-import asyncio
 import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from unprm_client import AsyncClient, Client
-from unprm_client.rewards import rewards, step_scores
+from unprm_client import Client
+from unprm_client.rewards import loop_client, rewards, step_scores
 
 _client = cache(Client)
 PROBLEM = "question"
@@ -27,7 +26,7 @@ async def compute_score(
     data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any] | None = None, **_: Any
 ) -> dict[str, float]:
     """The reward of one solution, for verl's reward loop; `scored_steps` goes to its metrics."""
-    scores = await step_scores(_async_client(asyncio.get_running_loop()), _problem(extra_info), solution_str)
+    scores = await step_scores(loop_client(), _problem(extra_info), solution_str)
     return {"score": min(scores, default=0.0), "scored_steps": float(len(scores))}
 
 
@@ -58,12 +57,6 @@ def _problem(extra_info: Mapping[str, Any] | None) -> str:
     if PROBLEM not in fields:
         raise KeyError(f"extra_info has the fields {', '.join(fields) or 'none'}: expected {PROBLEM!r}, the problem")
     return str(fields[PROBLEM])
-
-
-@cache
-def _async_client(loop: asyncio.AbstractEventLoop) -> AsyncClient:
-    """A client for each event loop, to which its connections belong."""
-    return AsyncClient()
 
 
 if importlib.util.find_spec("swift") is not None:

@@ -6,7 +6,7 @@ Both clients have a method for each of these functions, with its arguments and i
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -14,7 +14,6 @@ from pydantic import BaseModel, ValidationError
 from unprm.affinity import HEADER, question_hash
 from unprm.errors import InvalidRequest
 from unprm.fields import summary, validation_errors
-from unprm.types import Aggregate, Evidence, Extraction, Split
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
     VOTE_REQUESTS,
@@ -24,7 +23,6 @@ from unprm.wire import (
     DefaultVoteRequest,
     FieldError,
     ModelResponse,
-    OnInvalid,
     PreviewRequest,
     PreviewResponse,
     ProblemDetails,
@@ -42,24 +40,6 @@ _READY_PAUSE = 0.2
 """Seconds between two checks of whether the server is ready."""
 AnySolution = str | Sequence[str] | SolutionIn | Mapping[str, Any]
 """Free text, steps, or the fields of `SolutionIn`."""
-
-
-class ScoreOptions(TypedDict, total=False):
-    """Fields of a request for scores; `timeout`: seconds for the whole call, all its attempts together."""
-
-    split: Split
-    extraction: Extraction
-    on_invalid: OnInvalid
-    trajectories: Sequence[Mapping[str, Any]]
-    tools: Sequence[Mapping[str, Any]]
-    evidence: Evidence
-    observation_tokens: int
-    thoughts: bool
-    aggregate: Aggregate
-    threshold: float | None
-    log_odds: bool
-    model: str | list[str]
-    timeout: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +91,11 @@ class Calls(Generic[Result]):
 
 
 def score_steps(
-    problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Unpack[ScoreOptions]
+    problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
 ) -> Call[ScoreResponse]:
     """A score in [0, 1] for every step of every solution. `problem` may be None if all have step scores, or for
-    `trajectories` in place of the solutions."""
+    `trajectories` in place of the solutions. `options`: the other fields of `ScoreRequest`, and `timeout`, seconds for
+    the whole call, all its attempts together."""
     return _work("/score_steps", ScoreRequest, ScoreResponse, problem, options, solutions=solutions)
 
 
@@ -125,7 +106,7 @@ def vote(
     **options: Any,
 ) -> Call[VoteResponse]:
     """The answer that a vote elects among those of the solutions. None: by the server's default vote; the response
-    says which that was. `options`: `ScoreOptions`, and the settings of the vote (`unprm.votes`)."""
+    says which that was. `options` as of `score_steps`, and the settings of the vote (`unprm.votes`)."""
     if strategy is None:
         return _work("/vote", DefaultVoteRequest, VoteResponse, problem, options, solutions=solutions)
     if strategy not in VOTES:

@@ -1,6 +1,8 @@
 """Rewards for programs that train with RL: the lowest step score of each solution."""
 
+import asyncio
 from collections.abc import Sequence
+from functools import cache
 
 from unprm.wire import ScoreResponse
 from unprm_client._client import AsyncClient, Client
@@ -10,6 +12,16 @@ AT_A_TIME = 32
 """Concurrent requests; the server batches them together, and reads a problem once for all its solutions."""
 UNSCORABLE = (BlankSolution, SolutionTooLong, TooManySteps, NoVerdict)
 """Errors of a solution that can't be scored."""
+
+
+@cache
+def _client_of(loop: asyncio.AbstractEventLoop) -> AsyncClient:
+    return AsyncClient()
+
+
+def loop_client() -> AsyncClient:
+    """A client for the running event loop, to which its connections belong; the same at each call."""
+    return _client_of(asyncio.get_running_loop())
 
 
 def rewards(client: Client, problems: Sequence[str], solutions: Sequence[str | Sequence[str]]) -> list[float]:

@@ -66,10 +66,7 @@ def select(
     settings = replace(PRESETS[preset].select, **given)
     decode = Prompter.load(fetch_tokenizer(tokenizer)).decode
     selector = select.Selector(Equivalence(), decode, settings)
-    right, wrong = select.select(samples, output, selector, console)
-    console.print(f"{right} right and {wrong} wrong solutions")
-    for reason, count in selector.dropped.most_common():
-        console.print(f"left out, {reason}: {count}")
+    select.select(samples, output, selector, console)
 
 
 @app.command()

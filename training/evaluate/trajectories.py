@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import ValidationError
 from rich.console import Console
 
 from unprm import steps
@@ -21,7 +20,6 @@ from unprm.trajectories import Message, Reading, render
 from unprm.types import Aggregate
 
 from .. import sources
-from ..schema import adapter
 from . import step_scores
 from .bootstrap import Estimate, Numbers
 from .metrics import Share
@@ -52,7 +50,7 @@ class LabelledTrajectory:
     step_labels: dict[str, Label]
     final_label: Label
     judges: dict[str, Judged] = field(default_factory=dict)
-    messages: list[dict[str, Any]] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +100,8 @@ def score(
     trajectories: Sequence[LabelledTrajectory], scorer: Scorer, reading: Reading, output: Path, console: Console
 ) -> Mapping[str, Verdicts]:
     """A PRM's scores of the labelled steps, kept in `output`, where the same call goes on. A step without a score,
-    because the trajectory is too long, counts 0.5. Raises `OutputMismatch`, and `RecordInvalid` for messages that can't
-    be read."""
-    rendered = {each.id: render(_messages(each), reading) for each in trajectories}
+    because the trajectory is too long, counts 0.5. Raises `OutputMismatch` as `step_scores.score`."""
+    rendered = {each.id: render(each.messages, reading) for each in trajectories}
     subsets = {"trajectories": [Rendering(name, one.problem, one.steps) for name, one in rendered.items()]}
     (found,) = step_scores.score("trajectories", subsets, asdict, scorer, output, console, reading.evidence).values()
     made = {}
@@ -117,9 +114,9 @@ def score(
 def measure(trajectories: Sequence[LabelledTrajectory], scores: Mapping[str, Verdicts]) -> Figures:
     """A verifier's figures, with 95 % intervals over tasks. `scores`: by trajectory, of the labelled steps."""
     groups = _by_task(trajectories)
-    same = [[_label(scores[each.id][k]) == label for each in group for k, label in each.step_labels.items()]
+    same = [[_third(scores[each.id][k]) == label for each in group for k, label in each.step_labels.items()]
             for group in groups]  # fmt: skip
-    first = [[_first(map(_label, scores[each.id].values())) == _first(each.step_labels.values()) for each in group]
+    first = [[_first_wrong(scores[each.id]) == _first_wrong(_scores(each.step_labels)) for each in group]
              for group in groups]  # fmt: skip
     best = {name: Estimate.mean(_solved(groups, scores, name)[None]).share for name in AGGREGATES}
     return Figures(_share(same), _share(first), best)
@@ -155,13 +152,6 @@ def table(trajectories: Sequence[LabelledTrajectory], figures: Mapping[str, Figu
     )
 
 
-def _messages(trajectory: LabelledTrajectory) -> list[Message]:
-    try:
-        return adapter(list[Message]).validate_python(trajectory.messages)
-    except ValidationError as error:
-        raise RecordInvalid(trajectory.id, 0, f"its messages can't be read: {error.errors()[0]['msg']}") from error
-
-
 def _by_task(trajectories: Sequence[LabelledTrajectory]) -> list[list[LabelledTrajectory]]:
     groups: dict[str, list[LabelledTrajectory]] = {}
     for each in trajectories:
@@ -190,9 +180,9 @@ def _scores(labels: Mapping[str, Label | None] | Mapping[str, Label]) -> dict[st
     return {index: 0.5 if label is None else (label + 1) / 2 for index, label in labels.items()}
 
 
-def _label(score: float) -> Label:
+def _third(score: float) -> Label:
     return -1 if score < 1 / 3 else 1 if score > 2 / 3 else 0
 
 
-def _first(labels: Iterable[Label]) -> int | None:
-    return next((place for place, label in enumerate(labels) if label == -1), None)
+def _first_wrong(scores: Verdicts) -> int | None:
+    return steps.first_error([*scores.values()], 1 / 3)

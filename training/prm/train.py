@@ -8,6 +8,7 @@ dropout and schedule depend only on the seed and the step number. Several proces
 losses equal those of a single process.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 
@@ -27,7 +28,6 @@ from ..schema import VERDICT
 from .card import write_card
 from .collate import Example, MicroBatch, batches, micro_batches, read_examples
 from .heads import make_head
-from .history import History
 from .loss import LOSSES
 from .memory import MemoryPlan, free_memory, plan
 from .network import Network, base_dtype, check_sharing, computes_in_bf16, prepare, read_shape
@@ -85,7 +85,8 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self._trained().values(), lr=0.0, weight_decay=0.0, fused=fused)
         self.per_epoch = -(-len(self.examples) // settings.batch_size)
         self.total = settings.epochs * self.per_epoch
-        self.history = History()
+        self.losses: list[float] = []
+        self.validations: list[Validation] = []
         self.fingerprint = fingerprint(self.settings, self.examples)
 
     def train(self, progress: Progress) -> TrainSummary:
@@ -96,15 +97,15 @@ class Trainer:
         task = progress.add_task(f"training {name}", total=self.total, completed=first)
         for step, batch in self._batches(first):
             loss = self.step(step, batch)
-            self.history.losses.append(loss)
+            self.losses.append(loss)
             progress.update(task, advance=1, description=f"training {name}, loss {loss:.4f}")
             over = (step + 1) % self.per_epoch == 0
             if over and self.held_out:
-                self.history.validations.append(Validation.of(*self._scored(self.held_out)))
+                self.validations.append(Validation.of(*self._scored(self.held_out)))
             if over or (step + 1) % self.settings.checkpoint_every == 0:
                 self._save()
-        steps = len(self.history.losses)
-        summary = TrainSummary(len(self.examples), self.dropped, steps, self.history.recent_loss())
+        recent = self.losses[-max(1, len(self.losses) // 10) :]
+        summary = TrainSummary(len(self.examples), self.dropped, len(self.losses), sum(recent) / len(recent))
         self._finish(summary)
         self.processes.wait()
         return summary
@@ -191,18 +192,25 @@ class Trainer:
                 f"{self.state.path} belongs to a run with other settings or data; choose another output directory"
             )
         self.state.load(self._trained(), [self.optimizer])
-        self.history = History.of(progress["history"])
-        return len(self.history.losses)
+        self.losses = progress["history"]["losses"]
+        self.validations = [Validation(**figures) for figures in progress["history"]["validations"]]
+        return len(self.losses)
 
     def _save(self) -> None:
+        epochs = [asdict(validation) for validation in self.validations]
         progress = {
-            "history": asdict(self.history),
+            "history": {"losses": self.losses, "validations": epochs},
             "fingerprint": self.fingerprint,
             "memory": {name: getattr(self.settings, name) for name in CHOSEN},
         }
         self.state.save(self._trained(), [self.optimizer], progress)
         if self.processes.is_first:
-            self.history.write(self.settings.output)
+            steps = [{"step": number, "loss": loss} for number, loss in enumerate(self.losses, 1)]
+            rows = [{"epoch": number, **figures} for number, figures in enumerate(epochs, 1)]
+            for name, lines in {"train": steps, "validation": rows}.items():
+                if lines:
+                    text = "".join(json.dumps(line) + "\n" for line in lines)
+                    (self.settings.output / f"{name}.jsonl").write_text(text, "utf-8")
 
     def _finish(self, summary: TrainSummary) -> None:
         output = self.settings.output
