@@ -18,13 +18,12 @@ from pydantic_core import from_json
 from rich.console import Console
 from rich.progress import track
 
-from unprm.types import Extraction, Split
 from unprm.votes.registry import Strategy
-from unprm.wire import EXTRACTION, SPLIT, CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
+from unprm.wire import CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
 from unprm_client import _base, terminal
 from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import ClientError
-from unprm_client.settings import SUMMARIES, parameters
+from unprm_client.settings import FIELDS, SETTINGS, SUMMARIES, parameters
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -35,13 +34,11 @@ Url = Annotated[str, typer.Option(envvar="UNPRM_CLIENT_URL", help="Address of th
 Key = Annotated[str | None, typer.Option(envvar="UNPRM_CLIENT_KEY", help="API key.", show_default=False)]
 Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds for a request, including all its attempts.")]
 Concurrency = Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")]
-Steps = Annotated[Split | None, typer.Option("--split", help=SPLIT, show_default="auto")]
-Answers = Annotated[Extraction | None, typer.Option("--extraction", help=EXTRACTION, show_default="auto")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the server's answers, one JSON object per line.")]
 
 
 def _option(field: FieldInfo, description: str) -> tuple[None, Any]:
-    """A setting of a vote as an option, which is only sent if it is given."""
+    """A field of a request as an option, which is only sent if it is given."""
     hint: Any = field.annotation
     default = False if field.default is None else str(field.default)
     return None, Annotated[hint | None, typer.Option(help=description, show_default=default)]
@@ -50,8 +47,6 @@ def _option(field: FieldInfo, description: str) -> tuple[None, Any]:
 def _ask(
     operation: str,
     file: File = "-",
-    split: Steps = None,
-    extraction: Answers = None,
     url: Url = _base.URL,
     key: Key = None,
     timeout: Timeout = _base.SECONDS,
@@ -60,7 +55,7 @@ def _ask(
     **fields: Any,
 ) -> None:
     """Makes the call `operation` for each request, with the given fields set."""
-    requests = _read(file, split=split, extraction=extraction, **fields)
+    requests = _read(file, **fields)
     with Client(url, api_key=key, timeout=timeout) as client:
         outcomes = getattr(client, operation)(requests=requests, concurrency=concurrency)
         hidden = len(requests) == 1 or not sys.stderr.isatty()
@@ -86,9 +81,11 @@ _STRATEGY = inspect.Parameter(
     default=None,
     annotation=Annotated[Strategy | None, typer.Option(help=SUMMARIES, show_default="the server's")],
 )
-_offer("score", "score_all", "Scores the steps of solutions.")
-_offer("vote", "vote_all", "Votes for the best answer.", _STRATEGY, *parameters(_option))
-_offer("compare", "compare_all", "Takes all votes at once.", *parameters(_option))
+_READING = [*parameters(_option, {name: FIELDS[name] for name in ("split", "extraction")})]
+_SETTINGS = [*_READING, *parameters(_option, SETTINGS)]
+_offer("score", "score_all", "Scores the steps of solutions.", *_READING)
+_offer("vote", "vote_all", "Votes for the best answer.", _STRATEGY, *_SETTINGS)
+_offer("compare", "compare_all", "Takes all votes at once.", *_SETTINGS)
 
 
 @app.command()
