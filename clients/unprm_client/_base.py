@@ -28,11 +28,8 @@ _AHEAD = 4
 
 
 class Attempts:
-    """The attempts of one call, until its time is up.
-
-    `every`: seconds from one attempt to the next, as many as there is time for; by default the pauses grow, and there
-    are no more than `maximum`. `now` is a clock in seconds, `jitter` is in [0, 1).
-    """
+    """The attempts of one call, at most `maximum`, until its time is up. `now` is a clock in seconds, `jitter` is in
+    [0, 1)."""
 
     def __init__(
         self,
@@ -40,9 +37,8 @@ class Attempts:
         maximum: int = ATTEMPTS,
         now: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
-        every: float | None = None,
     ) -> None:
-        self._maximum, self._now, self._jitter, self._every = maximum, now, jitter, every
+        self._maximum, self._now, self._jitter = maximum, now, jitter
         self._seconds, self._until = seconds, now() + seconds
         self._made = 0
 
@@ -57,10 +53,9 @@ class Attempts:
     def pause(self, error: errors.ClientError) -> float:
         """Seconds before the next attempt. Raises the error if there is none: it would change nothing, or there is no
         attempt or time left. Repeating scores and votes is safe."""
-        last = self._every is None and self._made >= self._maximum
-        if last or not isinstance(error, errors.ConnectionFailed | errors.TryAgain):
+        if self._made >= self._maximum or not isinstance(error, errors.ConnectionFailed | errors.TryAgain):
             raise error
-        wait = self._wait(error) if self._every is None else self._every
+        wait = self._wait(error)
         if self._now() + wait >= self._until:
             raise error
         return wait

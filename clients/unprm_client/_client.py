@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial, wraps
-from typing import Any, Generic, ParamSpec, Self, overload
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 import httpx
 
@@ -17,41 +17,21 @@ from unprm_client._operations import Call, Calls, Result
 from unprm_client.errors import ClientError
 
 P = ParamSpec("P")
+Now = TypeVar("Now")
+Later = TypeVar("Later")
 
 
-class _Operation(Generic[P, Result]):
-    """A method of both clients that makes one call, with the arguments and docstring of the function `describe`."""
+class _Operation(Generic[P, Now, Later]):
+    """A method of both clients with the arguments and docstring of the function `describe`; `Client` does what it
+    describes by its method `how`, and `AsyncClient` by its own."""
 
-    def __init__(self, describe: Callable[P, Call[Result]]) -> None:
-        self._describe, self.__doc__ = describe, describe.__doc__
-
-    @overload
-    def __get__(self, client: "Client", kind: type) -> Callable[P, Result]: ...
-    @overload
-    def __get__(self, client: "AsyncClient", kind: type) -> Callable[P, Coroutine[Any, Any, Result]]: ...
-    @overload
-    def __get__(self, client: None, kind: type) -> Self: ...
-    def __get__(self, client: Any, kind: type) -> Any:
-        if client is None:
-            return self
-
-        @wraps(self._describe)
-        def method(*arguments: P.args, **options: P.kwargs) -> Any:
-            return client._send(partial(self._describe, *arguments, **options))
-
-        return method
-
-
-class _BulkOperation(Generic[P, Result]):
-    """The same for many calls."""
-
-    def __init__(self, describe: Callable[P, Calls[Result]]) -> None:
-        self._describe, self.__doc__ = describe, describe.__doc__
+    def __init__(self, describe: Callable[P, Any], how: str) -> None:
+        self._describe, self._how, self.__doc__ = describe, how, describe.__doc__
 
     @overload
-    def __get__(self, client: "Client", kind: type) -> Callable[P, Iterator[Result | ClientError]]: ...
+    def __get__(self, client: "Client", kind: type) -> Callable[P, Now]: ...
     @overload
-    def __get__(self, client: "AsyncClient", kind: type) -> Callable[P, AsyncIterator[Result | ClientError]]: ...
+    def __get__(self, client: "AsyncClient", kind: type) -> Callable[P, Later]: ...
     @overload
     def __get__(self, client: None, kind: type) -> Self: ...
     def __get__(self, client: Any, kind: type) -> Any:
@@ -60,24 +40,32 @@ class _BulkOperation(Generic[P, Result]):
 
         @wraps(self._describe)
         def method(*arguments: P.args, **options: P.kwargs) -> Any:
-            return client._all(self._describe(*arguments, **options))
+            return getattr(client, self._how)(partial(self._describe, *arguments, **options))
 
         return method
+
+
+def _one(describe: Callable[P, Call[Result]]) -> _Operation[P, Result, Coroutine[Any, Any, Result]]:
+    return _Operation(describe, "_send")
+
+
+def _many(
+    describe: Callable[P, Calls[Result]],
+) -> _Operation[P, Iterator[Result | ClientError], AsyncIterator[Result | ClientError]]:
+    return _Operation(describe, "_all")
 
 
 class _Operations:
     """What both clients can do, and their settings."""
 
     _transports: Callable[..., Any]
-    score_steps = _Operation(_operations.score_steps)
-    vote = _Operation(_operations.vote)
-    compare = _Operation(_operations.compare)
-    preview = _Operation(_operations.preview)
-    model = _Operation(_operations.model)
-    wait_ready = _Operation(_operations.wait_ready)
-    score_all = _BulkOperation(_operations.score_all)
-    vote_all = _BulkOperation(_operations.vote_all)
-    compare_all = _BulkOperation(_operations.compare_all)
+    score_steps = _one(_operations.score_steps)
+    vote = _one(_operations.vote)
+    compare = _one(_operations.compare)
+    model = _one(_operations.model)
+    score_all = _many(_operations.score_all)
+    vote_all = _many(_operations.vote_all)
+    compare_all = _many(_operations.compare_all)
 
     def __init__(
         self,
@@ -102,7 +90,7 @@ class _Operations:
         )
 
     def _attempts(self, call: Call[Result]) -> Attempts:
-        return Attempts(self._seconds if call.seconds is None else call.seconds, self._max_attempts, every=call.every)
+        return Attempts(self._seconds if call.seconds is None else call.seconds, self._max_attempts)
 
 
 class Client(_Operations):
@@ -141,9 +129,10 @@ class Client(_Operations):
                 pause = attempts.pause(error)
             time.sleep(pause)
 
-    def _all(self, calls: Calls[Result]) -> Iterator[Result | ClientError]:
+    def _all(self, describe: Callable[[], Calls[Result]]) -> Iterator[Result | ClientError]:
+        calls = describe()
         with ThreadPoolExecutor(calls.concurrency) as pool:
-            submitted = (pool.submit(self._outcome, describe) for describe in calls)
+            submitted = (pool.submit(self._outcome, call) for call in calls)
             with closing(ahead(submitted, calls.concurrency)) as outcomes:
                 for outcome in outcomes:
                     yield outcome.result()
@@ -184,9 +173,10 @@ class AsyncClient(_Operations):
                 pause = attempts.pause(error)
             await asyncio.sleep(pause)
 
-    async def _all(self, calls: Calls[Result]) -> AsyncIterator[Result | ClientError]:
+    async def _all(self, describe: Callable[[], Calls[Result]]) -> AsyncIterator[Result | ClientError]:
+        calls = describe()
         places = asyncio.Semaphore(calls.concurrency)
-        submitted = (asyncio.create_task(self._outcome(describe, places)) for describe in calls)
+        submitted = (asyncio.create_task(self._outcome(call, places)) for call in calls)
         with closing(ahead(submitted, calls.concurrency)) as outcomes:
             for outcome in outcomes:
                 yield await outcome

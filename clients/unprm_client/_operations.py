@@ -23,28 +23,23 @@ from unprm.wire import (
     DefaultVoteRequest,
     FieldError,
     ModelResponse,
-    PreviewRequest,
-    PreviewResponse,
     ProblemDetails,
     ScoreRequest,
     ScoreResponse,
     SolutionIn,
-    StatusResponse,
     VoteResponse,
 )
 from unprm_client import errors
 
 Result = TypeVar("Result", bound=BaseModel)
 _FIELDS = {"strategy", "timeout", *CompareRequest.model_fields}
-_READY_PAUSE = 0.2
-"""Seconds between two checks of whether the server is ready."""
 AnySolution = str | Sequence[str] | SolutionIn | Mapping[str, Any]
 """Free text, steps, or the fields of `SolutionIn`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Result]):
-    """A request, and the type of its result; `seconds` and `every` as in `Attempts`."""
+    """A request, and the type of its result; `seconds`: as in `Attempts`."""
 
     method: str
     path: str
@@ -52,7 +47,6 @@ class Call(Generic[Result]):
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float | None = None
-    every: float | None = None
 
     def request(
         self, http: httpx.Client | httpx.AsyncClient, headers: Mapping[str, str], seconds: float
@@ -119,21 +113,9 @@ def compare(problem: str | None = None, solutions: Sequence[AnySolution] = (), *
     return _work("/vote/compare", CompareRequest, CompareResponse, problem, options, solutions=solutions)
 
 
-def preview(problem: str, solution: AnySolution, model: str | None = None) -> Call[PreviewResponse]:
-    """The exact input of the model, which is not run."""
-    options = {} if model is None else {"model": model}
-    return _work("/preview", PreviewRequest, PreviewResponse, problem, options, solution=solution)
-
-
 def model(name: str | None = None) -> Call[ModelResponse]:
     """A served model, by default the first, and the server's limits."""
     return Call("GET", "/model" if name is None else f"/model?name={name}", ModelResponse)
-
-
-def wait_ready(timeout: float | None = None) -> Call[StatusResponse]:
-    """Returns once the model is loaded; if the time is up before, raises the last error."""
-    seconds = None if timeout is None else max(0.1, timeout)
-    return Call("GET", "/readyz", StatusResponse, seconds=seconds, every=_READY_PAUSE)
 
 
 def score_all(requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8) -> Calls[ScoreResponse]:
