@@ -118,7 +118,7 @@ def _steps(
     """The steps; if `marked`, coloured, and judged by the request's threshold or, without one, by the one the server
     used."""
     taken = next(value for value in (threshold, solution.threshold, THRESHOLD) if value is not None)
-    scores = solution.step_scores or [None] * len(steps)
+    scores: Sequence[float | None] = solution.step_scores or [None] * len(steps)
     first = next((index for index, score in enumerate(scores) if score is not None and score < taken), None)
     lines = []
     for index, (step, score) in enumerate(zip(steps, scores, strict=True)):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from unprm.election.acceptance import CONFIDENCE
 from unprm.types import Aggregate
 
 from .. import resumable
@@ -201,24 +200,19 @@ def every(
 def calibrate_votes(
     run: Annotated[Path, typer.Argument(help="Directory that `best-of-n --output` wrote.", file_okay=False)],
     output: Annotated[Path, typer.Option(help="File for the calibration: `serve --vote-calibration`.")],
-    pool: Annotated[str, typer.Option(help="Name of the questions, kept in the file. Default: the directory's.")] = "",
     model: Annotated[
         str | None, typer.Option(help="Name of the served PRM whose rewards these are. Default: the run's.")
     ] = None,
     aggregate: Annotated[
         Aggregate | None, typer.Option(help="How rewards come from step scores.", show_default="min")
     ] = None,
-    confidence: Annotated[
-        float, typer.Option(min=0.5, max=0.999, help="Probability that the risk asked for is kept.")
-    ] = CONFIDENCE,
 ) -> None:
     """Calibrate which elected answers can be accepted: of those at most the share is wrong that a request allows."""
     from datetime import date
 
     from ..evaluate import acceptance
 
-    named = pool or run.resolve().name
-    made = acceptance.calibrated(run, named, date.today().isoformat(), model, aggregate, confidence)
+    made = acceptance.calibrated(run, date.today().isoformat(), model, aggregate)
     made.write(output)
     for strategy, elections in made.elections.items():
         lowest = made.threshold(strategy, 0.05)

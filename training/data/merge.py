@@ -72,14 +72,10 @@ def merge(annotated: Sequence[Path], output: Path) -> Merged:
             count += 1
             kept.setdefault((solution.problem, *solution.steps), solution)
     solutions, duplicates = list(kept.values()), count - len(kept)
-    resumable.write_lines(output / "data" / "train.jsonl", map(_published, solutions))
+    rows = (UnprmRow(s.problem, s.steps, s.labels, gold_answer=s.gold_answer, tried=s.tried) for s in solutions)
+    resumable.write_lines(output / "data" / "train.jsonl", rows)
     (output / "README.md").write_text(_card(output.name, solutions, duplicates, annotated), "utf-8")
     return Merged(len(solutions), duplicates)
-
-
-def _published(solution: ResolvedSolution) -> UnprmRow:
-    known = solution.gold_answer
-    return UnprmRow(solution.problem, solution.steps, solution.labels, gold_answer=known, tried=solution.tried)
 
 
 def _card(name: str, solutions: Sequence[ResolvedSolution], duplicates: int, annotated: Sequence[Path]) -> str:

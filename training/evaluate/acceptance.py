@@ -16,16 +16,9 @@ from .records import JudgedCandidates
 from .right_votes import takeable
 
 
-def calibrated(
-    run: Path,
-    pool: str,
-    date: str,
-    model: str | None = None,
-    aggregate: Aggregate | None = None,
-    confidence: float = CONFIDENCE,
-) -> VoteCalibration:
-    """The calibration of all votes that the candidates in a directory allow, which `evaluate best-of-n` wrote. `pool`:
-    its name; `model`: the PRM, by default the one of the run; `aggregate`: how rewards come from step scores, by
+def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggregate | None = None) -> VoteCalibration:
+    """The calibration of all votes that the candidates in a directory allow, which `evaluate best-of-n` wrote, named
+    after it. `model`: the PRM, by default the one of the run; `aggregate`: how rewards come from step scores, by
     default their minimum. Questions without any answer are left out: nothing is elected there.
 
     Raises `RecordInvalid` as `judging.load`, for an aggregate of rewards given as numbers, and if no question has an
@@ -45,9 +38,9 @@ def calibrated(
     found = [asdict(Statistics.of(question.classes, question.rewards)) for question in electable]
     known = {name: [row[name] for row in found if row[name] is not None] for name in found[0]}
     return VoteCalibration(
-        pool=pool,
+        pool=run.resolve().name,
         date=date,
-        confidence=confidence,
+        confidence=CONFIDENCE,
         model=model or (None if made_by == judging.GIVEN else made_by),
         aggregate=aggregate,
         terms=DEFAULTS.model_dump(),

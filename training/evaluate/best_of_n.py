@@ -23,6 +23,7 @@ from unprm.types import Aggregate
 
 from .. import resumable
 from ..resumable import ResumableFile
+from ..schema import adapter
 from ..settings import AUTO, WRF, Reading, WrfSettings
 from . import pool
 from .bootstrap import Estimate, Numbers, compare
@@ -53,17 +54,9 @@ def evaluate(
     """Judges and scores the candidates, takes the votes, and writes `output/results.json` and `output/votes.md`, the
     same as a table. Arguments as for `judge` and `results`."""
     measured = results(judge(questions, scorer, equivalence, output, console, reading), wrf, seed, aggregates)
-    accuracy = measured.accuracy
-    any_right = {str(size): asdict(share) for size, share in accuracy.pop(ANY_RIGHT).items()}
-    by_vote = {vote: {str(size): asdict(share) for size, share in shares.items()} for vote, shares in accuracy.items()}
-    record = {
-        "model": scorer.identity.model if scorer else GIVEN,
-        **asdict(wrf),
-        "seed": seed,
-        "accuracy": by_vote,
-        "any_right": any_right,
-        **asdict(measured),
-    }
+    accuracy = adapter(dict[str, dict[int, Share]]).dump_python(measured.accuracy, mode="json")
+    record = {"model": scorer.identity.model if scorer else GIVEN, **asdict(wrf), "seed": seed}
+    record |= {"any_right": accuracy.pop(ANY_RIGHT), "accuracy": accuracy, **asdict(measured)}
     resumable.replace(output / "votes.md", markdown(measured))
     resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
     return measured

@@ -6,7 +6,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from unprm import steps
 from unprm.errors import RecordInvalid
@@ -24,6 +33,7 @@ Given = (
     | tuple[Annotated[float, Field(strict=True, ge=0, le=1)], ...]
 )
 """A candidate's reward, or its step scores, each in [0, 1]; an empty tuple if it was not scored."""
+_GIVEN: TypeAdapter[Given] = TypeAdapter(Given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +136,10 @@ def _by_problem(rows: Iterable[tuple[int, dict[str, Any]]], path: Path) -> Itera
     candidate, gathered by problem; raises `RecordInvalid` if a problem has several gold answers."""
     found: dict[object, tuple[int, dict[str, Any]]] = {}
     for number, row in rows:
-        problem = row.get("problem")
-        fields: dict[str, Any] = {
-            "id": row.get("unique_id"),
-            "problem": problem,
-            "answer": row.get(_GOLD),
-            "candidates": [],
-        }
+        problem, gold = row.get("problem"), row.get(_GOLD)
+        fields: dict[str, Any] = {"id": row.get("unique_id"), "problem": problem, "answer": gold, "candidates": []}
         _, question = found.setdefault(problem, (number, fields))
-        if question["answer"] != fields["answer"]:
+        if question["answer"] != gold:
             raise RecordInvalid(str(path), number, f"{_GOLD!r} is not the one of an earlier record of the problem")
         question["candidates"].append({name: value for name, value in row.items() if name != "problem"})
     yield from found.values()
@@ -179,7 +184,7 @@ def _given(candidates: Sequence[_Candidate], fields: Mapping[str, Any], name: st
     found: list[Given] = []
     for index, (candidate, value) in enumerate(zip(candidates, values, strict=True)):
         try:
-            given = adapter(Given).validate_python(value)
+            given = _GIVEN.validate_python(value)
         except ValidationError:
             raise ValueError(
                 f"candidate {index} has no number at {name!r}, nor a list of step scores in [0, 1]"

@@ -102,7 +102,7 @@ class PrmBenchSolution:
         return tuple(k not in self.error_steps for k, step in enumerate(self.process, 1) if step.strip())
 
 
-Benchmark = Mapping[Category, Sequence[PrmBenchSolution]]
+Benchmark = Mapping[str, Sequence[PrmBenchSolution]]
 """Solutions by category, only of categories that have any."""
 
 
@@ -132,7 +132,7 @@ class Result:
     categories, the mean of these if all are there. `solutions` count, `unscored` ones don't."""
 
     overall: Share
-    categories: Mapping[Category, float]
+    categories: Mapping[str, float]
     groups: Mapping[str, float]
     solutions: int
     unscored: int
@@ -140,7 +140,7 @@ class Result:
 
 def measure(benchmark: Benchmark, scores: Mapping[str, Mapping[str, Scores]]) -> Result:
     """The results of step scores by category and id."""
-    counts: dict[Category, list[Numbers]] = {}
+    counts: dict[str, list[Numbers]] = {}
     by_question: dict[str, Numbers] = {}
     for name, solutions in benchmark.items():
         counts[name] = []

@@ -6,10 +6,10 @@ neither helps nor harms, -1 for a wrong one. A score stands for a label by third
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -53,8 +53,7 @@ class LabelledTrajectory:
     messages: list[Message] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(NamedTuple):
     """A trajectory as a PRM reads it."""
 
     id: str
@@ -103,7 +102,9 @@ def score(
     because the trajectory is too long, counts 0.5. Raises `OutputMismatch` as `step_scores.score`."""
     rendered = {each.id: render(each.messages, reading) for each in trajectories}
     subsets = {"trajectories": [Rendering(name, one.problem, one.steps) for name, one in rendered.items()]}
-    (found,) = step_scores.score("trajectories", subsets, asdict, scorer, output, console, reading.evidence).values()
+    (found,) = step_scores.score(
+        "trajectories", subsets, Rendering._asdict, scorer, output, console, reading.evidence
+    ).values()
     made = {}
     for each in trajectories:
         scores = dict(zip(map(str, rendered[each.id].messages), found[each.id] or (), strict=False))

@@ -21,7 +21,6 @@ class TrainSettings:
     """How to train. The defaults follow the paper and the authors' public code (docs/paper.md).
 
     If `gradient_checkpointing` or `batch_tokens` is None, the trainer chooses it to fit the free memory.
-    `packing`: concatenate solutions without padding; None: only if FlashAttention is available.
     """
 
     base: Annotated[str, Option(help="Base model: hub name, directory, a base by name, or unprm-mini.")]
@@ -72,7 +71,6 @@ class TrainSettings:
         bool,
         Option("--bf16", help="Keep a frozen base in bfloat16 (always on a GPU); compute in it where that is fast."),
     ] = False
-    packing: bool | None = None
     gradient_checkpointing: Annotated[
         bool | None, Option(help="Compute activations twice to save memory. Default: only if needed.")
     ] = None

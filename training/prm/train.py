@@ -67,8 +67,8 @@ class Trainer:
             distribution="beta" if self.loss.counts else None,
         )
         self.format = UnprmFormat(tokenizer, self.config)
-        flash = is_flash_attn_2_available() and not settings.share_prefixes
-        self.packing = flash if settings.packing is None else settings.packing
+        # packed without padding: FlashAttention keeps solutions apart by their positions
+        self.packing = flash = is_flash_attn_2_available() and not settings.share_prefixes
         shape = read_shape(str(self.base))
         window = shape.max_position_embeddings
         self.examples, self.dropped = read_examples(settings.data, settings.layout, self.format, window)

@@ -143,7 +143,7 @@ def test_every_loss_learns(base, data, tmp_path, loss):
 @pytest.mark.parametrize(("batch_tokens", "packing"), [(1, False), (60, False), (60, True), (10_000, True)])
 def test_neither_micro_batches_nor_packing_change_anything(base, data, tmp_path, batch_tokens, packing):
     def gradient(tokens, packing=False):
-        trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0, batch_tokens=tokens, packing=packing))
+        trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0, batch_tokens=tokens))
         batch = trainer.examples[:12]
         tags = sum(len(example.labels) for example in batch)
         for micro in micro_batches(batch, tokens, packing):
