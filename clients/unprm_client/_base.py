@@ -55,15 +55,11 @@ class Attempts:
         attempt or time left. Repeating scores and votes is safe."""
         if self._made >= self._maximum or not isinstance(error, errors.ConnectionFailed | errors.TryAgain):
             raise error
-        wait = self._wait(error)
-        if self._now() + wait >= self._until:
-            raise error
-        return wait
-
-    def _wait(self, error: errors.ClientError) -> float:
         wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** (self._made - 1)) * self._jitter()
         if isinstance(error, errors.TryAgain) and error.retry_after is not None:
             wait += error.retry_after  # not before the server said, and not all clients at the same moment
+        if self._now() + wait >= self._until:
+            raise error
         return wait
 
 
