@@ -190,7 +190,7 @@ def _trained(name: str, base: Path, unread: int) -> Comparison:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool, watched() as taken:
         program, seconds, tokens, footprint = pool.submit(_step, settings).result()
     console.print(f"{base}, a step of training: {footprint}")
-    planned = footprint.frozen + footprint.trained + footprint.activations - unread
+    planned = footprint.frozen + footprint.trained + footprint.activations * tokens - unread
     what = f"{name}: a step of training on {tokens:,} tokens, {seconds:.0f} s, memory"
     return Comparison(what, max(taken) - program, "as planned", planned, unit="B")
 

@@ -148,8 +148,8 @@ def test_the_client_asks_the_server(environment_with: Callable[[str], Environmen
     client, server = environment_with("client"), environment_with("serve")
     request = json.dumps(REQUEST)
     with listening(str(server.script), "serve", program=str(server.python), PYTHONPATH="") as url:
-        with Client(url) as waiting:
-            waiting.wait_ready()
+        with Client(url, attempts=100) as waiting:
+            waiting.model()
         assert json.loads(client.run("-c", CALL, url, sent=request)) == ["7", []]
         scored = client.unprm("score", "--url", url, "--json", sent=request)
     assert json.loads(scored)["solutions"][0]["step_scores"]

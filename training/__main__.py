@@ -10,13 +10,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
-for command in (
-    train.train,
-    train.memory,
-    train.merge_adapter,
-    train.push,
-    train.calibrate,
-):
+for command in (train.train, train.merge_adapter, train.push, train.calibrate):
     app.command()(command)
 app.add_typer(data.app)
 app.add_typer(evaluate.app, name="evaluate")

@@ -5,12 +5,13 @@ configuration is refused, a last line left incomplete by a crash is cut off, and
 """
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Self
+from typing import Any, BinaryIO, Generic
 
 from unprm.errors import OutputMismatch
 
@@ -19,23 +20,26 @@ from .schema import to_line
 from .sources import R
 
 
-class ResumableFile(Generic[R]):
+class ResumableFile(ExitStack, Generic[R]):
     """An open file of records of one type, each with a unique `id`; a context manager.
 
     Raises `OutputMismatch` if the file was made with another configuration, or is being written by another run.
     """
 
     def __init__(self, path: Path, kind: type[R], config: Mapping[str, Any]) -> None:
+        super().__init__()
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a+b", buffering=0)  # unbuffered: after a failed write nothing may be left in a buffer
-        with ExitStack() as on_failure:
-            on_failure.callback(self._file.close)
+        # unbuffered: after a failed write nothing may be left in a buffer
+        self._file = self.enter_context(path.open("a+b", buffering=0))
+        try:
             self._lock()
             self._mend()
             self._check(json.loads(json.dumps(config)))
             self.records = {record.id: record for record in sources.read(path, kind)}
-            on_failure.pop_all()
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, record: R) -> None:
         """Appends a record; once this returns, the record survives a crash.
@@ -53,16 +57,6 @@ class ResumableFile(Generic[R]):
             raise
         self.records[record.id] = record
 
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
-
     def _lock(self) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,15 +65,7 @@ class ResumableFile(Generic[R]):
 
     def _mend(self) -> None:
         """Cuts off everything after the last line break."""
-        end = self._file.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - 65536)
-            found = os.pread(self._file.fileno(), end - start, start).rfind(b"\n")
-            if found >= 0:
-                end = start + found + 1
-                break
-            end = start
-        os.ftruncate(self._file.fileno(), end)
+        os.ftruncate(self._file.fileno(), self.path.read_bytes().rfind(b"\n") + 1)
 
     def _check(self, config: dict[str, Any]) -> None:
         place = config_path(self.path)
@@ -94,6 +80,11 @@ class ResumableFile(Generic[R]):
             raise OutputMismatch(f"{self.path} has records, but {place.name}, which says how they were made, is gone")
         else:
             replace(place, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
+
+
+def digest(values: object) -> str:
+    """A digest of JSON values: 16 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
 
 def config_path(path: Path) -> Path:

@@ -39,7 +39,7 @@ PROGRAMS = (
         "training",
         "train",
         "Make data, train, evaluate",
-        "build sample select annotate merge convert stats train memory calibrate merge-adapter push evaluate",
+        "build sample select annotate merge convert stats train calibrate merge-adapter push evaluate",
     ),
 )
 

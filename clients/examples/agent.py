@@ -3,8 +3,6 @@
 pip install openai-agents
 unprm serve --upstream-url http://gpu-1:8000/v1
 python clients/examples/agent.py --model Qwen/Qwen2.5-Math-7B-Instruct
-
-UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if it asks for one.
 """
 
 import argparse

@@ -2,18 +2,13 @@
 
 pip install -e '.[client]'
 python clients/examples/client.py
-
-UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if it asks for one.
 """
 
 import asyncio
-import os
 from typing import Any
 
 from unprm_client import AsyncClient, Client, ClientError
 
-URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
-KEY = os.environ.get("UNPRM_CLIENT_KEY")
 PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
 SOLUTIONS = [
     "Step 1: 4 * 15 = 60.\nStep 2: 23 + 60 = 83. The answer is \\boxed{83}.",
@@ -24,7 +19,7 @@ SOLUTIONS = [
 
 def one_at_a_time() -> None:
     """Shows where each solution goes wrong, and the elected answer."""
-    with Client(URL, api_key=KEY) as client:
+    with Client() as client:
         for solution in client.score_steps(PROBLEM, SOLUTIONS).solutions:
             print(f"answer {solution.answer}, reward {solution.reward:.3f}, first error {solution.first_error}")
         vote = client.vote(problem=PROBLEM, solutions=SOLUTIONS)
@@ -37,7 +32,7 @@ async def many_at_a_time() -> None:
         {"problem": PROBLEM, "solutions": SOLUTIONS},
         {"problem": PROBLEM, "solutions": ["I can't tell."]},
     ]
-    async with AsyncClient(URL, api_key=KEY) as client:
+    async with AsyncClient() as client:
         async for outcome in client.compare_all(requests, concurrency=8):
             if isinstance(outcome, ClientError):
                 print(f"refused: {outcome}")

@@ -3,12 +3,11 @@
 pip install -e '.[client]' trl
 python clients/examples/grpo.py problems.jsonl --model Qwen/Qwen2.5-Math-1.5B-Instruct --output runs/grpo
 
-A line of problems.jsonl is {"problem": "…"}. UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if
-it asks for one. To try it without a GPU: --model unprm/mini/weights/base against the embedded PRM.
+A line of problems.jsonl is {"problem": "…"}. To try it without a GPU: --model unprm/mini/weights/base against the
+embedded PRM.
 """
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,8 +19,6 @@ from trl import GRPOConfig, GRPOTrainer
 from unprm_client import Client
 from unprm_client.rewards import rewards
 
-URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
-KEY = os.environ.get("UNPRM_CLIENT_KEY")
 INSTRUCTION = "Solve the problem step by step, a blank line between steps, and put the answer in \\boxed{}."
 Rewards = Callable[..., list[float]]
 
@@ -71,7 +68,7 @@ def main() -> None:
         report_to=[],
     )
     tokenizer = AutoTokenizer.from_pretrained(options.model)
-    with Client(URL, api_key=KEY) as client:
+    with Client() as client:
         trainer = GRPOTrainer(
             model=options.model,
             processing_class=tokenizer,

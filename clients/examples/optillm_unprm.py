@@ -4,11 +4,9 @@ pip install -e '.[client]' optillm
 mkdir -p optillm/plugins && cp clients/examples/optillm_unprm.py optillm/plugins/
 OPENAI_API_KEY=none optillm --base-url http://gpu-1:8000/v1 --approach unprm --port 8080
 
-A request may set `unprm_strategy` and `unprm_candidates`. UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY
-its API key if the server asks for one.
+A request may set `unprm_strategy` and `unprm_candidates`.
 """
 
-import os
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -20,8 +18,7 @@ from unprm_client.errors import NoAnswer
 
 SLUG = "unprm"
 """The plugin's name: the `--approach`, or before the model's name, as in `unprm-Qwen/Qwen2.5-Math-7B-Instruct`."""
-URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
-KEY = os.environ.get("UNPRM_CLIENT_KEY")
+_server = cache(Client)
 CANDIDATES = 8
 PASSED_ON = ("temperature", "top_p", "max_tokens", "stop")
 """Fields of a request that its candidates are sampled with."""
@@ -52,8 +49,3 @@ def run(
     except NoAnswer:
         return texts[0], tokens
     return texts[elected.solution_index], tokens
-
-
-@cache
-def _server() -> Client:
-    return Client(URL, api_key=KEY)

@@ -6,22 +6,18 @@ swift rlhf --rlhf_type grpo --external_plugins clients/examples/reward_functions
 
 verl's reward loop calls `compute_score`; newer versions name the option reward.custom_reward_function.path. Its batch
 manager calls `compute_scores`: reward_model.reward_manager=batch custom_reward_function.name=compute_scores. ms-swift
-finds `prm` among its rewards. UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if the server asks
-for one.
+finds `prm` among its rewards.
 """
 
-import asyncio
 import importlib.util
-import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from unprm_client import AsyncClient, Client
-from unprm_client.rewards import rewards, step_scores
+from unprm_client import Client
+from unprm_client.rewards import loop_client, rewards, step_scores
 
-URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
-KEY = os.environ.get("UNPRM_CLIENT_KEY")
+_client = cache(Client)
 PROBLEM = "question"
 """The field of verl's `extra_info`, and ms-swift's column, with the problem's text."""
 
@@ -30,7 +26,7 @@ async def compute_score(
     data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any] | None = None, **_: Any
 ) -> dict[str, float]:
     """The reward of one solution, for verl's reward loop; `scored_steps` goes to its metrics."""
-    scores = await step_scores(_async_client(asyncio.get_running_loop()), _problem(extra_info), solution_str)
+    scores = await step_scores(loop_client(), _problem(extra_info), solution_str)
     return {"score": min(scores, default=0.0), "scored_steps": float(len(scores))}
 
 
@@ -61,17 +57,6 @@ def _problem(extra_info: Mapping[str, Any] | None) -> str:
     if PROBLEM not in fields:
         raise KeyError(f"extra_info has the fields {', '.join(fields) or 'none'}: expected {PROBLEM!r}, the problem")
     return str(fields[PROBLEM])
-
-
-@cache
-def _client() -> Client:
-    return Client(URL, api_key=KEY)
-
-
-@cache
-def _async_client(loop: asyncio.AbstractEventLoop) -> AsyncClient:
-    """A client for each event loop, to which its connections belong."""
-    return AsyncClient(URL, api_key=KEY)
 
 
 if importlib.util.find_spec("swift") is not None:

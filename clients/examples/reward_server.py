@@ -4,14 +4,11 @@ pip install -e '.[client]' fastapi uvicorn
 python clients/examples/reward_server.py --port 5000
 python -m openrlhf.cli.train_ppo_ray --reward.remote_url http://127.0.0.1:5000/get_reward …
 python train.py --rm-type remote_rm --rm-url http://127.0.0.1:5000/slime …
-
-UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if it asks for one.
 """
 
 import argparse
 import asyncio
 import operator
-import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,8 +21,6 @@ from pydantic import BaseModel
 from unprm_client import AsyncClient, ClientError
 from unprm_client.rewards import step_scores
 
-URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
-KEY = os.environ.get("UNPRM_CLIENT_KEY")
 QUESTION = re.compile(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", re.DOTALL)
 """Where the chat template of Qwen's models puts the problem; for others, change this and `ENDS`."""
 ENDS = re.compile(r"(<\|im_end\|>|<\|endoftext\|>)\s*")
@@ -110,7 +105,7 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=5000)
     options = parser.parse_args()
-    uvicorn.run(create(AsyncClient(URL, api_key=KEY)), host=options.host, port=options.port, log_level="warning")
+    uvicorn.run(create(AsyncClient()), host=options.host, port=options.port, log_level="warning")
 
 
 if __name__ == "__main__":

@@ -5,11 +5,9 @@ export PYTHONPATH=clients/examples  # where clients/examples/skyrl_env.py is
 skyrl_gym.register(id="prm", entry_point="skyrl_env:SolutionReward")
 skyrl_gym.register(id="prm_steps", entry_point="skyrl_env:StepReward")
 
-The trainer's entry point registers them; the data have a name as `env_class`. UNPRM_CLIENT_URL is the server's address,
-UNPRM_CLIENT_KEY its API key if the server asks for one.
+The trainer's entry point registers them; the data have a name as `env_class`.
 """
 
-import os
 from functools import cache
 from typing import Any
 
@@ -18,8 +16,7 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 from unprm_client import Client
 from unprm_client.rewards import rewards
 
-URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
-KEY = os.environ.get("UNPRM_CLIENT_KEY")
+_client = cache(Client)
 STEP_END = "\n\n"
 """Where the policy stops after each step: `generator.sampling_params.stop`."""
 
@@ -68,8 +65,3 @@ class StepReward(SolutionReward):
         reward, self.lowest = lowest - self.lowest, lowest
         done = not action.endswith(STEP_END) or self.turns == self.max_turns
         return BaseTextEnvStepOutput(observations=[], reward=reward, done=done, metadata={})
-
-
-@cache
-def _client() -> Client:
-    return Client(URL, api_key=KEY)

@@ -8,23 +8,14 @@ In the configuration of a run:
 fn = "clients/examples/verifiers_steps.py:reward"
 [env.taskset.task.metrics.step_scores]
 fn = "clients/examples/verifiers_steps.py:step_scores"
-
-UNPRM_CLIENT_URL is the server's address, UNPRM_CLIENT_KEY its API key if the server asks for one.
 """
 
-import asyncio
-import os
-from functools import cache
 from statistics import fmean
 
 from verifiers.v1 import Trace
 from verifiers.v1.dialects.chat import message_to_wire
 
-from unprm_client import AsyncClient
-from unprm_client.errors import BlankSolution, NoVerdict, SolutionTooLong, TooManySteps
-
-URL = os.environ.get("UNPRM_CLIENT_URL", "http://127.0.0.1:8000")
-KEY = os.environ.get("UNPRM_CLIENT_KEY")
+from unprm_client.rewards import UNSCORABLE, loop_client
 
 
 async def reward(trace: Trace) -> float:
@@ -38,15 +29,7 @@ async def step_scores(trace: Trace) -> dict[str, float]:
     messages = [message_to_wire(message) for message in trace.messages]
     tools = [tool.model_dump(exclude_none=True) for tool in trace.tools]
     try:
-        scored = await _client(asyncio.get_running_loop()).score_steps(
-            trajectories=[{"messages": messages}], tools=tools
-        )
-    except (BlankSolution, NoVerdict, SolutionTooLong, TooManySteps):
+        scored = await loop_client().score_steps(trajectories=[{"messages": messages}], tools=tools)
+    except UNSCORABLE:
         return {}
     return {f"step_{index}": score for index, score in (scored.solutions[0].message_scores or {}).items()}
-
-
-@cache
-def _client(loop: asyncio.AbstractEventLoop) -> AsyncClient:
-    """A client for each event loop, to which its connections belong."""
-    return AsyncClient(URL, api_key=KEY)

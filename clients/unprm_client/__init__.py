@@ -3,7 +3,6 @@
 from unprm.wire import (
     CompareResponse,
     ModelResponse,
-    PreviewResponse,
     ScoreResponse,
     SolutionIn,
     VoteResponse,
@@ -18,7 +17,6 @@ __all__ = [
     "CompareResponse",
     "DeadlineExceeded",
     "ModelResponse",
-    "PreviewResponse",
     "ScoreResponse",
     "ServerError",
     "SolutionIn",

@@ -5,6 +5,7 @@ echo '{"problem": "…", "solutions": ["…", "…"]}' | unprm score --json
 """
 
 import asyncio
+import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,14 +16,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 from rich.console import Console
+from rich.progress import track
 
-from unprm.types import Extraction, Split
 from unprm.votes.registry import Strategy
-from unprm.wire import EXTRACTION, SPLIT, CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
+from unprm.wire import CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
 from unprm_client import _base, terminal
 from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import ClientError
-from unprm_client.settings import SUMMARIES, with_settings
+from unprm_client.settings import FIELDS, SETTINGS, SUMMARIES, parameters
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -33,73 +34,58 @@ Url = Annotated[str, typer.Option(envvar="UNPRM_CLIENT_URL", help="Address of th
 Key = Annotated[str | None, typer.Option(envvar="UNPRM_CLIENT_KEY", help="API key.", show_default=False)]
 Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds for a request, including all its attempts.")]
 Concurrency = Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")]
-Steps = Annotated[Split | None, typer.Option("--split", help=SPLIT, show_default="auto")]
-Answers = Annotated[Extraction | None, typer.Option("--extraction", help=EXTRACTION, show_default="auto")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the server's answers, one JSON object per line.")]
 
 
 def _option(field: FieldInfo, description: str) -> tuple[None, Any]:
-    """A setting of a vote as an option, which is only sent if it is given."""
+    """A field of a request as an option, which is only sent if it is given."""
     hint: Any = field.annotation
     default = False if field.default is None else str(field.default)
     return None, Annotated[hint | None, typer.Option(help=description, show_default=default)]
 
 
-@app.command()
-def score(
+def _ask(
+    operation: str,
     file: File = "-",
-    split: Steps = None,
-    extraction: Answers = None,
     url: Url = _base.URL,
     key: Key = None,
     timeout: Timeout = _base.SECONDS,
     concurrency: Concurrency = 8,
     as_json: AsJson = False,
+    **fields: Any,
 ) -> None:
-    """Scores the steps of solutions."""
-    requests = _read(file, split=split, extraction=extraction)
+    """Makes the call `operation` for each request, with the given fields set."""
+    requests = _read(file, **fields)
     with Client(url, api_key=key, timeout=timeout) as client:
-        _show(requests, client.score_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
+        outcomes = getattr(client, operation)(requests=requests, concurrency=concurrency)
+        hidden = len(requests) == 1 or not sys.stderr.isatty()
+        bar = track(outcomes, "answered", len(requests), console=Console(stderr=True), disable=hidden)
+        _show(requests, bar, as_json)
 
 
-@app.command()
-@with_settings(_option)
-def vote(
-    file: File = "-",
-    strategy: Annotated[Strategy | None, typer.Option(help=SUMMARIES, show_default="the server's")] = None,
-    split: Steps = None,
-    extraction: Answers = None,
-    url: Url = _base.URL,
-    key: Key = None,
-    timeout: Timeout = _base.SECONDS,
-    concurrency: Concurrency = 8,
-    as_json: AsJson = False,
-    **settings: Any,
-) -> None:
-    """Votes for the best answer."""
-    requests = _read(file, split=split, extraction=extraction, **settings)
-    with Client(url, api_key=key, timeout=timeout) as client:
-        outcomes = client.vote_all(strategy, requests, concurrency=concurrency, progress=_bar(requests))
-        _show(requests, outcomes, as_json)
+def _offer(name: str, operation: str, summary: str, *own: inspect.Parameter) -> None:
+    """Makes a command of `_ask` with options of its own."""
+
+    def command(**options: Any) -> None:
+        _ask(operation, **options)
+
+    _, *common, _ = inspect.signature(_ask).parameters.values()
+    command.__signature__ = inspect.Signature([*common, *own])  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in (*common, *own)}
+    app.command(name, help=summary)(command)
 
 
-@app.command()
-@with_settings(_option)
-def compare(
-    file: File = "-",
-    split: Steps = None,
-    extraction: Answers = None,
-    url: Url = _base.URL,
-    key: Key = None,
-    timeout: Timeout = _base.SECONDS,
-    concurrency: Concurrency = 8,
-    as_json: AsJson = False,
-    **settings: Any,
-) -> None:
-    """Takes all votes at once."""
-    requests = _read(file, split=split, extraction=extraction, **settings)
-    with Client(url, api_key=key, timeout=timeout) as client:
-        _show(requests, client.compare_all(requests, concurrency=concurrency, progress=_bar(requests)), as_json)
+_STRATEGY = inspect.Parameter(
+    "strategy",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[Strategy | None, typer.Option(help=SUMMARIES, show_default="the server's")],
+)
+_READING = [*parameters(_option, {name: FIELDS[name] for name in ("split", "extraction")})]
+_SETTINGS = [*_READING, *parameters(_option, SETTINGS)]
+_offer("score", "score_all", "Scores the steps of solutions.", *_READING)
+_offer("vote", "vote_all", "Votes for the best answer.", _STRATEGY, *_SETTINGS)
+_offer("compare", "compare_all", "Takes all votes at once.", *_SETTINGS)
 
 
 @app.command()
@@ -176,10 +162,6 @@ def _object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"a request is a JSON object, not a {type(value).__name__}")
     return value
-
-
-def _bar(requests: list[dict[str, Any]]) -> bool:
-    return len(requests) > 1 and sys.stderr.isatty()
 
 
 def _show(requests: list[dict[str, Any]], outcomes: Iterable[BaseModel | ClientError], as_json: bool) -> None:

@@ -28,11 +28,8 @@ _AHEAD = 4
 
 
 class Attempts:
-    """The attempts of one call, until its time is up.
-
-    `every`: seconds from one attempt to the next, as many as there is time for; by default the pauses grow, and there
-    are no more than `maximum`. `now` is a clock in seconds, `jitter` is in [0, 1).
-    """
+    """The attempts of one call, at most `maximum`, until its time is up. `now` is a clock in seconds, `jitter` is in
+    [0, 1)."""
 
     def __init__(
         self,
@@ -40,9 +37,8 @@ class Attempts:
         maximum: int = ATTEMPTS,
         now: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
-        every: float | None = None,
     ) -> None:
-        self._maximum, self._now, self._jitter, self._every = maximum, now, jitter, every
+        self._maximum, self._now, self._jitter = maximum, now, jitter
         self._seconds, self._until = seconds, now() + seconds
         self._made = 0
 
@@ -57,18 +53,13 @@ class Attempts:
     def pause(self, error: errors.ClientError) -> float:
         """Seconds before the next attempt. Raises the error if there is none: it would change nothing, or there is no
         attempt or time left. Repeating scores and votes is safe."""
-        last = self._every is None and self._made >= self._maximum
-        if last or not isinstance(error, errors.ConnectionFailed | errors.TryAgain):
+        if self._made >= self._maximum or not isinstance(error, errors.ConnectionFailed | errors.TryAgain):
             raise error
-        wait = self._wait(error) if self._every is None else self._every
-        if self._now() + wait >= self._until:
-            raise error
-        return wait
-
-    def _wait(self, error: errors.ClientError) -> float:
         wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** (self._made - 1)) * self._jitter()
         if isinstance(error, errors.TryAgain) and error.retry_after is not None:
             wait += error.retry_after  # not before the server said, and not all clients at the same moment
+        if self._now() + wait >= self._until:
+            raise error
         return wait
 
 
@@ -92,38 +83,17 @@ def client_errors(request: httpx.Request) -> Iterator[None]:
 _Pending = TypeVar("_Pending", bound="Future[Any] | asyncio.Future[Any]")
 
 
-def ahead(
-    calls: Iterator[_Pending], concurrency: int, show: Callable[[int, int], None]
-) -> Generator[_Pending, None, None]:
+def ahead(calls: Iterator[_Pending], concurrency: int) -> Generator[_Pending, None, None]:
     """The calls in their order. To take one from `calls` submits it, which happens in advance; closing this generator
-    cancels those that are left. `show` is called with the numbers of submitted and of answered calls."""
+    cancels those that are left."""
     waiting: deque[_Pending] = deque()
-    submitted = 0
     try:
         for call in calls:
             waiting.append(call)
-            submitted += 1
-            show(submitted, submitted - len(waiting))
             if len(waiting) >= _AHEAD * concurrency:
                 yield waiting.popleft()
         while waiting:
             yield waiting.popleft()
-            show(submitted, submitted - len(waiting))
     finally:  # a caller that stops reading needs no more answers
         for call in waiting:
             call.cancel()
-
-
-@contextmanager
-def progress_bar(shown: bool) -> Iterator[Callable[[int, int], None]]:
-    """A function that shows how many calls were submitted and answered: on stderr, by rich, if `shown`."""
-    if not shown:
-        yield lambda submitted, answered: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("answered"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("answered", total=0)
-        yield lambda submitted, answered: bar.update(task, total=submitted, completed=answered)

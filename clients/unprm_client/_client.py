@@ -1,56 +1,37 @@
 """Both clients: one set of operations over two transports."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial, wraps
-from typing import Any, Generic, ParamSpec, Self, overload
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 import httpx
 
 from unprm_client import _operations
-from unprm_client._base import ATTEMPTS, LIMITS, SECONDS, URL, Attempts, ahead, client_errors, progress_bar
+from unprm_client._base import ATTEMPTS, LIMITS, SECONDS, URL, Attempts, ahead, client_errors
 from unprm_client._operations import Call, Calls, Result
 from unprm_client.errors import ClientError
 
 P = ParamSpec("P")
+Now = TypeVar("Now")
+Later = TypeVar("Later")
 
 
-class _Operation(Generic[P, Result]):
-    """A method of both clients that makes one call, with the arguments and docstring of the function `describe`."""
+class _Operation(Generic[P, Now, Later]):
+    """A method of both clients with the arguments and docstring of the function `describe`; `Client` does what it
+    describes by its method `how`, and `AsyncClient` by its own."""
 
-    def __init__(self, describe: Callable[P, Call[Result]]) -> None:
-        self._describe, self.__doc__ = describe, describe.__doc__
-
-    @overload
-    def __get__(self, client: "Client", kind: type) -> Callable[P, Result]: ...
-    @overload
-    def __get__(self, client: "AsyncClient", kind: type) -> Callable[P, Coroutine[Any, Any, Result]]: ...
-    @overload
-    def __get__(self, client: None, kind: type) -> Self: ...
-    def __get__(self, client: Any, kind: type) -> Any:
-        if client is None:
-            return self
-
-        @wraps(self._describe)
-        def method(*arguments: P.args, **options: P.kwargs) -> Any:
-            return client._send(partial(self._describe, *arguments, **options))
-
-        return method
-
-
-class _BulkOperation(Generic[P, Result]):
-    """The same for many calls."""
-
-    def __init__(self, describe: Callable[P, Calls[Result]]) -> None:
-        self._describe, self.__doc__ = describe, describe.__doc__
+    def __init__(self, describe: Callable[P, Any], how: str) -> None:
+        self._describe, self._how, self.__doc__ = describe, how, describe.__doc__
 
     @overload
-    def __get__(self, client: "Client", kind: type) -> Callable[P, Iterator[Result | ClientError]]: ...
+    def __get__(self, client: "Client", kind: type) -> Callable[P, Now]: ...
     @overload
-    def __get__(self, client: "AsyncClient", kind: type) -> Callable[P, AsyncIterator[Result | ClientError]]: ...
+    def __get__(self, client: "AsyncClient", kind: type) -> Callable[P, Later]: ...
     @overload
     def __get__(self, client: None, kind: type) -> Self: ...
     def __get__(self, client: Any, kind: type) -> Any:
@@ -59,55 +40,71 @@ class _BulkOperation(Generic[P, Result]):
 
         @wraps(self._describe)
         def method(*arguments: P.args, **options: P.kwargs) -> Any:
-            return client._all(self._describe(*arguments, **options))
+            return getattr(client, self._how)(partial(self._describe, *arguments, **options))
 
         return method
+
+
+def _one(describe: Callable[P, Call[Result]]) -> _Operation[P, Result, Coroutine[Any, Any, Result]]:
+    return _Operation(describe, "_send")
+
+
+def _many(
+    describe: Callable[P, Calls[Result]],
+) -> _Operation[P, Iterator[Result | ClientError], AsyncIterator[Result | ClientError]]:
+    return _Operation(describe, "_all")
 
 
 class _Operations:
     """What both clients can do, and their settings."""
 
-    score_steps = _Operation(_operations.score_steps)
-    vote = _Operation(_operations.vote)
-    compare = _Operation(_operations.compare)
-    preview = _Operation(_operations.preview)
-    model = _Operation(_operations.model)
-    wait_ready = _Operation(_operations.wait_ready)
-    score_all = _BulkOperation(_operations.score_all)
-    vote_all = _BulkOperation(_operations.vote_all)
-    compare_all = _BulkOperation(_operations.compare_all)
+    _transports: Callable[..., Any]
+    score_steps = _one(_operations.score_steps)
+    vote = _one(_operations.vote)
+    compare = _one(_operations.compare)
+    model = _one(_operations.model)
+    score_all = _many(_operations.score_all)
+    vote_all = _many(_operations.vote_all)
+    compare_all = _many(_operations.compare_all)
 
-    def __init__(self, url: str, api_key: str | None, timeout: float, attempts: int) -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout: float = SECONDS,
+        attempts: int = ATTEMPTS,
+        transport: Any = None,
+        verify: Any = True,
+    ) -> None:
+        url = os.environ.get("UNPRM_CLIENT_URL", URL) if url is None else url
+        api_key = os.environ.get("UNPRM_CLIENT_KEY") if api_key is None else api_key
         self._seconds, self._max_attempts = timeout, attempts
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._options: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout, "limits": LIMITS}
+        self._http = self._transports(
+            base_url=url,
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            timeout=timeout,
+            limits=LIMITS,
+            transport=transport,
+            verify=verify,
+        )
 
     def _attempts(self, call: Call[Result]) -> Attempts:
-        return Attempts(self._seconds if call.seconds is None else call.seconds, self._max_attempts, every=call.every)
+        return Attempts(self._seconds if call.seconds is None else call.seconds, self._max_attempts)
 
 
 class Client(_Operations):
     """Client of an unprm server, for any thread. Close it, or use it as a context manager.
 
-    `url`: the server's address. `api_key`: sent as a bearer token. `timeout`: seconds for a call, including all its
+    `url`: the server's address, by default that in UNPRM_CLIENT_URL, else http://127.0.0.1:8000. `api_key`: sent as a
+    bearer token, by default that in UNPRM_CLIENT_KEY, if it is set. `timeout`: seconds for a call, including all its
     attempts; the server is told the time left and stops working when it is up. `attempts`: how often a call is made at
     most, if the connection breaks or the server asks to try again. `transport` and `verify` are httpx's.
 
     A call that fails raises a `ClientError`.
     """
 
-    def __init__(
-        self,
-        url: str = URL,
-        *,
-        api_key: str | None = None,
-        timeout: float = SECONDS,
-        attempts: int = ATTEMPTS,
-        transport: httpx.BaseTransport | None = None,
-        verify: Any = True,
-    ) -> None:
-        super().__init__(url, api_key, timeout, attempts)
-        self._http = httpx.Client(transport=transport, verify=verify, **self._options)
+    _transports = httpx.Client
 
     def close(self) -> None:
         """Closes the connections."""
@@ -132,10 +129,11 @@ class Client(_Operations):
                 pause = attempts.pause(error)
             time.sleep(pause)
 
-    def _all(self, calls: Calls[Result]) -> Iterator[Result | ClientError]:
-        with ThreadPoolExecutor(calls.concurrency) as pool, progress_bar(calls.progress) as show:
-            submitted = (pool.submit(self._outcome, describe) for describe in calls)
-            with closing(ahead(submitted, calls.concurrency, show)) as outcomes:
+    def _all(self, describe: Callable[[], Calls[Result]]) -> Iterator[Result | ClientError]:
+        calls = describe()
+        with ThreadPoolExecutor(calls.concurrency) as pool:
+            submitted = (pool.submit(self._outcome, call) for call in calls)
+            with closing(ahead(submitted, calls.concurrency)) as outcomes:
                 for outcome in outcomes:
                     yield outcome.result()
 
@@ -150,18 +148,7 @@ class AsyncClient(_Operations):
     """Client of an unprm server within one event loop; the arguments are those of `Client`, and its methods are
     coroutines and asynchronous iterators. Cancelling a call closes its connection, and the server drops its work."""
 
-    def __init__(
-        self,
-        url: str = URL,
-        *,
-        api_key: str | None = None,
-        timeout: float = SECONDS,
-        attempts: int = ATTEMPTS,
-        transport: httpx.AsyncBaseTransport | None = None,
-        verify: Any = True,
-    ) -> None:
-        super().__init__(url, api_key, timeout, attempts)
-        self._http = httpx.AsyncClient(transport=transport, verify=verify, **self._options)
+    _transports = httpx.AsyncClient
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -186,13 +173,13 @@ class AsyncClient(_Operations):
                 pause = attempts.pause(error)
             await asyncio.sleep(pause)
 
-    async def _all(self, calls: Calls[Result]) -> AsyncIterator[Result | ClientError]:
+    async def _all(self, describe: Callable[[], Calls[Result]]) -> AsyncIterator[Result | ClientError]:
+        calls = describe()
         places = asyncio.Semaphore(calls.concurrency)
-        with progress_bar(calls.progress) as show:
-            submitted = (asyncio.create_task(self._outcome(describe, places)) for describe in calls)
-            with closing(ahead(submitted, calls.concurrency, show)) as outcomes:
-                for outcome in outcomes:
-                    yield await outcome
+        submitted = (asyncio.create_task(self._outcome(call, places)) for call in calls)
+        with closing(ahead(submitted, calls.concurrency)) as outcomes:
+            for outcome in outcomes:
+                yield await outcome
 
     async def _outcome(self, describe: Callable[[], Call[Result]], places: asyncio.Semaphore) -> Result | ClientError:
         async with places:

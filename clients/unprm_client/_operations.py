@@ -6,7 +6,7 @@ Both clients have a method for each of these functions, with its arguments and i
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -14,7 +14,6 @@ from pydantic import BaseModel, ValidationError
 from unprm.affinity import HEADER, question_hash
 from unprm.errors import InvalidRequest
 from unprm.fields import summary, validation_errors
-from unprm.types import Aggregate, Evidence, Extraction, Split
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
     VOTE_REQUESTS,
@@ -24,47 +23,23 @@ from unprm.wire import (
     DefaultVoteRequest,
     FieldError,
     ModelResponse,
-    OnInvalid,
-    PreviewRequest,
-    PreviewResponse,
     ProblemDetails,
     ScoreRequest,
     ScoreResponse,
     SolutionIn,
-    StatusResponse,
     VoteResponse,
 )
 from unprm_client import errors
 
 Result = TypeVar("Result", bound=BaseModel)
 _FIELDS = {"strategy", "timeout", *CompareRequest.model_fields}
-_READY_PAUSE = 0.2
-"""Seconds between two checks of whether the server is ready."""
 AnySolution = str | Sequence[str] | SolutionIn | Mapping[str, Any]
 """Free text, steps, or the fields of `SolutionIn`."""
 
 
-class ScoreOptions(TypedDict, total=False):
-    """Fields of a request for scores; `timeout`: seconds for the whole call, all its attempts together."""
-
-    split: Split
-    extraction: Extraction
-    on_invalid: OnInvalid
-    trajectories: Sequence[Mapping[str, Any]]
-    tools: Sequence[Mapping[str, Any]]
-    evidence: Evidence
-    observation_tokens: int
-    thoughts: bool
-    aggregate: Aggregate
-    threshold: float | None
-    log_odds: bool
-    model: str | list[str]
-    timeout: float
-
-
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Result]):
-    """A request, and the type of its result; `seconds` and `every` as in `Attempts`."""
+    """A request, and the type of its result; `seconds`: as in `Attempts`."""
 
     method: str
     path: str
@@ -72,7 +47,6 @@ class Call(Generic[Result]):
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float | None = None
-    every: float | None = None
 
     def request(
         self, http: httpx.Client | httpx.AsyncClient, headers: Mapping[str, str], seconds: float
@@ -103,7 +77,6 @@ class Calls(Generic[Result]):
     requests: Iterable[Mapping[str, Any]]
     fields: Mapping[str, Any]
     concurrency: int
-    progress: bool
 
     def __iter__(self) -> Iterator[Callable[[], Call[Result]]]:
         """For each request a function that makes its call; it raises `InvalidRequest`."""
@@ -112,10 +85,11 @@ class Calls(Generic[Result]):
 
 
 def score_steps(
-    problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Unpack[ScoreOptions]
+    problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
 ) -> Call[ScoreResponse]:
     """A score in [0, 1] for every step of every solution. `problem` may be None if all have step scores, or for
-    `trajectories` in place of the solutions."""
+    `trajectories` in place of the solutions. `options`: the other fields of `ScoreRequest`, and `timeout`, seconds for
+    the whole call, all its attempts together."""
     return _work("/score_steps", ScoreRequest, ScoreResponse, problem, options, solutions=solutions)
 
 
@@ -126,7 +100,7 @@ def vote(
     **options: Any,
 ) -> Call[VoteResponse]:
     """The answer that a vote elects among those of the solutions. None: by the server's default vote; the response
-    says which that was. `options`: `ScoreOptions`, and the settings of the vote (`unprm.votes`)."""
+    says which that was. `options` as of `score_steps`, and the settings of the vote (`unprm.votes`)."""
     if strategy is None:
         return _work("/vote", DefaultVoteRequest, VoteResponse, problem, options, solutions=solutions)
     if strategy not in VOTES:
@@ -139,47 +113,27 @@ def compare(problem: str | None = None, solutions: Sequence[AnySolution] = (), *
     return _work("/vote/compare", CompareRequest, CompareResponse, problem, options, solutions=solutions)
 
 
-def preview(problem: str, solution: AnySolution, model: str | None = None) -> Call[PreviewResponse]:
-    """The exact input of the model, which is not run."""
-    options = {} if model is None else {"model": model}
-    return _work("/preview", PreviewRequest, PreviewResponse, problem, options, solution=solution)
-
-
 def model(name: str | None = None) -> Call[ModelResponse]:
     """A served model, by default the first, and the server's limits."""
     return Call("GET", "/model" if name is None else f"/model?name={name}", ModelResponse)
 
 
-def wait_ready(timeout: float | None = None) -> Call[StatusResponse]:
-    """Returns once the model is loaded; if the time is up before, raises the last error."""
-    seconds = None if timeout is None else max(0.1, timeout)
-    return Call("GET", "/readyz", StatusResponse, seconds=seconds, every=_READY_PAUSE)
-
-
-def score_all(
-    requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
-) -> Calls[ScoreResponse]:
+def score_all(requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8) -> Calls[ScoreResponse]:
     """Yields the result or error of each request, in their order; a request has the fields of `score_steps`, and an
-    error does not stop the others. At most `concurrency` at a time. `progress` shows a bar on stderr (rich)."""
-    return Calls(score_steps, requests, {}, concurrency, progress)
+    error does not stop the others. At most `concurrency` at a time."""
+    return Calls(score_steps, requests, {}, concurrency)
 
 
 def vote_all(
-    strategy: Strategy | None = None,
-    requests: Iterable[Mapping[str, Any]] = (),
-    *,
-    concurrency: int = 8,
-    progress: bool = False,
+    strategy: Strategy | None = None, requests: Iterable[Mapping[str, Any]] = (), *, concurrency: int = 8
 ) -> Calls[VoteResponse]:
     """As `score_all`, for votes."""
-    return Calls(vote, requests, {"strategy": strategy}, concurrency, progress)
+    return Calls(vote, requests, {"strategy": strategy}, concurrency)
 
 
-def compare_all(
-    requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8, progress: bool = False
-) -> Calls[CompareResponse]:
+def compare_all(requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8) -> Calls[CompareResponse]:
     """As `score_all`, for all votes at once."""
-    return Calls(compare, requests, {}, concurrency, progress)
+    return Calls(compare, requests, {}, concurrency)
 
 
 def _from_fields(call: Callable[..., Call[Result]], request: Mapping[str, Any]) -> Call[Result]:

@@ -1,19 +1,7 @@
 """Every error that the clients raise.
 
-    ClientError
-    ├── ConnectionFailed          the server could not be reached, or the connection broke
-    ├── UnexpectedResponse        an answer that is not the server's: a proxy's page, or another program's
-    ├── DeadlineExceeded          time ran out, in the client or on the server
-    └── ServerError               an error that the server reports, see `code`
-        ├── RequestRefused        the same request will be refused again
-        │   ├── MalformedJson, InvalidRequest, TooManySolutions, BlankSolution, TooManySteps, SolutionTooLong,
-        │   │   NoVerdict, NoAnswer, UnknownModel, BodyTooLarge, UnsupportedMediaType, NotFound, MethodNotAllowed
-        │   ├── UpstreamRefused   the model that a gateway samples from refused the request
-        │   └── Unauthorized
-        └── TryAgain              the same request may succeed later, `retry_after` seconds from now if it is known
-            ├── Overloaded, ModelUnavailable, ShuttingDown
-            ├── UpstreamFailed    the model that a gateway samples from did not answer
-            └── InternalError     a bug of the server; its log has the request's id
+All are `ClientError`s. Those that the server reports are `ServerError`s with a `code`: `RequestRefused` if the same
+request will be refused again, `TryAgain` if it may succeed later.
 
 A newer server may send codes that have no class here: they become `RequestRefused` or `TryAgain`.
 """

@@ -18,9 +18,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from unprm.fields import validation_errors
-from unprm.types import DEFAULT_STRATEGY, Aggregate, Probability
+from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import VOTES, Strategy
-from unprm.wire import MAX_SOLUTIONS, ExtractionField, RiskTerms, SplitField, Text
+from unprm.wire import MAX_SOLUTIONS, RiskTerms, Text
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
 from unprm_client.settings import SUMMARIES, with_settings
 
@@ -31,6 +31,8 @@ Have several and need one answer: vote.
 If a result's `demonstration` has `in_domain` false, its scores mean nothing: rely on none of them.
 The tools judge what they are given; they solve nothing themselves."""
 
+_READING = ("aggregate", "split", "extraction")
+"""Fields of a request that say how its solutions are read."""
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
 Problem = Annotated[Text, Field(description="The whole text of the problem, as it was given to the solver.")]
@@ -42,13 +44,6 @@ Solutions = Annotated[
         description="Complete solutions, each a text with a blank line between steps, or a list of its steps. "
         "A solution states its answer at its end, best as \\boxed{…}.",
     ),
-]
-Reward = Annotated[
-    Aggregate,
-    Field(description="How step scores become a solution's reward: the lowest, the last, their product or mean."),
-]
-Threshold = Annotated[
-    Probability | None, Field(description="A step that scores below it counts as wrong; by default the server's, 0.5.")
 ]
 Vote = Annotated[
     Strategy | None,
@@ -65,58 +60,33 @@ def _argument(field: FieldInfo, description: str) -> tuple[Any, Any]:
 def create(client: AsyncClient, key: str | None = None) -> MCPServer:
     """An MCP server whose tools use this client. `key`: bearer token that agents must send over HTTP."""
 
-    async def score_steps(
-        problem: Problem,
-        solutions: Solutions,
-        aggregate: Reward = "min",
-        threshold: Threshold = None,
-        split: SplitField = "auto",
-        extraction: ExtractionField = "auto",
-    ) -> ScoreResponse:
+    @with_settings(_argument, "aggregate", "threshold", "split", "extraction", votes=False)
+    async def score_steps(problem: Problem, solutions: Solutions, **settings: Any) -> ScoreResponse:
         """Finds where a solution goes wrong. Use it to check a solution before you rely on it, or to know which step to
         redo. It returns, for each solution: `step_scores`, one probability in [0, 1] for each step that all is right so
         far; `first_error`, the index of the first wrong step, counted from 0, or null if none is; `reward`, one number
         for the whole solution; `answer`, the answer found in it; `unscored`, why a solution has no scores. If
         `demonstration` has `in_domain` false, the scores mean nothing."""
-        return await client.score_steps(
-            problem, solutions, aggregate=aggregate, threshold=threshold, split=split, extraction=extraction
-        )
+        return await client.score_steps(problem, solutions, **settings)
 
-    @with_settings(_argument)
-    async def vote(
-        problem: Problem,
-        solutions: Solutions,
-        strategy: Vote = None,
-        aggregate: Reward = "min",
-        split: SplitField = "auto",
-        extraction: ExtractionField = "auto",
-        **settings: Any,
-    ) -> VoteResponse:
+    @with_settings(_argument, *_READING)
+    async def vote(problem: Problem, solutions: Solutions, strategy: Vote = None, **settings: Any) -> VoteResponse:
         """Elects the best answer among several solutions of one problem. Use it when you have two or more attempts and
         need one answer; equal answers that are written differently count together. It returns: `answer`, the elected
         one; `solution_index`, the solution to show for it; `margin`, how far it leads, and `tie`, if it does not;
         `candidates`, all answers with their counts and rewards, the best first. A small margin or a tie means: make
         more attempts and vote again. With `risk`, `accept` says whether the answer can be relied on."""
-        accepted = {*VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields, *RiskTerms.model_fields}
+        accepted = {*_READING, *VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields, *RiskTerms.model_fields}
         terms = {name: value for name, value in settings.items() if name in accepted and value is not None}
-        reading = {"aggregate": aggregate, "split": split, "extraction": extraction}
-        return await client.vote(strategy, problem, solutions, **reading, **terms)
+        return await client.vote(strategy, problem, solutions, **terms)
 
-    @with_settings(_argument)
-    async def compare_votes(
-        problem: Problem,
-        solutions: Solutions,
-        aggregate: Reward = "min",
-        split: SplitField = "auto",
-        extraction: ExtractionField = "auto",
-        **settings: Any,
-    ) -> CompareResponse:
+    @with_settings(_argument, *_READING)
+    async def compare_votes(problem: Problem, solutions: Solutions, **settings: Any) -> CompareResponse:
         """Takes all votes on several solutions of one problem at once. Use it to see how safe an answer is; for
         the answer alone, `vote` is enough. It returns: `agree`, whether all votes elect the same answer, and
         `strategies`, the outcome of each."""
-        reading = {"aggregate": aggregate, "split": split, "extraction": extraction}
         terms = {name: value for name, value in settings.items() if value is not None}
-        return await client.compare(problem, solutions, **reading, **terms)
+        return await client.compare(problem, solutions, **terms)
 
     server = _Server(
         key,

@@ -1,6 +1,8 @@
 """Rewards for programs that train with RL: the lowest step score of each solution."""
 
+import asyncio
 from collections.abc import Sequence
+from functools import cache
 
 from unprm.wire import ScoreResponse
 from unprm_client._client import AsyncClient, Client
@@ -8,7 +10,18 @@ from unprm_client.errors import BlankSolution, ClientError, NoVerdict, SolutionT
 
 AT_A_TIME = 32
 """Concurrent requests; the server batches them together, and reads a problem once for all its solutions."""
-_UNSCORABLE = (BlankSolution, SolutionTooLong, TooManySteps, NoVerdict)
+UNSCORABLE = (BlankSolution, SolutionTooLong, TooManySteps, NoVerdict)
+"""Errors of a solution that can't be scored."""
+
+
+@cache
+def _client_of(loop: asyncio.AbstractEventLoop) -> AsyncClient:
+    return AsyncClient()
+
+
+def loop_client() -> AsyncClient:
+    """A client for the running event loop, to which its connections belong; the same at each call."""
+    return _client_of(asyncio.get_running_loop())
 
 
 def rewards(client: Client, problems: Sequence[str], solutions: Sequence[str | Sequence[str]]) -> list[float]:
@@ -25,12 +38,12 @@ async def step_scores(client: AsyncClient, problem: str, solution: str) -> list[
     """The score of each step, in [0, 1]; empty if the solution can't be scored. Raises `ClientError`."""
     try:
         return _scores(await client.score_steps(problem, [solution]))
-    except _UNSCORABLE:
+    except UNSCORABLE:
         return []
 
 
 def _scores(outcome: ScoreResponse | ClientError) -> list[float]:
-    if isinstance(outcome, _UNSCORABLE):
+    if isinstance(outcome, UNSCORABLE):
         return []
     if isinstance(outcome, ClientError):
         raise outcome

@@ -1,27 +1,38 @@
-"""The votes and their settings as parameters of commands and tools."""
+"""Fields of requests, and the votes and their settings, as parameters of commands and tools."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pydantic.fields import FieldInfo
 
 from unprm.votes.registry import VOTES, VoteTerms
-from unprm.wire import RiskTerms
+from unprm.wire import RiskTerms, ScoreRequest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Parameter = Callable[[FieldInfo, str], tuple[Any, Any]]
+"""Makes the default and the annotation of a parameter of a field and its description."""
 SUMMARIES = "; ".join(f"{name}: {vote.summary}" for name, vote in VOTES.items())
 """What each vote elects."""
+FIELDS = {name: (field, field.description or "") for name, field in ScoreRequest.model_fields.items()}
+"""Fields of a request, with their descriptions."""
+SETTINGS = {
+    name: (field, f"{', '.join(v.name for v in VOTES.values() if name in v.terms.model_fields) or 'all votes'}: "
+    f"{field.description}")
+    for name, field in {**VoteTerms.model_fields, **RiskTerms.model_fields}.items()
+}  # fmt: skip
+"""Each setting of any vote, and `risk`."""
 
 
-def with_settings(parameter: Callable[[FieldInfo, str], tuple[Any, Any]]) -> Callable[[Function], Function]:
-    """Decorates a function: in place of its `**settings` it has a keyword for each setting of any vote, and `risk`,
-    with the default and annotation that `parameter` makes of the setting's field and of its description."""
+def with_settings(parameter: Parameter, *fields: str, votes: bool = True) -> Callable[[Function], Function]:
+    """Decorates a function: in place of its `**settings` it has a keyword for each of these fields of a request and,
+    for `votes`, for each of `SETTINGS`."""
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
         plain = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        shown = [*plain, *_parameters(parameter)]
+        chosen = {name: FIELDS[name] for name in fields} | (SETTINGS if votes else {})
+        shown = [*plain, *parameters(parameter, chosen)]
         function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
         function.__annotations__ |= {each.name: each.annotation for each in shown}
         del function.__annotations__["settings"]
@@ -30,8 +41,8 @@ def with_settings(parameter: Callable[[FieldInfo, str], tuple[Any, Any]]) -> Cal
     return decorate
 
 
-def _parameters(parameter: Callable[[FieldInfo, str], tuple[Any, Any]]) -> Iterator[inspect.Parameter]:
-    for name, field in {**VoteTerms.model_fields, **RiskTerms.model_fields}.items():
-        votes = ", ".join(vote.name for vote in VOTES.values() if name in vote.terms.model_fields)
-        default, annotation = parameter(field, f"{votes or 'all votes'}: {field.description}")
+def parameters(parameter: Parameter, chosen: Mapping[str, tuple[FieldInfo, str]]) -> Iterator[inspect.Parameter]:
+    """A keyword for each of the chosen fields."""
+    for name, (field, description) in chosen.items():
+        default, annotation = parameter(field, description)
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -118,28 +118,19 @@ def _steps(
     """The steps; if `marked`, coloured, and judged by the request's threshold or, without one, by the one the server
     used."""
     taken = next(value for value in (threshold, solution.threshold, THRESHOLD) if value is not None)
-    scores = solution.step_scores
-    return Text("\n").join(_lines(steps, scores, taken) if marked or scores is None else _unmarked(steps, scores))
-
-
-def _unmarked(steps: Sequence[str], scores: Sequence[float]) -> Iterator[Text]:
-    for step, score in zip(steps, scores, strict=True):
-        yield Text(f"  {score:.3f}   {_plain(step)}", "dim")
-
-
-def _lines(steps: Sequence[str], scores: Sequence[float] | None, threshold: float) -> Iterator[Text]:
-    first = True
-    for index, step in enumerate(steps):
-        if scores is None:
-            yield Text(f"    –    {_plain(step)}")
-            continue
-        wrong = scores[index] < threshold
-        line = Text(f"  {scores[index]:.3f} {'✗' if wrong else '✓'} ", _colour(scores[index]))
-        line.append(_plain(step), "" if not wrong else "red")
-        if wrong and first:
-            line.append("  ← first error", "bold red")
-            first = False
-        yield line
+    scores: Sequence[float | None] = solution.step_scores or [None] * len(steps)
+    first = next((index for index, score in enumerate(scores) if score is not None and score < taken), None)
+    lines = []
+    for index, (step, score) in enumerate(zip(steps, scores, strict=True)):
+        if score is None:
+            lines.append(Text(f"    –    {_plain(step)}"))
+        elif not marked:
+            lines.append(Text(f"  {score:.3f}   {_plain(step)}", "dim"))
+        else:
+            mark, colour = ("✗", "red") if score < taken else ("✓", "")
+            line = Text.assemble((f"  {score:.3f} {mark} ", _colour(score)), (_plain(step), colour))
+            lines.append(line.append("  ← first error", "bold red") if index == first else line)
+    return Text("\n").join(lines)
 
 
 def _heading(number: int, solution: ScoredSolution | VotedSolution) -> Text:

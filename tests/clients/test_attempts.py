@@ -149,8 +149,6 @@ def test_a_server_that_stays_away_is_told_as_that() -> None:
         ):
             client.score_steps(PROBLEM, ["a"])
         assert len(flaky.requests) == 2
-        with pytest.raises(errors.ConnectionFailed):
-            client.wait_ready(timeout=0.3)
 
 
 def test_an_answer_that_never_comes_is_a_deadline() -> None:
@@ -191,10 +189,3 @@ def test_newer_servers_may_tell_more(server: Running) -> None:
                 client.score_steps(PROBLEM, ["a"])
             assert type(caught.value) is kind
             assert caught.value.problem_code == "brand_new"
-
-
-def test_waits_until_a_server_is_ready() -> None:
-    flaky = Flaky(httpx.ConnectError("x"), refusal("model_unavailable", 503), httpx.Response(200, json={}))
-    with Client(transport=httpx.MockTransport(flaky)) as client:
-        client.wait_ready(timeout=20)
-    assert len(flaky.requests) == 3

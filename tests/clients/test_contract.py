@@ -112,12 +112,9 @@ def test_trajectories_stand_in_place_of_solutions(server: Running, call: Calls) 
         assert dumped(call("compare", **sent)) == server.post("/vote/compare", sent).json()
 
 
-def test_previews_and_describes_as_the_server(server: Running, call: Calls) -> None:
-    body = {"problem": PROBLEM, "solution": JSON[3], "model": "fake"}
-    assert dumped(call("preview", PROBLEM, SOLUTIONS[3], "fake")) == server.post("/preview", body).json()
+def test_describes_as_the_server(server: Running, call: Calls) -> None:
     assert dumped(call("model")) == server.get("/model").json()
     assert call("model", "fake").name == "fake"
-    call("wait_ready")
 
 
 def test_every_code_of_the_server_has_an_exception() -> None:
@@ -209,7 +206,7 @@ def test_the_clients_are_twins() -> None:
     described = {
         name: getattr(_operations, name) for name in dir(Client) if name[0] != "_" and hasattr(_operations, name)
     }
-    assert {"score_steps", "vote", "compare", "preview", "model", "wait_ready", "vote_all"} <= described.keys()
+    assert {"score_steps", "vote", "compare", "model", "vote_all"} <= described.keys()
     with Client() as client:
         for name, function in described.items():
             for method in (getattr(client, name), getattr(AsyncClient(), name)):

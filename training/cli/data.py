@@ -66,10 +66,7 @@ def select(
     settings = replace(PRESETS[preset].select, **given)
     decode = Prompter.load(fetch_tokenizer(tokenizer)).decode
     selector = select.Selector(Equivalence(), decode, settings)
-    right, wrong = select.select(samples, output, selector, console)
-    console.print(f"{right} right and {wrong} wrong solutions")
-    for reason, count in selector.dropped.most_common():
-        console.print(f"left out, {reason}: {count}")
+    select.select(samples, output, selector, console)
 
 
 @app.command()
@@ -98,15 +95,12 @@ def annotate(
 def merge(
     annotated: Annotated[list[Path], typer.Argument(help="Files of `annotate`.", exists=True)],
     output: Annotated[Path, typer.Option(help="Directory for the data set.", callback=directory)],
-    push: Annotated[str | None, typer.Option(help="Also upload it to the hub, under this name.")] = None,
 ) -> None:
     """Join annotated solutions into a data set in the published layout, with its card."""
     from ..data import merge
 
     merged = merge.merge(annotated, output)
     console.print(f"{merged.solutions} solutions in {output}, {merged.duplicates} duplicates left out")
-    if push:
-        merge.push(output, push)
 
 
 @app.command()
@@ -131,10 +125,9 @@ def stats(
     annotated: Annotated[list[Path], typer.Argument(help="Files of `annotate`, one row each.", exists=True)],
 ) -> None:
     """Print what annotation cost and what it found."""
-    from ..data.stats import tables
+    from ..data.stats import table
 
-    for table in tables(annotated):
-        Console().print(table)
+    typer.echo(table(annotated), nl=False)
 
 
 @app.command()
@@ -151,7 +144,7 @@ def build(
 ) -> None:
     """Make a data set from questions with answers: sample, select, annotate, merge, stats."""
     from ..data import build
-    from ..data.stats import tables
+    from ..data.stats import table
 
     chosen = PRESETS[preset]
     chosen = replace(chosen, models=tuple(model or chosen.models))
@@ -165,5 +158,5 @@ def build(
     )
     questions = source.draw(chosen.questions, chosen.sample)
     run_stage(lambda: build.build(questions, sampler.load, chosen, output, sampler.concurrency, console))
-    for table in tables([output / model.replace("/", "--") / "annotated.jsonl" for model in chosen.models]):
-        Console().print(table)
+    made = [output / model.replace("/", "--") / "annotated.jsonl" for model in chosen.models]
+    typer.echo(table(made), nl=False)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from unprm.election.acceptance import CONFIDENCE
 from unprm.types import Aggregate
 
 from .. import resumable
@@ -71,7 +70,7 @@ def processbench(
     subsets = processbench.load(data)
     with prm.scoring() as scorer:
         results = processbench.evaluate(subsets, scorer, output, console)
-    Console().print(processbench.table(results))
+        typer.echo(processbench.markdown(scorer.identity.model, results), nl=False)
 
 
 @app.command()
@@ -84,13 +83,12 @@ def prmbench(
     ] = "hitsmy/PRMBench_Preview",
 ) -> None:
     """Tell right steps from wrong ones: PRMBench's PRMScore by kind of error, next to published results."""
-    from ..evaluate import prmbench, prmbench_solutions
+    from ..evaluate import prmbench
 
-    benchmark = prmbench_solutions.load(data)
+    benchmark = prmbench.load(data)
     with prm.scoring() as scorer:
         result = prmbench.evaluate(benchmark, scorer, output, console)
-    _print_remarks(prmbench.remarks(benchmark, result))
-    Console().print(prmbench.table(result))
+        typer.echo(prmbench.markdown(scorer.identity.model, result), nl=False)
 
 
 @app.command()
@@ -181,55 +179,45 @@ def every(
     """Measure a PRM on ProcessBench, PRMBench and best-of-n at the defaults: one page beside published results."""
     from unprm.answers.equivalence import Equivalence
 
-    from ..evaluate import best_of_n, pool, prmbench, prmbench_solutions, processbench, summary
+    from ..evaluate import best_of_n, pool, prmbench, processbench, vote_results
 
-    subsets, benchmark = processbench.load(processbench_data), prmbench_solutions.load(prmbench_data)
+    subsets, benchmark = processbench.load(processbench_data), prmbench.load(prmbench_data)
     questions = None if samples is None else pool.load(samples)
-    votes = None
     with prm.scoring() as scorer:
         name = Path(scorer.identity.model).name
         first_errors = processbench.evaluate(subsets, scorer, output / "processbench" / name, console)
         steps = prmbench.evaluate(benchmark, scorer, output / "prmbench" / name, console)
+        tables = [processbench.markdown(name, first_errors), prmbench.markdown(name, steps)]
         if questions is not None:
             place = output / "best-of-n" / name
             votes = best_of_n.evaluate(questions, scorer, Equivalence(), place, console)
+            tables.append(vote_results.markdown(votes))
             best_of_n.write_solutions(questions, place, Reading())
-    _print_remarks(prmbench.remarks(benchmark, steps))
-    _write_table(output / f"{name}.md", summary.markdown(name, first_errors["fixed"], steps, votes))
+    _write_table(output / f"{name}.md", "\n".join(tables))
 
 
 @app.command("calibrate-votes")
 def calibrate_votes(
     run: Annotated[Path, typer.Argument(help="Directory that `best-of-n --output` wrote.", file_okay=False)],
     output: Annotated[Path, typer.Option(help="File for the calibration: `serve --vote-calibration`.")],
-    pool: Annotated[str, typer.Option(help="Name of the questions, kept in the file. Default: the directory's.")] = "",
     model: Annotated[
         str | None, typer.Option(help="Name of the served PRM whose rewards these are. Default: the run's.")
     ] = None,
     aggregate: Annotated[
         Aggregate | None, typer.Option(help="How rewards come from step scores.", show_default="min")
     ] = None,
-    confidence: Annotated[
-        float, typer.Option(min=0.5, max=0.999, help="Probability that the risk asked for is kept.")
-    ] = CONFIDENCE,
 ) -> None:
     """Calibrate which elected answers can be accepted: of those at most the share is wrong that a request allows."""
     from datetime import date
 
     from ..evaluate import acceptance
 
-    named = pool or run.resolve().name
-    made = acceptance.calibrated(run, named, date.today().isoformat(), model, aggregate, confidence)
+    made = acceptance.calibrated(run, date.today().isoformat(), model, aggregate)
     made.write(output)
     for strategy, elections in made.elections.items():
         lowest = made.threshold(strategy, 0.05)
         accepted = sum(lowest is not None and value >= lowest for value, _ in elections)
         console.print(f"{strategy}: at a risk of 5 %, {accepted} of {len(elections)} answers are accepted")
-
-
-def _print_remarks(remarks: Iterator[str]) -> None:
-    for remark in remarks:
-        console.print(f"[yellow]{remark}[/yellow]", highlight=False, soft_wrap=True)
 
 
 def _write_table(output: Path, table: str) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from unprm.types import SamplerName
 
@@ -105,10 +104,8 @@ class SamplerOptions:
 
 
 def run_stage(work: Callable[[], Awaitable[dict[str, str]]], sampler: "Sampler | None" = None) -> None:
-    """Runs an asynchronous stage, closes its sampler, and prints the failures that it returns.
-
-    Exits with status 1 if there are any, or if a file can't be written.
-    """
+    """Runs an asynchronous stage, closes its sampler, and prints the failures that it returns; exits with status 1 if
+    there are any."""
 
     async def whole() -> dict[str, str]:
         try:
@@ -117,11 +114,5 @@ def run_stage(work: Callable[[], Awaitable[dict[str, str]]], sampler: "Sampler |
             if sampler:
                 await sampler.close()
 
-    try:
-        failures = asyncio.run(whole())
-    except OSError as error:
-        message = f"{escape(str(error))}; what was written stays, the same command goes on"
-        console.print(f"[red]stopped:[/red] {message}", highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from None
-    if print_failures(console, failures):
+    if print_failures(console, asyncio.run(whole())):
         raise typer.Exit(1)

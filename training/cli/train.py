@@ -1,4 +1,4 @@
-"""The commands that train, publish and calibrate a PRM: train, memory, merge-adapter, push, calibrate."""
+"""The commands that train, publish and calibrate a PRM: train, merge-adapter, push, calibrate."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from .. import stage
-from ..prm.settings import LOSS_DEFAULTS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings, TuneName
+from ..prm.settings import LOSS_DEFAULTS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
 from .evaluate import PrmOptions
 from .options import Given, with_options
 
@@ -43,26 +43,6 @@ def train(
         counts = f"{summary.steps} steps on {summary.examples} solutions"
         console.print(f"{counts}, loss {summary.loss:.4f}; wrote {settings.output}")
     trainer.processes.leave()
-
-
-def memory(
-    base: Annotated[str, typer.Option(help="Base model: hub name or directory; its weights are not read.")],
-    free: Annotated[
-        list[float] | None, typer.Option(min=0, help="Free memory of a GPU, in GB; repeat for more.")
-    ] = None,
-    longest: Annotated[int, typer.Option(min=1, help="Number of tokens of the longest solution.")] = 2048,
-    tune: Annotated[TuneName, typer.Option(help="What is trained, as for `train`.")] = "lora",
-) -> None:
-    """Calculate the memory that `train` needs, and what it would choose on GPUs: tokens per pass, checkpointing."""
-    from unprm.checkpoints.bases import BASES
-    from unprm.checkpoints.files import fetch
-
-    from ..prm.memory import table
-    from ..prm.network import read_shape
-
-    sizes = [round(size * 1e9) for size in free or (80, 40, 24)]
-    shape = read_shape(str(fetch(base, None)) if base in BASES else base)
-    Console().print(table(shape, sizes, longest, tune))
 
 
 def merge_adapter(

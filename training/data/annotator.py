@@ -65,14 +65,7 @@ class SolutionPrefixes:
     def tried(self) -> tuple[Trial, ...]:
         """The prefixes tried, in order, with their values and the counts of their rollouts."""
         return tuple(
-            Trial(
-                step=step,
-                prefix=self._at(step).key(),
-                value=self._roller.estimator(rollouts),
-                samples=len(rollouts),
-                correct=sum(rollout.correct for rollout in rollouts),
-                tokens=sum(len(rollout.logprobs) for rollout in rollouts),
-            )
+            Trial(step, self._at(step).key(), self._roller.estimator(rollouts), *_counts(rollouts))
             for step, rollouts in self.used.items()
         )
 
@@ -132,14 +125,7 @@ class Annotator:
         else:
             rollouts = await self.roller.sample(alone, adaptive)
             count, tau = None, estimator(rollouts)
-        question = QuestionValue(
-            id=name,
-            tau=tau,
-            samples=len(rollouts),
-            correct=sum(rollout.correct for rollout in rollouts),
-            tokens=sum(len(rollout.logprobs) for rollout in rollouts),
-            count=count,
-        )
+        question = QuestionValue(name, tau, *_counts(rollouts), count)
         self.write(question)
         return question
 
@@ -185,6 +171,12 @@ class Annotator:
             reason = "no step falls below the question's value"
             return _annotated(solution, question, prefixes.tried(), reason=reason, rank=rank)
         return _annotated(solution, question, prefixes.tried(), labels=_labels(solution, found), rank=rank)
+
+
+def _counts(rollouts: Sequence[Rollout]) -> tuple[int, int, int]:
+    """Their number, how many are right, and their tokens."""
+    tokens = sum(len(rollout.logprobs) for rollout in rollouts)
+    return len(rollouts), sum(rollout.correct for rollout in rollouts), tokens
 
 
 def _labels(solution: SelectedSolution, found: int | None) -> tuple[bool, ...]:

@@ -36,9 +36,7 @@ async def build(
         try:
             failures |= await sample(questions, sampler, place / "samples.jsonl", preset.sample, concurrency, console)
             selector = Selector(equivalence, sampler.decode, preset.select)
-            right, wrong = select(place / "samples.jsonl", place / "selected.jsonl", selector, console)
-            dropped = ", ".join(f"{count} {reason}" for reason, count in selector.dropped.items()) or "none"
-            console.print(f"selected {right} right and {wrong} wrong solutions of {model}; left out: {dropped}")
+            select(place / "samples.jsonl", place / "selected.jsonl", selector, console)
         finally:
             await sampler.close()
         made = place / "annotated.jsonl"

@@ -72,23 +72,10 @@ def merge(annotated: Sequence[Path], output: Path) -> Merged:
             count += 1
             kept.setdefault((solution.problem, *solution.steps), solution)
     solutions, duplicates = list(kept.values()), count - len(kept)
-    resumable.write_lines(output / "data" / "train.jsonl", map(_published, solutions))
+    rows = (UnprmRow(s.problem, s.steps, s.labels, gold_answer=s.gold_answer, tried=s.tried) for s in solutions)
+    resumable.write_lines(output / "data" / "train.jsonl", rows)
     (output / "README.md").write_text(_card(output.name, solutions, duplicates, annotated), "utf-8")
     return Merged(len(solutions), duplicates)
-
-
-def _published(solution: ResolvedSolution) -> UnprmRow:
-    known = solution.gold_answer
-    return UnprmRow(solution.problem, solution.steps, solution.labels, gold_answer=known, tried=solution.tried)
-
-
-def push(output: Path, repository: str) -> None:
-    """Uploads the folder to the hub as a data set, with the token from the environment."""
-    from huggingface_hub import HfApi
-
-    api = HfApi()
-    api.create_repo(repository, repo_type="dataset", exist_ok=True)
-    api.upload_folder(folder_path=str(output), repo_id=repository, repo_type="dataset")
 
 
 def _card(name: str, solutions: Sequence[ResolvedSolution], duplicates: int, annotated: Sequence[Path]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import Field
 
 from unprm.answers.extraction import extract
 from unprm.errors import RecordInvalid
@@ -19,10 +19,6 @@ from ..schema import NonEmpty
 
 NO_ANSWER = "None"
 """The answer of a question that can't be answered, as in GSM-Plus (Li et al., 2024)."""
-
-
-def _as_text(value: object) -> object:
-    return str(value) if isinstance(value, (int, float)) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +35,7 @@ class _Row:
     """One line; `question` and `gold` are other names of `problem` and `answer`, which may be stated in `solution`."""
 
     problem: NonEmpty
-    answer: Annotated[NonEmpty, BeforeValidator(_as_text)]
+    answer: Annotated[str, Field(min_length=1, coerce_numbers_to_str=True)]
     id: str | int | None = None
 
 

@@ -74,13 +74,14 @@ class Roller:
             extract(self.sampler.decode((*written, *completion.ids)), self.extraction) if completion.finished else None
             for completion in completions
         ]
-        right = await asyncio.to_thread(self._right, found, prefix.gold_answer)
+
+        def judge() -> list[bool]:
+            return [answer is not None and self.equivalence.equal(answer, prefix.gold_answer) for answer in found]
+
+        right = await asyncio.to_thread(judge)
         rollouts = [Rollout(c.logprobs, ok) for c, ok in zip(completions, right, strict=True)]
         self._drawn(rollouts)
         return rollouts
-
-    def _right(self, found: Sequence[str | None], gold_answer: str) -> list[bool]:
-        return [answer is not None and self.equivalence.equal(answer, gold_answer) for answer in found]
 
 
 def fixed_count(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> int:

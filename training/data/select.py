@@ -99,9 +99,8 @@ class Selector:
         return [replace(solution, mean_step_uncertainty=means) for solution in chosen]
 
 
-def select(samples: Path, output: Path, selector: Selector, console: Console) -> tuple[int, int]:
-    """Writes the selected solutions of a file of samples; returns the numbers of right and wrong ones. `console`: for
-    the progress display."""
+def select(samples: Path, output: Path, selector: Selector, console: Console) -> None:
+    """Writes the selected solutions of a file of samples, and prints how many, and how many were left out."""
     config = {**asdict(selector.settings), "stage": "select", "samples": resumable.config_of(samples)}
     questions = list(sources.read(samples, SampledQuestion))
     _check(questions, samples, selector.settings)
@@ -110,7 +109,9 @@ def select(samples: Path, output: Path, selector: Selector, console: Console) ->
         chosen = [solution for question in each for solution in selector.select(question)]
     resumable.write(output, config, chosen)
     right = sum(solution.correct for solution in chosen)
-    return right, len(chosen) - right
+    console.print(f"{right} right and {len(chosen) - right} wrong solutions")
+    for reason, count in selector.dropped.most_common():
+        console.print(f"left out, {reason}: {count}")
 
 
 def _check(questions: Sequence[SampledQuestion], samples: Path, settings: SelectSettings) -> None:

@@ -1,14 +1,13 @@
-"""What annotation cost and what it found: the paper's tables of cost and of data set statistics."""
+"""What annotation cost and what it found."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from rich.table import Table
-
 from .. import resumable, sources
 from ..evaluate.metrics import percent
+from ..evaluate.vote_results import in_markdown
 from ..schema import AnnotatedSolution, QuestionValue, ResolvedSolution, Trial
 from .annotate import questions_path, unresolved_path
 
@@ -26,17 +25,6 @@ class Costs:
     tokens: int
     tau_samples: int
     tau_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRow:
-    """Statistics of one sampling model: number of labelled solutions; mean number of verified steps of those that were
-    searched (None if there are none); ranks of the steps found (None if the search has no ranks)."""
-
-    model: str
-    solutions: int
-    verified: float | None
-    ranks: "Ranks | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +75,6 @@ def costs(annotated: Path) -> Costs:
     )
 
 
-def by_model(solutions: Iterable[AnnotatedSolution]) -> list[ModelRow]:
-    """The paper's table of the data set's statistics."""
-    models: dict[str, list[AnnotatedSolution]] = {}
-    for solution in solutions:
-        models.setdefault(solution.model, []).append(solution)
-    return [
-        ModelRow(
-            model,
-            sum(solution.labels is not None for solution in written),
-            _mean([solution.verified for solution in written if solution.labels is not None and solution.tried]),
-            ranks(written),
-        )
-        for model, written in sorted(models.items())
-    ]
-
-
 def ranks(solutions: Iterable[AnnotatedSolution]) -> Ranks | None:
     """Ranks of the steps found in a run's solutions, labelled and unresolved. None if no solution was searched in
     order of falling Δu."""
@@ -114,30 +86,15 @@ def ranks(solutions: Iterable[AnnotatedSolution]) -> Ranks | None:
     return Ranks(_mean(found), 1 - len(found) / len(searched), _mean(found + last))
 
 
-def tables(annotated: Sequence[Path]) -> list[Table]:
-    """The tables of several runs, one row (or one per sampling model) each."""
-    cost = _table(
-        "cost of annotation",
-        *("run", "solutions", "wrong", "unresolved", "verified steps", "samples", "tokens", "for τ"),
-    )
-    models = _table(
-        "labelled solutions by sampling model", "run", "model", "solutions", "verified steps", *Ranks.COLUMNS
-    )
+def table(annotated: Sequence[Path]) -> str:
+    """The costs and ranks of several runs in Markdown, one row each."""
+    rows = []
     for path in annotated:
-        solutions, c = load(path), costs(path)
+        c, found = costs(path), ranks(load(path))
         numbers = c.solutions, c.wrong, c.unresolved, c.verified, c.samples, c.tokens, c.tau_samples
-        cost.add_row(path.stem, *(f"{number:,}" for number in numbers))
-        for row in by_model(solutions):
-            cells = row.ranks.cells() if row.ranks else ["–"] * len(Ranks.COLUMNS)
-            models.add_row(path.stem, row.model, f"{row.solutions:,}", _shown(row.verified), *cells)
-    return [cost, models]
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title)
-    for name in columns:
-        table.add_column(name, justify="left" if name in ("run", "model") else "right")
-    return table
+        rows.append([path.stem, *(f"{number:,}" for number in numbers), *(found.cells() if found else "–––")])
+    columns = ["run", "solutions", "wrong", "unresolved", "verified steps", "samples", "tokens", "for τ"]
+    return in_markdown([*columns, *Ranks.COLUMNS], rows, names=1)
 
 
 def _mean(values: Sequence[float]) -> float | None:

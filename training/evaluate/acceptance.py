@@ -1,7 +1,7 @@
 """Calibrates when an elected answer is accepted at a given risk, from candidates whose answers are known."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,53 +16,32 @@ from .records import JudgedCandidates
 from .right_votes import takeable
 
 
-def calibrated(
-    run: Path,
-    pool: str,
-    date: str,
-    model: str | None = None,
-    aggregate: Aggregate | None = None,
-    confidence: float = CONFIDENCE,
-) -> VoteCalibration:
-    """The calibration from a directory that `evaluate best-of-n` wrote. `pool`: its name; `model`: the PRM, by default
-    the one of the run; `aggregate`: how rewards come from step scores, by default their minimum.
+def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggregate | None = None) -> VoteCalibration:
+    """The calibration of all votes that the candidates in a directory allow, which `evaluate best-of-n` wrote, named
+    after it. `model`: the PRM, by default the one of the run; `aggregate`: how rewards come from step scores, by
+    default their minimum. Questions without any answer are left out: nothing is elected there.
 
-    Raises `RecordInvalid` as `judging.load` and `calibrate`, and for an aggregate of rewards given as numbers.
+    Raises `RecordInvalid` as `judging.load`, for an aggregate of rewards given as numbers, and if no question has an
+    answer.
     """
     questions = judging.load(run)
-    scored = all(question.scores is not None for question in questions)
-    if aggregate is not None and not scored:
-        raise RecordInvalid(
-            str(run), 0, f"its rewards are numbers, not step scores: {aggregate} can't be taken of them"
-        )
-    if scored:
+    if all(question.scores is not None for question in questions):
         aggregate = aggregate or "min"
         questions = [question.rewarded(aggregate) for question in questions]
-    made_by = json.loads((run / "candidates.config.json").read_text("utf-8"))["model"]
-    model = model or (None if made_by == judging.GIVEN else made_by)
-    return calibrate(questions, pool, date, model, aggregate, confidence)
-
-
-def calibrate(
-    questions: Sequence[JudgedCandidates],
-    pool: str,
-    date: str,
-    model: str | None,
-    aggregate: Aggregate | None,
-    confidence: float = CONFIDENCE,
-) -> VoteCalibration:
-    """The calibration of all votes that these candidates allow. Arguments as the fields of `VoteCalibration`. Questions
-    without any answer are left out: nothing is elected there. Raises `RecordInvalid` if no question has one."""
+    elif aggregate is not None:
+        reason = f"its rewards are numbers, not step scores: {aggregate} can't be taken of them"
+        raise RecordInvalid(str(run), 0, reason)
     electable = [question for question in questions if any(name is not None for name in question.classes)]
     if not electable:
-        raise RecordInvalid(pool, 0, "no candidate of any question has an answer")
+        raise RecordInvalid(str(run), 0, "no candidate of any question has an answer")
+    made_by = json.loads((run / "candidates.config.json").read_text("utf-8"))["model"]
     found = [asdict(Statistics.of(question.classes, question.rewards)) for question in electable]
     known = {name: [row[name] for row in found if row[name] is not None] for name in found[0]}
     return VoteCalibration(
-        pool=pool,
+        pool=run.resolve().name,
         date=date,
-        confidence=confidence,
-        model=model,
+        confidence=CONFIDENCE,
+        model=model or (None if made_by == judging.GIVEN else made_by),
         aggregate=aggregate,
         terms=DEFAULTS.model_dump(),
         elections={strategy: elections(electable, strategy) for strategy in takeable(electable)},

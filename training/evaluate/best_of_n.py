@@ -9,8 +9,8 @@ import itertools
 import json
 import math
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,20 +20,20 @@ from rich.console import Console
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 from unprm.types import Aggregate
-from unprm.votes.registry import Strategy
 
 from .. import resumable
 from ..resumable import ResumableFile
+from ..schema import adapter
 from ..settings import AUTO, WRF, Reading, WrfSettings
 from . import pool
 from .bootstrap import Estimate, Numbers, compare
-from .judging import GIVEN, are_probabilities, judge
+from .judging import GIVEN, judge
 from .metrics import Share
 from .pool import CandidatePool
 from .records import Candidate, CandidateTexts, JudgedCandidates
 from .right_votes import RightShare, right_share, takeable, uses_rewards
 from .scorers import Scorer
-from .vote_results import AGGREGATES, NO_REWARD, Accuracy, Difference, Results, first_reward, markdown
+from .vote_results import AGGREGATES, ANY_RIGHT, NO_REWARD, Results, Row, first_reward, markdown
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 DRAWS = 16
@@ -52,16 +52,11 @@ def evaluate(
     aggregates: Sequence[Aggregate] = AGGREGATES,
 ) -> Results:
     """Judges and scores the candidates, takes the votes, and writes `output/results.json` and `output/votes.md`, the
-    same as a table. Arguments as for `judge` and `results`.
-
-    `logistic` in the results: whether the rewards in `candidates.jsonl` are not probabilities, so that the logistic
-    function was applied to them before the votes.
-    """
-    judged = judge(questions, scorer, equivalence, output, console, reading)
-    measured = results(judged, wrf, seed, aggregates)
-    name = scorer.identity.model if scorer else GIVEN
-    logistic = scorer is None and not are_probabilities(r for question in questions for r in question.rewards or ())
-    record = {"model": name, **asdict(wrf), "seed": seed, "logistic": logistic, **asdict(measured)}
+    same as a table. Arguments as for `judge` and `results`."""
+    measured = results(judge(questions, scorer, equivalence, output, console, reading), wrf, seed, aggregates)
+    accuracy = adapter(dict[str, dict[int, Share]]).dump_python(measured.accuracy, mode="json")
+    record = {"model": scorer.identity.model if scorer else GIVEN, **asdict(wrf), "seed": seed}
+    record |= {"any_right": accuracy.pop(ANY_RIGHT), "accuracy": accuracy, **asdict(measured)}
     resumable.replace(output / "votes.md", markdown(measured))
     resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
     return measured
@@ -95,65 +90,40 @@ def results(
     counts = [len(candidates.classes) for candidates in judged]
     sizes = [size for size in SIZES if size <= min(counts)]
     rules = {name: partial(right_share, name, terms=wrf.terms) for name in takeable(judged)}
-    rewarded = {name: rule for name, rule in rules.items() if uses_rewards(name)}
-    first = _accuracy(judged, rules, sizes, seed)
-    any_right, any_right_of_all = _measure(judged, _any_right, sizes, seed)
     scored = all(candidates.scores is not None for candidates in judged)
     others = [name for name in aggregates if name != AGGREGATES[0]] if scored else []
-    by_reward: dict[str, Sequence[JudgedCandidates]] = {
-        name: [candidates.rewarded(name) for candidates in judged] for name in others
+    by_reward: dict[str, Sequence[JudgedCandidates]] = {first_reward(bool(others)): judged}
+    by_reward |= {name: [candidates.rewarded(name) for candidates in judged] for name in others}
+    taken = {
+        (vote, reward): by_reward.get(reward, judged)
+        for vote in rules
+        for reward in (by_reward if uses_rewards(vote) else (NO_REWARD,))
     }
-    return Results(
-        questions=len(judged),
-        candidates=min(counts),
-        most_candidates=max(counts),
-        accuracy=first.accuracy,
-        accuracy_of_all=first.accuracy_of_all,
-        any_right=any_right,
-        any_right_of_all=any_right_of_all,
-        aggregates={name: _accuracy(by_reward[name], rewarded, sizes, seed) for name in others},
-        against_majority=_against_majority({first_reward(bool(others)): judged} | by_reward, rules),
+    of_all = {(vote, reward): outcomes(each, rules[vote]) for (vote, reward), each in taken.items()}
+    majority = of_all["majority", NO_REWARD]
+    against = compare(
+        {key: Estimate.mean((right - majority)[None]) for key, right in of_all.items() if key[0] != "majority"}
     )
+    rows = []
+    for (vote, reward), each in taken.items():
+        row = _row(vote, reward, each, rules[vote], sizes, seed)
+        if (found := against.get((vote, reward))) is not None:
+            row = replace(row, against_majority=found.difference.interval(), p=found.p)
+        rows.append(row)
+    rows.append(_row(ANY_RIGHT, NO_REWARD, judged, _any_right, sizes, seed))
+    return Results(len(judged), min(counts), max(counts), tuple(rows))
 
 
-def _against_majority(
-    by_reward: Mapping[str, Sequence[JudgedCandidates]], rules: Mapping[Strategy, RightShare]
-) -> dict[str, dict[str, Difference]]:
-    first = next(iter(by_reward.values()))
-    majority = outcomes(first, rules["majority"])
-    compared = {vote: by_reward if uses_rewards(vote) else {NO_REWARD: first} for vote in rules if vote != "majority"}
-    family = compare(
-        {
-            (vote, reward): Estimate.mean(np.array([outcomes(judged, rules[vote]) - majority]))
-            for vote, rewards in compared.items()
-            for reward, judged in rewards.items()
-        }
-    )
-    return {
-        vote: {reward: Difference.of(family[vote, reward]) for reward in rewards} for vote, rewards in compared.items()
-    }
+def _row(
+    vote: str, reward: str, judged: Sequence[JudgedCandidates], rule: RightShare, sizes: Sequence[int], seed: int
+) -> Row:
+    by_size = {size: Share.of(accuracies(judged, size, rule, seed)) for size in sizes}
+    return Row(vote, reward, by_size, Share.of(outcomes(judged, rule).tolist()))
 
 
 def outcomes(judged: Sequence[JudgedCandidates], rule: RightShare) -> Numbers:
     """What the rule gives for each question among all of its candidates, (questions,)."""
     return np.array([rule(candidates, range(len(candidates.classes))) for candidates in judged], dtype=float)
-
-
-def _accuracy(
-    judged: Sequence[JudgedCandidates], rules: Mapping[Strategy, RightShare], sizes: Sequence[int], seed: int
-) -> Accuracy:
-    found = {name: _measure(judged, rule, sizes, seed) for name, rule in rules.items()}
-    return Accuracy(
-        {name: by_size for name, (by_size, _) in found.items()}, {name: of_all for name, (_, of_all) in found.items()}
-    )
-
-
-def _measure(
-    judged: Sequence[JudgedCandidates], rule: RightShare, sizes: Sequence[int], seed: int
-) -> tuple[dict[int, Share], Share]:
-    """The rule's accuracy by size, and over all candidates."""
-    by_size = {size: Share.of(accuracies(judged, size, rule, seed)) for size in sizes}
-    return by_size, Share.of(outcomes(judged, rule).tolist())
 
 
 def accuracies(judged: Sequence[JudgedCandidates], size: int, rule: RightShare, seed: int = 0) -> list[float]:

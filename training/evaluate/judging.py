@@ -1,6 +1,6 @@
 """Judges a question's candidates: classes of equal answers, whether each is right, and rewards."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -56,9 +56,16 @@ def judge(
 
 
 def kept(output: Path) -> list[JudgedCandidates]:
-    """What `judge` wrote to a directory, sorted by question id, so that draws do not depend on the order of work."""
+    """What `judge` wrote to a directory, sorted by question id, so that draws do not depend on the order of work. The
+    logistic function, which keeps their order, is applied to rewards that are not probabilities."""
     records = sources.read(output / "candidates.jsonl", JudgedCandidates)
-    return _as_probabilities(sorted(records, key=lambda candidates: candidates.id))
+    judged = sorted(records, key=lambda candidates: candidates.id)
+    if all(reward is None or 0 <= reward <= 1 for candidates in judged for reward in candidates.rewards):
+        return judged
+    return [
+        replace(each, rewards=tuple(None if reward is None else sigmoid(reward) for reward in each.rewards))
+        for each in judged
+    ]
 
 
 def load(run: Path) -> list[JudgedCandidates]:
@@ -91,18 +98,3 @@ def _answers(
     right = {answer: equivalence.equal(answer, question.gold_answer) for answer in dict.fromkeys(stated)}
     classes = tuple(None if answer is None else next(names) for answer in found)
     return classes, tuple(answer is not None and right[answer] for answer in found)
-
-
-def _as_probabilities(judged: Sequence[JudgedCandidates]) -> list[JudgedCandidates]:
-    """Applies the logistic function, which keeps their order, to rewards that are not probabilities."""
-    if are_probabilities(reward for candidates in judged for reward in candidates.rewards):
-        return list(judged)
-    return [
-        replace(each, rewards=tuple(None if reward is None else sigmoid(reward) for reward in each.rewards))
-        for each in judged
-    ]
-
-
-def are_probabilities(rewards: Iterable[float | None]) -> bool:
-    """Whether all rewards are in [0, 1]; None (no reward) is ignored."""
-    return all(reward is None or 0 <= reward <= 1 for reward in rewards)

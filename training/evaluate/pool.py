@@ -1,29 +1,39 @@
 """Questions with their gold answers and sampled candidates, with rewards if the file has them."""
 
-import hashlib
-import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from unprm import steps
 from unprm.errors import RecordInvalid
 from unprm.wire import Confidence, LogProbs, confidence_of
 
-from .. import sources
+from .. import resumable, sources
 from ..schema import adapter
 from ..settings import Reading
 from .records import Confidences
 
 _GOLD = "ground_truth_answer"
 """The field by which OpenAI's records are recognised."""
-Given = float | tuple[float, ...]
+Given = (
+    Annotated[float, Field(strict=True, allow_inf_nan=False)]
+    | tuple[Annotated[float, Field(strict=True, ge=0, le=1)], ...]
+)
 """A candidate's reward, or its step scores, each in [0, 1]; an empty tuple if it was not scored."""
+_GIVEN: TypeAdapter[Given] = TypeAdapter(Given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +136,10 @@ def _by_problem(rows: Iterable[tuple[int, dict[str, Any]]], path: Path) -> Itera
     candidate, gathered by problem; raises `RecordInvalid` if a problem has several gold answers."""
     found: dict[object, tuple[int, dict[str, Any]]] = {}
     for number, row in rows:
-        problem = row.get("problem")
-        fields: dict[str, Any] = {
-            "id": row.get("unique_id"),
-            "problem": problem,
-            "answer": row.get(_GOLD),
-            "candidates": [],
-        }
+        problem, gold = row.get("problem"), row.get(_GOLD)
+        fields: dict[str, Any] = {"id": row.get("unique_id"), "problem": problem, "answer": gold, "candidates": []}
         _, question = found.setdefault(problem, (number, fields))
-        if question["answer"] != fields["answer"]:
+        if question["answer"] != gold:
             raise RecordInvalid(str(path), number, f"{_GOLD!r} is not the one of an earlier record of the problem")
         question["candidates"].append({name: value for name, value in row.items() if name != "problem"})
     yield from found.values()
@@ -142,8 +147,7 @@ def _by_problem(rows: Iterable[tuple[int, dict[str, Any]]], path: Path) -> Itera
 
 def digest(questions: Sequence[CandidatePool]) -> str:
     """A digest of all fields of the questions: 16 hexadecimal digits."""
-    fields = [adapter(CandidatePool).dump_python(question, by_alias=True) for question in questions]
-    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]
+    return resumable.digest([adapter(CandidatePool).dump_python(question, by_alias=True) for question in questions])
 
 
 def _question(fields: dict[str, Any], path: Path, number: int, reward_field: str) -> CandidatePool:
@@ -179,29 +183,15 @@ def _given(candidates: Sequence[_Candidate], fields: Mapping[str, Any], name: st
         raise ValueError(f"{name!r} has {len(values)} entries for {len(candidates)} candidates")
     found: list[Given] = []
     for index, (candidate, value) in enumerate(zip(candidates, values, strict=True)):
-        if isinstance(value, list):
-            found.append(_step_scores(value, candidate.steps, f"candidate {index} at {name!r}"))
-        elif (number := _number(value)) is None:
-            raise ValueError(f"candidate {index} has no number at {name!r}, nor a list of step scores")
-        else:
-            found.append(number)
+        try:
+            given = _GIVEN.validate_python(value)
+        except ValidationError:
+            raise ValueError(
+                f"candidate {index} has no number at {name!r}, nor a list of step scores in [0, 1]"
+            ) from None
+        if isinstance(given, tuple) and candidate.steps is not None and len(given) not in (0, len(candidate.steps)):
+            raise ValueError(
+                f"candidate {index} at {name!r}: {len(given)} step scores for {len(candidate.steps)} steps"
+            )
+        found.append(given)
     return found
-
-
-def _step_scores(values: list[object], given: list[str] | None, place: str) -> tuple[float, ...]:
-    scores = tuple(score for score in map(_number, values) if score is not None and 0 <= score <= 1)
-    if len(scores) < len(values):
-        raise ValueError(f"{place}: step scores are numbers in [0, 1]")
-    if scores and given is not None and len(scores) != len(given):
-        raise ValueError(f"{place}: {len(scores)} step scores for {len(given)} steps")
-    return scores
-
-
-def _number(value: object) -> float | None:
-    """The value as a float if it is a finite number, else None."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:  # an integer too large for a float
-        return None

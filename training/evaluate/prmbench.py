@@ -13,32 +13,45 @@ Blank steps, 15 of 83,456, are neither scored nor counted. The original solution
 similarity of scores, which is no part of PRMScore.
 """
 
-import hashlib
 import json
-from collections import Counter
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
+from pydantic import Field
 from rich.console import Console
-from rich.table import Table
 
-from .. import resumable
-from ..schema import Scores
+from unprm.errors import RecordInvalid
+
+from .. import resumable, sources
+from ..schema import NonEmpty, Scores
 from . import step_scores
-from .bootstrap import weights
+from .bootstrap import Numbers, weights
 from .metrics import Share
-from .prmbench_solutions import CATEGORIES, Benchmark, PrmBenchSolution
 from .scorers import Scorer
+from .vote_results import in_markdown
 
-THRESHOLD = 0.5
+Category = Literal[
+    "redundency",
+    "circular",
+    "counterfactual",
+    "step_contradiction",
+    "domain_inconsistency",
+    "confidence",
+    "missing_condition",
+    "deception",
+    "multi_solutions",
+]
+"""PRMBench's kinds of errors, as its files spell them."""
+CATEGORIES: tuple[Category, ...] = get_args(Category)
 WITHOUT_ERRORS = "multi_solutions"
 ABBREVIATED = dict(zip(CATEGORIES, ("NR", "NCL", "ES", "SC", "DC", "CI", "PS", "DR", "MS"), strict=True))
 """The authors' names of what resists an error of the category: non-redundancy, non-circular logic, …"""
 GROUPS = {"simplicity": CATEGORIES[:2], "soundness": CATEGORIES[2:6], "sensitivity": CATEGORIES[6:]}
+THRESHOLD = 0.5
 PUBLISHED = {
     "Skywork-PRM-1.5B": (31.7, 31.4, 35.8, 32.4, 25.7, 26.0, 30.2, 33.1, 32.3, 81.1, 33.6, 28.6, 48.8),
     "Skywork-PRM-7B": (36.2, 35.7, 41.2, 36.7, 29.1, 30.6, 34.4, 36.8, 37.4, 88.8, 38.4, 32.7, 54.3),
@@ -51,183 +64,147 @@ PUBLISHED = {
 }
 """PRMScore in percent, overall, by category and by group (the authors' repository, January 2025). There a step is right
 for Skywork's PRMs if the score falls by less than 0.05 from the step before."""
+_NUMBER = re.compile(r"^(?:Step\s*)?\d+\.\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """Numbers of steps: right ones called right (`tp`) and wrong (`fn`), wrong ones called wrong (`tn`) and right
-    (`fp`)."""
+class PrmBenchSolution:
+    """A modified solution in PRMBench's layout. `error_steps`: numbers of the wrong steps, from 1."""
 
-    tp: int = 0
-    fn: int = 0
-    tn: int = 0
-    fp: int = 0
+    idx: NonEmpty
+    category: Annotated[Category, Field(alias="classification")]
+    problem: Annotated[NonEmpty, Field(alias="modified_question")]
+    process: Annotated[tuple[str, ...], Field(alias="modified_process")]
+    error_steps: tuple[Annotated[int, Field(ge=1, strict=True)], ...]
 
-    @classmethod
-    def of(cls, labels: Sequence[bool], scores: Sequence[float]) -> Self:
-        """Of a solution's steps."""
-        seen = Counter((label, score > THRESHOLD) for label, score in zip(labels, scores, strict=True))
-        return cls(seen[True, True], seen[True, False], seen[False, False], seen[False, True])
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(self.tp + other.tp, self.fn + other.fn, self.tn + other.tn, self.fp + other.fp)
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise ValueError("modified_process: every step is blank, or there is none")
 
     @property
-    def f1(self) -> float:
-        """Of finding right steps, in [0, 1]; 0 if none is there or found."""
-        return _f1(self.tp, self.fn + self.fp)
+    def question(self) -> str:
+        """The question that the solution is for; solutions of several categories have the same."""
+        return self.idx.removeprefix(f"{self.category}_")
 
     @property
-    def negative_f1(self) -> float:
-        """Of finding wrong steps, in [0, 1]; 0 if none is there or found."""
-        return _f1(self.tn, self.fn + self.fp)
+    def id(self) -> str:
+        """Unique in the benchmark, but for solutions that its authors' program leaves out."""
+        return f"{self.category}_{self.question}"
 
     @property
-    def prm_score(self) -> float:
-        """The mean of both, in [0, 1]."""
-        return (self.f1 + self.negative_f1) / 2
+    def steps(self) -> tuple[str, ...]:
+        """The steps that are not blank, without their numbers (`3. `, `Step 3. `)."""
+        return tuple(_NUMBER.sub("", step.strip()) for step in self.process if step.strip())
+
+    @property
+    def labels(self) -> tuple[bool, ...]:
+        """Whether each of `steps` is right."""
+        return tuple(k not in self.error_steps for k, step in enumerate(self.process, 1) if step.strip())
 
 
-def _f1(hits: int, misses: int) -> float:
-    return 2 * hits / (2 * hits + misses) if hits else 0.0
+Benchmark = Mapping[str, Sequence[PrmBenchSolution]]
+"""Solutions by category, only of categories that have any."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """Results on a category, or on all; shares in [0, 1]. `steps`: number of steps that count. `unscored`: solutions
-    that could not be scored, and don't count."""
+def load(source: str) -> Benchmark:
+    """The benchmark in a JSONL file, plain or `.gz`, in each such file of a directory, or in the hub's data set of that
+    name. Raises `RecordInvalid` for an invalid record, or if there is none."""
+    solutions: dict[str, PrmBenchSolution] = {}
+    for solution in _rows(source):
+        solutions.setdefault(solution.id, solution)
+    if not solutions:
+        raise RecordInvalid(source, 0, "there is no solution in it")
+    by_category = {name: [each for each in solutions.values() if each.category == name] for name in CATEGORIES}
+    return {name: found for name, found in by_category.items() if found}
 
-    prm_score: float
-    f1: float
-    negative_f1: float
-    solutions: int
-    steps: int
-    unscored: int
+
+def _rows(source: str) -> Iterator[PrmBenchSolution]:
+    if not Path(source).exists():
+        yield from (solution for _, solution in sources.from_hub(source, "train", PrmBenchSolution))
+        return
+    for path in sources.json_lines(Path(source)):
+        yield from sources.read(path, PrmBenchSolution)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Results overall, with the 95 % bootstrap interval of PRMScore over the questions, and by category and group of
-    categories; a group has the mean of its categories, if all are there."""
+    """PRMScore in [0, 1]: overall, with its 95 % bootstrap interval over the questions, by category, and by group of
+    categories, the mean of these if all are there. `solutions` count, `unscored` ones don't."""
 
-    overall: Figures
-    low: float
-    high: float
-    categories: Mapping[str, Figures]
+    overall: Share
+    categories: Mapping[str, float]
     groups: Mapping[str, float]
+    solutions: int
+    unscored: int
 
 
 def measure(benchmark: Benchmark, scores: Mapping[str, Mapping[str, Scores]]) -> Result:
     """The results of step scores by category and id."""
-    counts: dict[str, dict[str, Counts]] = {}
-    for name, solutions in benchmark.solutions.items():
-        scored = [(solution, scores[name][solution.id]) for solution in solutions]
-        counts[name] = {each.id: Counts.of(each.labels, values) for each, values in scored if values is not None}
+    counts: dict[str, list[Numbers]] = {}
+    by_question: dict[str, Numbers] = {}
+    for name, solutions in benchmark.items():
+        counts[name] = []
+        for solution in solutions:
+            if (values := scores[name][solution.id]) is not None:
+                counts[name].append(_counts(solution.labels, values))
+                by_question[solution.question] = by_question.get(solution.question, 0) + counts[name][-1]
     categories = {
-        name: _figures(list(found.values()), len(benchmark.solutions[name]), name == WITHOUT_ERRORS)
-        for name, found in counts.items()
+        name: float(prm_score(sum(found, np.zeros(3)), name == WITHOUT_ERRORS)) for name, found in counts.items()
     }
-    everything = [each for solutions in benchmark.solutions.values() for each in solutions]
-    all_counts = {id: count for found in counts.values() for id, count in found.items()}
-    low, high = _interval(everything, all_counts)
+    every = np.array([*by_question.values()]).reshape(-1, 3)
+    # a question is resampled with its solutions of all categories
+    resampled = prm_score(weights(len(every)) @ every) if len(every) else np.zeros(1)
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    scored = sum(map(len, counts.values()))
     return Result(
-        overall=_figures(list(all_counts.values()), len(everything)),
-        low=low,
-        high=high,
-        categories=categories,
-        groups={
-            group: sum(categories[name].prm_score for name in names) / len(names)
+        Share(float(prm_score(every.sum(axis=0))), float(low), float(high)),
+        categories,
+        {
+            group: sum(categories[name] for name in names) / len(names)
             for group, names in GROUPS.items()
             if categories.keys() >= set(names)
         },
+        scored,
+        sum(map(len, benchmark.values())) - scored,
     )
 
 
-def _figures(counts: Sequence[Counts], solutions: int, without_errors: bool = False) -> Figures:
-    total = sum(counts, Counts())
-    return Figures(
-        total.f1 if without_errors else total.prm_score,
-        total.f1,
-        total.negative_f1,
-        len(counts),
-        total.tp + total.fn + total.tn + total.fp,
-        solutions - len(counts),
-    )
+def _counts(labels: Sequence[bool], scores: Sequence[float]) -> Numbers:
+    """Numbers of right steps called right, of wrong ones called wrong, and of the others, (3,)."""
+    right, called = np.array(labels), np.array(scores) > THRESHOLD
+    return np.array([(right & called).sum(), (~right & ~called).sum(), (right != called).sum()], dtype=float)
 
 
-def _interval(solutions: Sequence[PrmBenchSolution], counts: Mapping[str, Counts]) -> tuple[float, float]:
-    """95 % bootstrap interval of PRMScore; a question is resampled with its solutions of all categories."""
-    by_question: dict[str, Counts] = {}
-    for solution in solutions:
-        by_question[solution.question] = by_question.get(solution.question, Counts()) + counts.get(
-            solution.id, Counts()
-        )
-    table = np.array([(each.tp, each.tn, each.fn + each.fp) for each in by_question.values()], dtype=float)
-    right, wrong, missed = (weights(len(table)) @ table).T
-    low, high = np.quantile((_f1s(right, missed) + _f1s(wrong, missed)) / 2, [0.025, 0.975])
-    return float(low), float(high)
-
-
-def _f1s(hits: npt.NDArray[np.float64], misses: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.divide(2 * hits, 2 * hits + misses, out=np.zeros_like(hits), where=hits > 0)
+def prm_score(counts: Numbers, without_errors: bool = False) -> Numbers:
+    """PRMScore of counts, (…, 3) as above: (…) in [0, 1]; `without_errors`: F1 of right steps alone. An F1 is 0 if none
+    is there or found."""
+    hits, missed = counts[..., :2], counts[..., 2:]
+    f1 = np.divide(2 * hits, 2 * hits + missed, out=np.zeros_like(hits), where=hits > 0)
+    made: Numbers = f1[..., 0] if without_errors else f1.mean(axis=-1)
+    return made
 
 
 def evaluate(benchmark: Benchmark, scorer: Scorer, output: Path, console: Console) -> Result:
     """Scores the solutions and writes `output/results.json`; scores are kept as by `step_scores.score`."""
-    scores = step_scores.score("prmbench", benchmark.solutions, _digest, scorer, output, console)
+    scores = step_scores.score("prmbench", benchmark, _fields, scorer, output, console)
     result = measure(benchmark, scores)
-    record = {
-        "model": scorer.identity.model,
-        "threshold": THRESHOLD,
-        **asdict(result),
-        "misnumbered": benchmark.misnumbered,
-        "repeated": benchmark.repeated,
-    }
+    record = {"model": scorer.identity.model, "threshold": THRESHOLD, **asdict(result)}
     resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
     return result
 
 
-def remarks(benchmark: Benchmark, result: Result) -> Iterator[str]:
-    """What a reader has to know of the figures: solutions that don't count, or not as one would think."""
-    if missing := [name for name in CATEGORIES if name not in benchmark.solutions]:
-        yield f"There is no solution of {', '.join(missing)}: published overall figures are of all categories."
-    if benchmark.misnumbered:
-        yield (
-            f"Solutions that number wrong steps beyond their last one: {benchmark.misnumbered}. Such numbers have no "
-            "effect, as in the published figures."
-        )
-    if benchmark.repeated:
-        yield (
-            f"Solutions with the id of an earlier one: {benchmark.repeated}. They do not count, as in the published "
-            "figures."
-        )
-    if unscored := result.overall.unscored:
-        yield f"Solutions too long for the model or the server: {unscored}. They do not count."
+def _fields(solution: PrmBenchSolution) -> dict[str, object]:
+    return {"id": solution.id, "problem": solution.problem, "steps": solution.steps, "labels": solution.labels}
 
 
-def table(result: Result) -> Table:
-    """The results next to the published ones, PRMScore in percent."""
-    shown = Table(title="PRMBench: PRMScore")
-    shown.add_column("model")
-    for name in ("overall", *ABBREVIATED.values(), *GROUPS):
-        shown.add_column(name, justify="right")
-    by_category = {name: figures.prm_score for name, figures in result.categories.items()}
-    cells = [_percent(by_category.get(name)) for name in CATEGORIES]
-    overall = Share(result.overall.prm_score, result.low, result.high).in_percent
-    shown.add_row("this model", overall, *cells, *(_percent(result.groups.get(group)) for group in GROUPS))
-    shown.add_section()
-    for model, row in PUBLISHED.items():
-        shown.add_row(f"{model} (published)", *(f"{score:.1f}" for score in row), style="dim")
-    return shown
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f}"
-
-
-def _digest(solutions: Sequence[PrmBenchSolution]) -> str:
-    fields = [
-        {"id": solution.id, "problem": solution.problem, "steps": solution.steps, "labels": solution.labels}
-        for solution in solutions
-    ]
-    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]
+def markdown(model: str, result: Result) -> str:
+    """The results next to the published ones, PRMScore in percent, in Markdown."""
+    columns = ["model", "figures", "overall", *ABBREVIATED.values(), *GROUPS]
+    shares = [result.categories.get(name) for name in CATEGORIES] + [result.groups.get(group) for group in GROUPS]
+    cells = ["–" if share is None else f"{100 * share:.1f}" for share in shares]
+    rows = [[model, "here", result.overall.in_percent, *cells]]
+    rows += [[name, "published", *(f"{score:.1f}" for score in row)] for name, row in PUBLISHED.items()]
+    title = f"PRMBench: PRMScore in % of {result.solutions:,} solutions, without {result.unscored} that are too long"
+    if missing := [name for name in CATEGORIES if name not in result.categories]:
+        title += f", and none of {', '.join(missing)}: published overall figures are of all categories"
+    return f"{title}\n\n{in_markdown(columns, rows)}"

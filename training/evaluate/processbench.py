@@ -5,7 +5,6 @@ solutions whose first wrong step is predicted exactly, the share of the right on
 their harmonic mean; the average is over the subsets' F1 (Zheng et al., "ProcessBench", 2024).
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +13,6 @@ from typing import Protocol
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from unprm import steps
 from unprm.errors import RecordInvalid
@@ -25,6 +23,7 @@ from ..sources import Identified
 from . import step_scores
 from .metrics import Share, first_error_score
 from .scorers import Scorer
+from .vote_results import in_markdown
 
 SUBSETS = ("gsm8k", "math", "olympiadbench", "omnimath")
 CHOOSING = "gsm8k"
@@ -174,31 +173,29 @@ def score(
     subsets: Mapping[str, Sequence[BenchmarkSolution]], scorer: Scorer, output: Path, console: Console
 ) -> dict[str, dict[str, Scores]]:
     """Scores of all samples by subset and id, written to `output` as by `step_scores.score`."""
-    return step_scores.score("processbench", subsets, _digest, scorer, output, console)
+    return step_scores.score("processbench", subsets, _fields, scorer, output, console)
 
 
-def table(measured: Mapping[str, Result]) -> Table:
-    """The results next to the published ones, F1 in percent."""
-    names = next(iter(measured.values())).subsets
-    shown = Table(title="ProcessBench: F1 of finding the first wrong step")
-    shown.add_column("model")
-    for name in (*names, "average"):
-        shown.add_column(name, justify="right")
-    for name, result in measured.items():
-        cells = [Share(subset.f1, subset.f1_low, subset.f1_high).in_percent for subset in result.subsets.values()]
-        shown.add_row(f"this model, threshold {result.threshold:g} ({name})", *cells, f"{100 * result.average_f1:.1f}")
-    shown.add_section()
-    for model, row in PUBLISHED.items():
-        f1 = dict(zip((*SUBSETS, "average"), row, strict=True))
-        shown.add_row(f"{model} (published)", *(f"{f1[name]:.1f}" if name in f1 else "–" for name in names),
-                      f"{f1['average']:.1f}", style="dim")  # fmt: skip
-    return shown
-
-
-def _digest(samples: Sequence[BenchmarkSolution]) -> str:
-    # the key "asked" must stay: it is part of the digests of existing files
-    fields = [
-        {"id": sample.id, "asked": {"problem": sample.problem, "steps": sample.steps}, "label": sample.first_error}
-        for sample in samples
+def markdown(model: str, measured: Mapping[str, Result]) -> str:
+    """The results next to the published ones, F1 in percent, in Markdown."""
+    names = [*next(iter(measured.values())).subsets]
+    rows = [
+        [
+            model,
+            f"threshold {result.threshold:g} ({name})",
+            *(Share(each.f1, each.f1_low, each.f1_high).in_percent for each in result.subsets.values()),
+            f"{100 * result.average_f1:.1f}",
+        ]
+        for name, result in measured.items()
     ]
-    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]
+    for published, row in PUBLISHED.items():
+        f1 = dict(zip((*SUBSETS, "average"), map("{:.1f}".format, row), strict=True))
+        rows.append([published, "published", *(f1.get(name, "–") for name in (*names, "average"))])
+    title = "ProcessBench: F1 of finding the first wrong step, in % (95 % interval)"
+    return f"{title}\n\n{in_markdown(['model', 'figures', *names, 'average'], rows)}"
+
+
+def _fields(sample: BenchmarkSolution) -> dict[str, object]:
+    # the key "asked" must stay: it is part of the digests of existing files
+    asked = {"problem": sample.problem, "steps": sample.steps}
+    return {"id": sample.id, "asked": asked, "label": sample.first_error}

@@ -2,15 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-import httpx
-
 from unprm.errors import ModelUnavailable
 from unprm.types import Engine, Evidence
-from unprm.wire import ScoreResponse
+from unprm_client import Client, ClientError, ScoreResponse
+from unprm_client.errors import NoVerdict, SolutionTooLong, TooManySteps
 
 from ..schema import Scores
 
@@ -18,8 +16,8 @@ SECONDS = 600.0
 """Timeout in seconds of a request to a server."""
 IN_FLIGHT = 8
 """Concurrent requests to a server, which batches them."""
-_UNSCORABLE = {"solution_too_long", "too_many_steps", "no_verdict"}
-"""A server's codes for a solution that has no scores, and whose steps are not blank."""
+_UNSCORABLE = (SolutionTooLong, TooManySteps, NoVerdict)
+"""A server's errors for a solution that has no scores, and whose steps are not blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +89,7 @@ class ServerScorer:
     """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        transport = httpx.HTTPTransport(retries=2)
-        self._client = httpx.Client(base_url=url, headers=headers, timeout=SECONDS, transport=transport)
+        self._url, self._client = url, Client(url, api_key=api_key, timeout=SECONDS)
         try:
             self.identity = self._served()
         except ModelUnavailable:
@@ -103,44 +99,36 @@ class ServerScorer:
     def score(self, batch: Sequence[Solution]) -> list[Scores]:
         """Step scores of each solution, with one request each. Raises `ModelUnavailable` also if the server's model has
         been swapped since this scorer was made."""
-        with ThreadPoolExecutor(IN_FLIGHT) as pool:
-            scores = list(pool.map(self._score, batch))
+        outcomes = self._client.score_all(map(_request, batch), concurrency=IN_FLIGHT)
+        scores = [_scores(outcome) for outcome in outcomes]
         if (now := self._served()) != self.identity:
-            raise ModelUnavailable(f"{self._client.base_url} serves another model than at the start: {now}")
+            raise ModelUnavailable(f"{self._url} serves another model than at the start: {now}")
         return scores
 
     def close(self) -> None:
         """Closes the connections."""
         self._client.close()
 
-    def _score(self, solution: Solution) -> Scores:
-        body: dict[str, object] = {"problem": solution.problem, "solutions": [list(solution.steps)]}
-        if solution.evidence is not None:
-            messages = [{"role": "assistant", "content": step} for step in solution.steps]
-            body = {"problem": solution.problem, "trajectories": [{"messages": messages}]}
-            body |= {"evidence": solution.evidence, "thoughts": True}
-        response = self._send("POST", "/score_steps", body)
-        if response.status_code == 422 and response.json()["code"] in _UNSCORABLE:
-            return None
-        self._check(response)
-        return tuple(ScoreResponse.model_validate(response.json()).solutions[0].step_scores or ())
-
     def _served(self) -> Identity:
-        response = self._send("GET", "/model")
-        self._check(response)
-        model = response.json()
-        calibration = model.get("calibration")
-        return Identity(
-            model["name"], model["dtype"], model.get("digest"), json.dumps(calibration) if calibration else ""
-        )
-
-    def _send(self, method: str, path: str, body: object = None) -> httpx.Response:
         try:
-            return self._client.request(method, path, json=body)
-        except httpx.HTTPError as error:
-            raise ModelUnavailable(f"{self._client.base_url} does not answer: {error!r}") from error
+            model = self._client.model()
+        except ClientError as error:
+            raise ModelUnavailable(str(error)) from error
+        calibration = "" if model.calibration is None else json.dumps(model.calibration.model_dump(mode="json"))
+        return Identity(model.name, model.dtype, model.digest, calibration)
 
-    def _check(self, response: httpx.Response) -> None:
-        if response.status_code != 200:
-            detail = response.text[:200]
-            raise ModelUnavailable(f"{response.request.url} answered {response.status_code}: {detail}")
+
+def _request(solution: Solution) -> dict[str, object]:
+    if solution.evidence is None:
+        return {"problem": solution.problem, "solutions": [solution.steps]}
+    messages = [{"role": "assistant", "content": step} for step in solution.steps]
+    trajectories = [{"messages": messages}]
+    return {"problem": solution.problem, "trajectories": trajectories, "evidence": solution.evidence, "thoughts": True}
+
+
+def _scores(outcome: ScoreResponse | ClientError) -> Scores:
+    if isinstance(outcome, _UNSCORABLE):
+        return None
+    if isinstance(outcome, ClientError):
+        raise ModelUnavailable(str(outcome)) from outcome
+    return tuple(outcome.solutions[0].step_scores or ())

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from unprm.types import Evidence
 
-from .. import sources, stage
+from .. import resumable, sources, stage
 from ..resumable import ResumableFile
 from ..schema import Scores
 from ..sources import Identified
@@ -39,20 +39,21 @@ S = TypeVar("S", bound=Sample)
 def score(
     benchmark: str,
     subsets: Mapping[str, Sequence[S]],
-    digest: Callable[[Sequence[S]], str],
+    fields: Callable[[S], object],
     scorer: Scorer,
     output: Path,
     console: Console,
     evidence: Evidence | None = None,
 ) -> dict[str, dict[str, Scores]]:
-    """Scores of all samples by subset and id, a file `SUBSET.jsonl` each. `benchmark` and `digest`, of a subset's
-    samples, are in its configuration. `evidence`: as in `Solution`.
+    """Scores of all samples by subset and id, a file `SUBSET.jsonl` each. `benchmark` and a digest of the `fields` of a
+    subset's samples are in its configuration. `evidence`: as in `Solution`.
 
     Raises `OutputMismatch` if `output` holds scores of another model, even of the same name, or of other samples.
     """
     found = {}
     for name, samples in subsets.items():
-        config = {"stage": benchmark, **scorer.identity.config, "subset": name, "samples": digest(samples)}
+        digest = resumable.digest([fields(sample) for sample in samples])
+        config = {"stage": benchmark, **scorer.identity.config, "subset": name, "samples": digest}
         with ResumableFile(output / f"{name}.jsonl", ScoredSolution, config) as done:
             todo = [sample for sample in samples if sample.id not in done.records]
             with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:

@@ -5,25 +5,21 @@ Labels are those of AgentProcessBench (arXiv 2603.14465): 1 for a step that move
 neither helps nor harms, -1 for a wrong one. A score stands for a label by thirds: below 1/3 for -1, above 2/3 for 1.
 """
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from math import prod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-from pydantic import ValidationError
 from rich.console import Console
 
+from unprm import steps
 from unprm.errors import RecordInvalid
 from unprm.trajectories import Message, Reading, render
 from unprm.types import Aggregate
 
 from .. import sources
-from ..schema import adapter
 from . import step_scores
 from .bootstrap import Estimate, Numbers
 from .metrics import Share
@@ -33,11 +29,8 @@ from .vote_results import in_markdown
 Label = Literal[-1, 0, 1]
 Verdicts = Mapping[str, float]
 """Scores in [0, 1] by the index of the message, as text."""
-AGGREGATES: Mapping[Aggregate, Callable[[Sequence[float]], float]] = {
-    "min": min, "mean": fmean, "last": lambda scores: scores[-1], "product": prod
-}  # fmt: skip
+AGGREGATES: tuple[Aggregate, ...] = ("min", "mean", "last", "product")
 PEOPLE = "people"
-_NAME = "trajectories"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +50,10 @@ class LabelledTrajectory:
     step_labels: dict[str, Label]
     final_label: Label
     judges: dict[str, Judged] = field(default_factory=dict)
-    messages: list[dict[str, Any]] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(NamedTuple):
     """A trajectory as a PRM reads it."""
 
     id: str
@@ -107,17 +99,15 @@ def score(
     trajectories: Sequence[LabelledTrajectory], scorer: Scorer, reading: Reading, output: Path, console: Console
 ) -> Mapping[str, Verdicts]:
     """A PRM's scores of the labelled steps, kept in `output`, where the same call goes on. A step without a score,
-    because the trajectory is too long, counts 0.5. Raises `OutputMismatch`, and `RecordInvalid` for messages that can't
-    be read."""
-    rendered = {each.id: render(_messages(each), reading) for each in trajectories}
-    samples = [Rendering(name, one.problem, one.steps) for name, one in rendered.items()]
-    found = step_scores.score("trajectories", {_NAME: samples}, _digest, scorer, output, console, reading.evidence)[
-        _NAME
-    ]
+    because the trajectory is too long, counts 0.5. Raises `OutputMismatch` as `step_scores.score`."""
+    rendered = {each.id: render(each.messages, reading) for each in trajectories}
+    subsets = {"trajectories": [Rendering(name, one.problem, one.steps) for name, one in rendered.items()]}
+    (found,) = step_scores.score(
+        "trajectories", subsets, Rendering._asdict, scorer, output, console, reading.evidence
+    ).values()
     made = {}
     for each in trajectories:
-        places = [str(index) for index in rendered[each.id].messages]
-        scores = dict(zip(places, found[each.id] or [0.5] * len(places), strict=True))
+        scores = dict(zip(map(str, rendered[each.id].messages), found[each.id] or (), strict=False))
         made[each.id] = {index: scores.get(index, 0.5) for index in each.step_labels}
     return made
 
@@ -125,11 +115,11 @@ def score(
 def measure(trajectories: Sequence[LabelledTrajectory], scores: Mapping[str, Verdicts]) -> Figures:
     """A verifier's figures, with 95 % intervals over tasks. `scores`: by trajectory, of the labelled steps."""
     groups = _by_task(trajectories)
-    same = [[_label(scores[each.id][k]) == label for each in group for k, label in each.step_labels.items()]
+    same = [[_third(scores[each.id][k]) == label for each in group for k, label in each.step_labels.items()]
             for group in groups]  # fmt: skip
-    first = [[_first(map(_label, scores[each.id].values())) == _first(each.step_labels.values()) for each in group]
+    first = [[_first_wrong(scores[each.id]) == _first_wrong(_scores(each.step_labels)) for each in group]
              for group in groups]  # fmt: skip
-    best = {name: Estimate.mean(_solved(groups, scores, of)[None]).share for name, of in AGGREGATES.items()}
+    best = {name: Estimate.mean(_solved(groups, scores, name)[None]).share for name in AGGREGATES}
     return Figures(_share(same), _share(first), best)
 
 
@@ -139,43 +129,28 @@ def against_min(
     """How many more trajectories that solve their tasks each aggregate elects than `min`, as shares of the tasks in
     [-1, 1]: the mean over verifiers, with its interval over tasks."""
     groups, known = _by_task(trajectories), list(verifiers)
-    mean = {name: np.mean([_solved(groups, scores, of) for scores in known], axis=0) for name, of in AGGREGATES.items()}
+    mean = {name: np.mean([_solved(groups, scores, name) for scores in known], axis=0) for name in AGGREGATES}
     return {name: Estimate.mean((each - mean["min"])[None]).interval() for name, each in mean.items() if name != "min"}
 
 
 def bounds(trajectories: Sequence[LabelledTrajectory]) -> tuple[float, float]:
     """How often a trajectory drawn at random solves its task, and how often any does."""
-    groups: dict[str, list[bool]] = {}
-    for each in trajectories:
-        groups.setdefault(each.query, []).append(each.final_label == 1)
-    return fmean(map(fmean, groups.values())), fmean(map(any, groups.values()))
+    groups = [[each.final_label == 1 for each in group] for group in _by_task(trajectories)]
+    return fmean(map(fmean, groups)), fmean(map(any, groups))
 
 
 def table(trajectories: Sequence[LabelledTrajectory], figures: Mapping[str, Figures]) -> str:
     """The figures in Markdown, a row for each verifier."""
     lowest, highest = bounds(trajectories)
-    tasks = len({each.query for each in trajectories})
-    best = [f"best by {name}" for name in AGGREGATES]
+    columns = ["verifier", "steps", "first error", *(f"best by {name}" for name in AGGREGATES)]
     rows = [
         [name, *(share.in_percent for share in (each.steps, each.first, *each.best.values()))]
         for name, each in figures.items()
     ]
-    shown = in_markdown(("verifier", "steps", "first error", *best), rows, names=1)
     return (
-        f"{shown}\n{len(trajectories)} trajectories of {tasks} tasks. One drawn at random solves its task in "
-        f"{100 * lowest:.1f} %, any of them in {100 * highest:.1f} %.\n"
+        f"{in_markdown(columns, rows, names=1)}\n{len(trajectories)} trajectories of {len(_by_task(trajectories))} "
+        f"tasks. One drawn at random solves its task in {100 * lowest:.1f} %, any of them in {100 * highest:.1f} %.\n"
     )
-
-
-def _messages(trajectory: LabelledTrajectory) -> list[Message]:
-    try:
-        return adapter(list[Message]).validate_python(trajectory.messages)
-    except ValidationError as error:
-        raise RecordInvalid(trajectory.id, 0, f"its messages can't be read: {error.errors()[0]['msg']}") from error
-
-
-def _digest(samples: Sequence[Rendering]) -> str:
-    return hashlib.sha256(json.dumps([asdict(each) for each in samples]).encode()).hexdigest()[:16]
 
 
 def _by_task(trajectories: Sequence[LabelledTrajectory]) -> list[list[LabelledTrajectory]]:
@@ -186,14 +161,12 @@ def _by_task(trajectories: Sequence[LabelledTrajectory]) -> list[list[LabelledTr
 
 
 def _solved(
-    groups: Sequence[Sequence[LabelledTrajectory]],
-    scores: Mapping[str, Verdicts],
-    aggregate: Callable[[Sequence[float]], float],
+    groups: Sequence[Sequence[LabelledTrajectory]], scores: Mapping[str, Verdicts], aggregate: Aggregate
 ) -> Numbers:
     """For each task, how often the trajectory with the highest reward solves it; equal ones share."""
     solved = []
     for group in groups:
-        rewards = [aggregate(list(scores[each.id].values())) for each in group]
+        rewards = [steps.reward([*scores[each.id].values()], aggregate) for each in group]
         top = [each.final_label == 1 for each, reward in zip(group, rewards, strict=True) if reward == max(rewards)]
         solved.append(fmean(top))
     return np.array(solved)
@@ -208,9 +181,9 @@ def _scores(labels: Mapping[str, Label | None] | Mapping[str, Label]) -> dict[st
     return {index: 0.5 if label is None else (label + 1) / 2 for index, label in labels.items()}
 
 
-def _label(score: float) -> Label:
+def _third(score: float) -> Label:
     return -1 if score < 1 / 3 else 1 if score > 2 / 3 else 0
 
 
-def _first(labels: Iterable[Label]) -> int | None:
-    return next((place for place, label in enumerate(labels) if label == -1), None)
+def _first_wrong(scores: Verdicts) -> int | None:
+    return steps.first_error([*scores.values()], 1 / 3)

@@ -1,66 +1,53 @@
 """Results of best-of-N: how often votes are right, with their table."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self, get_args
+from typing import get_args
 
 from unprm.types import Aggregate
-from unprm.votes.registry import Strategy
 
-from .bootstrap import Comparison, points, shown
+from .bootstrap import points, shown
 from .metrics import Share
-from .right_votes import uses_rewards
 
 AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 """The paper's first."""
 NO_REWARD = "–"
 """In place of the reward's name, for a vote that uses none."""
+ANY_RIGHT = "any right"
+"""In place of a vote: whether any candidate is right."""
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
-    """How often votes are right: `accuracy[vote][N]` among N candidates, `accuracy_of_all[vote]` among all of a
-    question's candidates."""
+class Row:
+    """How often a vote is right with a reward: an aggregate of step scores, "given" or `NO_REWARD`.
 
-    accuracy: dict[Strategy, dict[int, Share]]
-    accuracy_of_all: dict[Strategy, Share]
+    `by_size[N]`: among N candidates; `of_all`: among all of a question's. `against_majority`: the latter minus that of
+    majority on the same questions, in [-1, 1], and `p`, its p-value against no difference, corrected for all
+    differences reported (Holm); None for majority and `ANY_RIGHT`.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A vote's accuracy minus that of majority on the same questions, among all candidates, in [-1, 1], with its 95 %
-    interval over the questions; and the p-value against no difference, corrected for all differences reported
-    (Holm)."""
-
-    difference: Share
-    p: float
-
-    @classmethod
-    def of(cls, comparison: Comparison) -> Self:
-        """The difference of a comparison."""
-        return cls(comparison.difference.interval(), comparison.p)
+    vote: str
+    reward: str
+    by_size: dict[int, Share]
+    of_all: Share
+    against_majority: Share | None = None
+    p: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """`accuracy` and `accuracy_of_all` as in `Accuracy`, for all votes, with the given rewards or the minimum of the
-    step scores.
-
-    `candidates`, `most_candidates`: smallest and largest number of candidates of a question. `any_right[N]`: share of
-    questions with at least one right answer among N candidates; `any_right_of_all`: among all. `aggregates`: accuracy
-    of the votes that use rewards, with the other aggregates of step scores; empty if rewards were given as numbers.
-    `against_majority[vote][reward]`: for all votes but majority; `NO_REWARD` for those that use none.
-    """
+    """All votes with all rewards, and `ANY_RIGHT`. `candidates`, `most_candidates`: smallest and largest number of
+    candidates of a question."""
 
     questions: int
     candidates: int
     most_candidates: int
-    accuracy: dict[Strategy, dict[int, Share]]
-    accuracy_of_all: dict[Strategy, Share]
-    any_right: dict[int, Share]
-    any_right_of_all: Share
-    aggregates: dict[Aggregate, Accuracy]
-    against_majority: dict[str, dict[str, Difference]]
+    rows: tuple[Row, ...]
+
+    @property
+    def accuracy(self) -> dict[str, dict[int, Share]]:
+        """By vote and N, with the given rewards or the minimum of the step scores."""
+        return {row.vote: row.by_size for row in reversed(self.rows)}
 
 
 def first_reward(step_scores: bool) -> str:
@@ -70,43 +57,25 @@ def first_reward(step_scores: bool) -> str:
 
 def markdown(measured: Results) -> str:
     """Accuracy in percent by vote, reward and N in Markdown, with the differences from majority."""
-    columns, rows = _cells(measured)
-    columns.append("against majority, points")
-    for row in rows:
-        against = measured.against_majority.get(row[0], {}).get(row[1])
-        row.append(f"{points(against.difference)}, {shown(against.p)}" if against else "")
-    counts = f"{measured.questions} questions with {_counts(measured)} candidates each"
-    title = f"Right answers in % (95 % interval), {counts}; differences among all, p corrected for all of them (Holm):"
-    return f"{title}\n\n{in_markdown(columns, rows)}"
+    fewest, most = measured.candidates, measured.most_candidates
+    counts = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    sizes = measured.rows[0].by_size
+    same = most in sizes  # equally many for every question, and a measured N
+    columns = ["vote", "reward", *(f"N = {size}" + " (mean@1)" * (size == 1) for size in sizes)]
+    rows = []
+    for row in measured.rows:
+        shares = [*row.by_size.values()] if same else [*row.by_size.values(), row.of_all]
+        against = ""
+        if row.against_majority is not None and row.p is not None:
+            against = f"{points(row.against_majority)}, {shown(row.p)}"
+        rows.append([row.vote, row.reward, *(share.in_percent for share in shares), against])
+    columns += ["against majority, points"] if same else [f"all {counts}", "against majority, points"]
+    title = f"Right answers in % (95 % interval), {measured.questions} questions with {counts} candidates each;"
+    note = "differences among all, p corrected for all of them (Holm):"
+    return f"{title} {note}\n\n{in_markdown(columns, rows)}"
 
 
 def in_markdown(columns: Sequence[str], rows: Iterable[Sequence[object]], names: int = 2) -> str:
     """A table whose first columns are `names`, and whose other cells are aligned right."""
     lines = [columns, [*["---"] * names, *["--:"] * (len(columns) - names)], *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
-
-
-def _cells(measured: Results) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows: one row per vote, or per vote and reward if the vote uses rewards."""
-    first = first_reward(bool(measured.aggregates))
-    rewards: list[tuple[str, Results | Accuracy]] = [(first, measured), *measured.aggregates.items()]
-    same = measured.most_candidates in measured.any_right  # equally many for every question, and a measured N
-
-    def row(vote: str, reward: str, by_size: Mapping[int, Share], of_all: Share) -> list[str]:
-        shares = [*by_size.values()] if same else [*by_size.values(), of_all]
-        return [vote, reward, *(share.in_percent for share in shares)]
-
-    rows = [
-        row(vote, reward if uses_rewards(vote) else NO_REWARD, figures.accuracy[vote], figures.accuracy_of_all[vote])
-        for vote in measured.accuracy
-        for reward, figures in rewards
-        if vote in figures.accuracy
-    ]
-    rows.append(row("any right", NO_REWARD, measured.any_right, measured.any_right_of_all))
-    sizes = [f"N = {size}" + " (mean@1)" * (size == 1) for size in measured.any_right]
-    return ["vote", "reward", *sizes, *([] if same else [f"all {_counts(measured)}"])], rows
-
-
-def _counts(measured: Results) -> str:
-    fewest, most = measured.candidates, measured.most_candidates
-    return f"{fewest}" if fewest == most else f"{fewest} to {most}"

@@ -41,7 +41,7 @@ def _layout(fields: str, kind: type[Any], read: Callable[[Any], Iterator[Labelle
 
 
 LAYOUTS: dict[LayoutName, Layout] = {
-    "native": _layout("steps labels", LabelledSolution, rows.native),
+    "native": _layout("steps labels", LabelledSolution, lambda solution: iter([solution])),
     "unprm": _layout("completions label", rows.UnprmRow),
     "trl": _layout("completions labels", rows.TrlRow),
     "prm800k": _layout("question label", rows.Prm800kRow),

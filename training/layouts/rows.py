@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, AliasPath, Field
 
 from unprm import steps
 from unprm.steps import numbered
@@ -177,35 +177,20 @@ class RatedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class RatedQuestion:
-    """A question of PRM800K."""
-
-    problem: NonEmpty
-    ground_truth_answer: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RatedSteps:
-    """The steps of a solution of PRM800K."""
-
-    steps: tuple[RatedStep, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Prm800kRow:
     """PRM800K (Lightman et al., 2023), as its authors published it."""
 
-    question: RatedQuestion
-    label: RatedSteps
+    problem: Annotated[NonEmpty, Field(validation_alias=AliasPath("question", "problem"))]
+    steps: Annotated[tuple[RatedStep, ...], Field(validation_alias=AliasPath("label", "steps"))]
+    answer: Annotated[str | None, Field(validation_alias=AliasPath("question", "ground_truth_answer"))] = None
 
     def solutions(self) -> Iterator[LabelledSolution]:
         """The chosen steps; and for each rated alternative, the chosen steps before it with unknown labels, since the
         first solution has them, and itself. None if nothing is rated."""
-        question = self.question
         path: list[str] = []
         labels: list[Label] = []
         branches = []
-        for step in self.label.steps:
+        for step in self.steps:
             unknown: list[Label] = [None] * len(path)
             branches += [([*path, other.text], [*unknown, other.label]) for other in step.alternatives]
             if step.chosen is None:
@@ -214,7 +199,7 @@ class Prm800kRow:
             labels.append(step.chosen[1])
         whole = [(path, labels)] if any(label is not None for label in labels) else []
         for texts, known in whole + branches:
-            yield _solution(question.problem, texts, known, question.ground_truth_answer)
+            yield _solution(self.problem, texts, known, self.answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,11 +245,6 @@ class StepDpoRow:
         chosen, rejected = (f"{number} {step.strip()}" for step in (self.chosen, self.rejected))
         yield _solution(self.prompt, [*texts, chosen], [True] * (len(texts) + 1), self.answer)
         yield _solution(self.prompt, [*texts, rejected], [*[None] * len(texts), False], self.answer)
-
-
-def native(solution: LabelledSolution) -> Iterator[LabelledSolution]:
-    """The solution in a row of our layout: itself."""
-    yield solution
 
 
 def processbench(row: BenchmarkSolution) -> Iterator[LabelledSolution]:

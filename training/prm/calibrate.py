@@ -41,16 +41,14 @@ def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
     Raises `RecordInvalid` unless there are both right and wrong steps.
     """
     solutions = list(read_labelled([data]))
-    task = progress.add_task("scoring", total=len(solutions))
     scores, labels = [], []
-    for start in range(0, len(solutions), BATCH):
+    for start in progress.track(range(0, len(solutions), BATCH), description="scoring"):
         batch = solutions[start : start + BATCH]
         scored = scorer.score([Solution(s.problem, s.steps) for s in batch])
         for solution, step_scores in zip(batch, scored, strict=True):
             if step_scores is not None:
                 scores.append([step_scores[step] for step in solution.known])
                 labels.append([label > VERDICT for label in solution.known.values()])
-        progress.advance(task, len(batch))
     if len(set(chain.from_iterable(labels))) < 2:
         raise RecordInvalid(str(data), 0, "calibration takes right steps and wrong ones")
     found = fit(scores, labels)

@@ -4,7 +4,7 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -95,7 +95,7 @@ def micro_batches(
     """Splits an optimiser batch into parts of at most `tokens` tokens, padding included; a longer example is a part of
     its own. With `packing` there is no padding; the attention must keep the solutions apart. With `sharing` a prefix of
     several solutions counts and is computed once in a part."""
-    make = _share if sharing else _pack if packing else _pad
+    make = partial(_pack, sharing=sharing) if sharing or packing else _pad
     group: list[Example] = []
     size = 0
     for example in sorted(examples, key=lambda e: e.encoded.ids if sharing else (len(e.encoded.ids),)):
@@ -122,18 +122,10 @@ def _pad(group: Sequence[Example]) -> MicroBatch:
     return MicroBatch(ids, None, *_placed(group, paths))
 
 
-def _pack(group: Sequence[Example]) -> MicroBatch:
-    lengths = [len(example.encoded.ids) for example in group]
-    ids = torch.tensor([[token for example in group for token in example.encoded.ids]])
-    positions = torch.tensor([[place for length in lengths for place in range(length)]])
-    paths = [range(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
-    return MicroBatch(ids, positions, *_placed(group, paths))
-
-
-def _share(group: Sequence[Example]) -> MicroBatch:
-    forest = grow([example.encoded.ids for example in group])
+def _pack(group: Sequence[Example], sharing: bool = False) -> MicroBatch:
+    forest = grow([example.encoded.ids for example in group], sharing)
     ids, positions, ends = (torch.tensor(values) for values in (forest.ids, forest.depths, forest.ends))
-    return MicroBatch(ids[None], positions[None], *_placed(group, forest.paths), ends)
+    return MicroBatch(ids[None], positions[None], *_placed(group, forest.paths), ends if sharing else None)
 
 
 def _placed(

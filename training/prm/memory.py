@@ -1,65 +1,58 @@
-"""Counts the memory of a training run before any weight is loaded.
+"""Whether a training run fits the free memory, and how large its passes can be, before any weight is loaded.
 
-A forward and a backward pass run on fake tensors, which have shapes but no data, and the bytes of live tensors are
-added up. This works for every architecture, and includes what a formula would have to guess: what autograd keeps, what
-is recomputed, and temporaries of the backward pass.
+A pass runs on fake tensors, which have shapes but no data, and the bytes of what autograd keeps of it are added up.
+This works for every architecture, whatever is trained of it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+import psutil
 import torch
-from rich.table import Table
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedConfig
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from torch.autograd.graph import saved_tensors_hooks
+from transformers import AutoModelForCausalLM, PreTrainedConfig
 
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.types import Encoded
 
-from .bytes_in_use import LiveBytes
 from .collate import Example, micro_batches
 from .heads import make_head
 from .network import Network, base_dtype, computes_in_bf16, prepare
-from .settings import TRAIN_PRESETS, TrainSettings, TuneName
+from .settings import TrainSettings
 
 MOST_TOKENS = 16_384
 """Maximum tokens of a pass: more would gain nothing."""
 ENOUGH_TOKENS = 4_096
 """Tokens of a pass from which on larger passes gain less than gradient checkpointing costs."""
 SPARE = 0.15
-"""Share of the activation memory reserved for allocators and kernels."""
-_ROUND = 256
-_STEP_TOKENS = 32
-"""Tokens per step (and so per tag) assumed in the count."""
-
-_CAUSAL = "causal_sdpa"
-"""Attention without a mask, as in the trainer's passes: with fake tensors transformers would make a mask, as it cannot
-see from their positions that none is needed."""
-AttentionInterface.register(_CAUSAL, sdpa_attention_forward)
+"""Share of the activations' memory reserved for allocators and kernels."""
+_COUNTED, _STEP = 64, 32
+"""Tokens of the pass that is counted, and of each of its steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
     """Bytes that training takes in a process: `frozen` weights; `trained` weights, their gradients and AdamW's moments;
-    `activations`: peak of everything else during a forward and backward pass."""
+    and `activations`, for each token of a pass."""
 
     frozen: int
     trained: int
     activations: int
 
-    @property
-    def needed(self) -> int:
-        """Bytes that must be free, including `SPARE`."""
-        return self.frozen + self.trained + round(self.activations / (1 - SPARE))
+    def needed(self, tokens: int) -> int:
+        """Bytes that must be free for passes of so many tokens, including `SPARE`."""
+        return self.frozen + self.trained + round(self.activations * tokens / (1 - SPARE))
+
+    def tokens(self, free: int) -> int:
+        """Tokens of a pass for which so many bytes are enough."""
+        return max(0, int((free - self.frozen - self.trained) * (1 - SPARE) / self.activations))
 
     def __str__(self) -> str:
-        return ", ".join(f"{part.name} {_gb(getattr(self, part.name))}" for part in fields(self))
+        weights = f"frozen {_gb(self.frozen)}, trained {_gb(self.trained)}"
+        return f"{weights}, activations {self.activations / 1e6:,.3g} MB a token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +63,6 @@ class MemoryPlan:
     free: int
     batch_tokens: int
     gradient_checkpointing: bool
-
-    @property
-    def scarce(self) -> bool:
-        """Whether more than half of the free memory is needed."""
-        return 2 * self.footprint.needed > self.free
 
     def __str__(self) -> str:
         return (
@@ -91,125 +79,75 @@ def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: i
     or the longest solution, do not fit otherwise. A pass is as large as fits, up to `MOST_TOKENS`. Raises
     `ModelInvalid` if nothing fits; settings that leave nothing open are accepted without this check.
     """
-    batch = settings.batch_size * longest
-    most = max(longest, min(settings.batch_tokens or MOST_TOKENS, batch))
-    least = {False: max(longest, min(ENOUGH_TOKENS, most)), True: longest}
-    if settings.gradient_checkpointing is not None:
-        least = {settings.gradient_checkpointing: longest}
-    for checkpointing, few in least.items():
-        tried, tokens = replace(settings, gradient_checkpointing=checkpointing), most
-        found = footprint(config, tried, device, tokens, longest)
-        if found.needed <= free or None not in (settings.batch_tokens, settings.gradient_checkpointing):
-            return MemoryPlan(found, free, settings.batch_tokens or MOST_TOKENS, checkpointing)
-        if settings.batch_tokens is None and few < most:
-            tokens, large, found = few, found, footprint(config, tried, device, few, longest)
-            if found.needed <= free:
-                # linear interpolation never underestimates: a peak is a maximum of sums linear in the tokens
-                share = (free - found.needed) / (large.needed - found.needed)
-                tokens = max(few, int(few + share * (most - few)) // _ROUND * _ROUND)
-                found = footprint(config, tried, device, tokens, longest)
-                return MemoryPlan(found, free, tokens, checkpointing)
-    advice = ["a device with more memory", "a smaller base", "no such long solutions"]
-    if settings.batch_tokens and settings.batch_tokens > longest:
-        advice.insert(0, "fewer batch_tokens")
-    if not checkpointing:
-        advice.insert(0, "gradient_checkpointing")
-    if base_dtype(settings, device) == torch.float32 and not settings.bf16:
-        advice.insert(0, "bf16")
-    if settings.tune == "all":
-        advice.insert(0, "tune lora")
+    wanted, given = settings.batch_tokens or MOST_TOKENS, settings.gradient_checkpointing
+    largest = max(longest, min(wanted, settings.batch_size * longest))
+    plain = footprint(config, settings, device)
+    for checkpointing in (False, True) if given is None else (given,):
+        found = _twice(plain, config, settings, device) if checkpointing else plain
+        enough = ENOUGH_TOKENS if given is None and not checkpointing else longest
+        least = largest if settings.batch_tokens else max(longest, min(enough, largest))
+        fitting = found.tokens(free)
+        if fitting >= least or None not in (settings.batch_tokens, given):
+            tokens = fitting if settings.batch_tokens is None and fitting < largest else wanted
+            return MemoryPlan(found, free, tokens, checkpointing)
     raise ModelInvalid(
-        f"training {settings.base} needs {_gb(found.needed)} of memory ({found}, and {SPARE:.0%} to spare) with passes "
-        f"of {tokens:,} tokens, {_with(checkpointing)} gradient checkpointing, but {_gb(free)} is free; what helps: "
-        f"{', '.join(advice)}"
+        f"training {settings.base} needs {_gb(found.needed(least))} of memory ({found}, and {SPARE:.0%} to spare) with "
+        f"passes of {least:,} tokens, {_with(checkpointing)} gradient checkpointing, but {_gb(free)} is free; what can "
+        "help: gradient checkpointing, fewer batch tokens, --bf16, an adapter in place of all weights, a smaller base"
     )
 
 
-def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, tokens: int, longest: int) -> Footprint:
-    """Memory of training with passes of `tokens` tokens, padding included; other arguments as for `plan`."""
+def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str) -> Footprint:
+    """Memory of training without gradient checkpointing; arguments as for `plan`."""
+    if device == "cuda":  # a GPU keeps a byte of each number's dropout, a CPU a whole number
+        settings = replace(settings, lora_dropout=0.0)
+    in_bf16 = computes_in_bf16(settings, device)
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, device))
-        model, in_bf16 = prepare(base, settings, device), computes_in_bf16(settings, device)
+        model = prepare(base, replace(settings, gradient_checkpointing=False), device)
         network = Network(model, make_head(model, settings, Verdicts(0, 1), in_bf16))
-    if base.config._attn_implementation == "sdpa":
-        base.set_attn_implementation(_CAUSAL)
     trained = sum(parameter.nbytes for parameter in network.parameters() if parameter.requires_grad)
     frozen = sum(parameter.nbytes for parameter in network.parameters()) - trained
-    texts = -(-tokens // longest)
-    length = -(-tokens // texts)
-    places = range((length - 1) % _STEP_TOKENS, length, _STEP_TOKENS)
-    response = int(settings.head == "implicit")
-    # nothing is shared
-    examples = [
-        Example(Encoded((text,) * length, tuple(places), response), (True,) * len(places)) for text in range(texts)
-    ]
-    if device == "cuda":
-        for parent in network.modules():
-            for name, module in parent.named_children():
-                if isinstance(module, torch.nn.Dropout):
-                    setattr(parent, name, _FusedDropout(module.p))
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        return kept.setdefault(tensor.untyped_storage()._cdata, tensor)
+
     with FakeTensorMode():
         # meta tensors would not reflect autocast or the attention kernel
         network._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))  # type: ignore[no-untyped-call]
-        held = [*network.parameters(), *network.buffers()]
-        for parameter in network.parameters():
-            if parameter.requires_grad:
-                parameter.grad = torch.zeros_like(parameter)
-                held.append(parameter.grad)
-        (micro,) = micro_batches(examples, texts * length, sharing=settings.share_prefixes)
-        live = LiveBytes(held)
-        with _Watch(live):
-            network(micro, in_bf16).sum().backward()
-    return Footprint(frozen, 4 * trained, live.peak)
+        weights = {parameter.untyped_storage()._cdata for parameter in network.parameters()}
+        text = Encoded((0,) * _COUNTED, tuple(range(_STEP - 1, _COUNTED, _STEP)), int(settings.head == "implicit"))
+        (micro,) = micro_batches([Example(text, (1.0,) * len(text.positions))], _COUNTED)
+        with saved_tensors_hooks(keep, lambda tensor: tensor):
+            network(micro, in_bf16)
+        saved = sum(each.untyped_storage().nbytes() for place, each in kept.items() if place not in weights)
+    layers = config.num_hidden_layers
+    return Footprint(frozen, 4 * trained, saved * (layers + 1) // layers // _COUNTED)  # and a layer's gradients
 
 
-class _Watch(TorchDispatchMode):
-    """Counts the results of all operations."""
-
-    def __init__(self, live: LiveBytes) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._live = live
-
-    def __torch_dispatch__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        self._live.add(leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
-        return result
+def _twice(plain: Footprint, config: PreTrainedConfig, settings: TrainSettings, device: str) -> Footprint:
+    """With gradient checkpointing: the input of each layer, and one layer's activations with their gradients."""
+    inputs = config.num_hidden_layers * config.hidden_size * base_dtype(settings, device).itemsize
+    return replace(plain, activations=inputs + 2 * plain.activations // (config.num_hidden_layers + 1))
 
 
-class _FusedDropout(torch.nn.Dropout):
-    """Dropout as on a GPU, which keeps one byte per element for the backward pass; a CPU keeps a full element."""
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return torch.native_dropout(input, self.p, self.training)[0]
-
-
-def table(config: PreTrainedConfig, free: Sequence[int], longest: int, tune: TuneName = "lora") -> Table:
-    """Memory and plans of the presets on GPUs with `free` bytes each. Arguments as for `plan`."""
-    shown = Table(title=f"training on solutions of up to {longest:,} tokens")
-    parts = ("frozen", "trained", "activations per token", "with checkpointing")
-    for name in ("preset", *parts, *map(_gb, free)):
-        shown.add_column(name, justify="left" if name == "preset" else "right")
-    # without an adapter, the presets differ in nothing that takes memory
-    for preset in ("paper", "default") if tune == "lora" else ("paper",):
-        settings = TrainSettings("", (), Path(), bf16=True, tune=tune, **TRAIN_PRESETS[preset])
-        plain, twice = (
-            footprint(config, replace(settings, gradient_checkpointing=way), "cuda", MOST_TOKENS, longest)
-            for way in (False, True)
-        )
-        per_token = [f"{usage.activations / MOST_TOKENS / 1e6:.2f} MB" for usage in (plain, twice)]
-        plans = [_chosen(config, settings, size, longest) for size in free]
-        shown.add_row(preset, _gb(plain.frozen), _gb(plain.trained), *per_token, *plans)
-    return shown
+def free_memory(device: torch.device) -> int:
+    """Bytes that this process can still allocate on a device; on a CPU at most what its container's limit leaves."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info(device)[0]
+    return min(psutil.virtual_memory().available, left_to_container())
 
 
-def _chosen(config: PreTrainedConfig, settings: TrainSettings, free: int, longest: int) -> str:
+def left_to_container(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes left by a container's memory limit (control groups, version 2); `sys.maxsize` without a limit."""
     try:
-        made = plan(config, settings, "cuda", free, longest)
-    except ModelInvalid:
-        return "too little"
-    return f"{made.batch_tokens:,} tokens{', checkpointing' * made.gradient_checkpointing}"
+        limit, used = (int((cgroup / name).read_text("ascii")) for name in ("memory.max", "memory.current"))
+        counts = dict(line.split() for line in (cgroup / "memory.stat").read_text("ascii").splitlines())
+        return limit - used + int(counts["inactive_file"])  # cached files count as used, but can be evicted
+    except (OSError, ValueError):  # no such file, or "max"
+        return sys.maxsize
 
 
 def _with(checkpointing: bool) -> str:

@@ -1,7 +1,7 @@
 """Solutions that begin alike as a forest: each distinct prefix of tokens is there once, and is computed once."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import repeat, takewhile
 from operator import eq
 from typing import NamedTuple
 
@@ -18,11 +18,12 @@ class Forest(NamedTuple):
     paths: list[list[int]]
 
 
-def grow(sequences: Sequence[Sequence[int]]) -> Forest:
-    """The forest of sequences of token ids in ascending order; in another order, less is shared."""
+def grow(sequences: Sequence[Sequence[int]], sharing: bool = True) -> Forest:
+    """The forest of sequences of token ids in ascending order; in another order, less is shared, and nothing without
+    `sharing`."""
     forest = Forest([], [], [], [])
     path: list[int] = []
-    for sequence, shared in zip(sequences, shared_lengths(sequences), strict=True):
+    for sequence, shared in zip(sequences, shared_lengths(sequences) if sharing else repeat(0), strict=False):
         for index in path[shared:]:
             forest.ends[index] = len(forest.ids)
         path = [*path[:shared], *range(len(forest.ids), len(forest.ids) + len(sequence) - shared)]

@@ -99,7 +99,10 @@ def push(directory: Path, repository: str, figures: Path | None = None, api: HfA
     """
     api = api or HfApi()
     files = locate(str(directory), None, None, None)
-    _check_name(repository)
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise ModelInvalid(f"no repository of the hub can be called {repository!r}: {error}") from error
     if files.adapter and files.base_name.startswith("."):
         raise ModelInvalid(
             f"{directory} is an adapter for the local base {files.base_name}, which nobody else can load: push what "
@@ -126,13 +129,6 @@ def write_checkpoint(network: PreTrainedModel, base: Path, source: Path, config:
     _with_classifier(network, source, config, output)
     read_tokenizer(base).save_pretrained(output)
     config.model_copy(update={"base": ".", "base_revision": None}).write(output)
-
-
-def _check_name(repository: str) -> None:
-    try:
-        validate_repo_id(repository)
-    except HFValidationError as error:
-        raise ModelInvalid(f"no repository of the hub can be called {repository!r}: {error}") from error
 
 
 def _with_classifier(network: PreTrainedModel, source: Path, config: PrmConfig, output: Path) -> None:

@@ -21,7 +21,6 @@ class TrainSettings:
     """How to train. The defaults follow the paper and the authors' public code (docs/paper.md).
 
     If `gradient_checkpointing` or `batch_tokens` is None, the trainer chooses it to fit the free memory.
-    `packing`: concatenate solutions without padding; None: only if FlashAttention is available.
     """
 
     base: Annotated[str, Option(help="Base model: hub name, directory, a base by name, or unprm-mini.")]
@@ -43,9 +42,6 @@ class TrainSettings:
     validation: Annotated[
         tuple[Path, ...], Option(help="Held-out step labels, evaluated after each epoch; their layout is detected.")
     ] = ()
-    patience: Annotated[
-        int | None, Option(min=1, help="Stop after this many epochs without a better validation; keep the best.")
-    ] = None
     head: Annotated[
         HeadName,
         Option(help="Two tokens' logits, a linear layer's one or two outputs, or implicit rewards, for --loss orm."),
@@ -75,7 +71,6 @@ class TrainSettings:
         bool,
         Option("--bf16", help="Keep a frozen base in bfloat16 (always on a GPU); compute in it where that is fast."),
     ] = False
-    packing: bool | None = None
     gradient_checkpointing: Annotated[
         bool | None, Option(help="Compute activations twice to save memory. Default: only if needed.")
     ] = None

@@ -8,12 +8,12 @@ dropout and schedule depend only on the seed and the step number. Several proces
 losses equal those of a single process.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 
 import torch
 from rich.progress import Progress
-from torch.utils.tensorboard import SummaryWriter
 from transformers import PreTrainedConfig
 from transformers.utils import is_flash_attn_2_available
 
@@ -25,21 +25,19 @@ from unprm.formats.unprm import PrmConfig, UnprmFormat
 
 from ..evaluate.metrics import Validation
 from ..schema import VERDICT
-from .bytes_in_use import free_memory, return_freed_memory
 from .card import write_card
 from .collate import Example, MicroBatch, batches, micro_batches, read_examples
 from .heads import make_head
-from .history import History
 from .loss import LOSSES
-from .memory import MemoryPlan, plan
+from .memory import MemoryPlan, free_memory, plan
 from .network import Network, base_dtype, check_sharing, computes_in_bf16, prepare, read_shape
 from .processes import Processes
 from .publish import portable, write_adapter, write_all
 from .resume import State, fingerprint
 from .settings import TrainSettings, TrainSummary
 
-STATE, BEST = "checkpoint", "best"
-"""Names of the last state, and of the one with the best validation."""
+STATE = "checkpoint.safetensors"
+"""The last state."""
 CHOSEN = ("batch_tokens", "gradient_checkpointing")
 """The settings that are chosen by the free memory unless given."""
 
@@ -69,18 +67,17 @@ class Trainer:
             distribution="beta" if self.loss.counts else None,
         )
         self.format = UnprmFormat(tokenizer, self.config)
-        flash = is_flash_attn_2_available() and not settings.share_prefixes
-        self.packing = flash if settings.packing is None else settings.packing
+        # packed without padding: FlashAttention keeps solutions apart by their positions
+        self.packing = flash = is_flash_attn_2_available() and not settings.share_prefixes
         shape = read_shape(str(self.base))
         window = shape.max_position_embeddings
         self.examples, self.dropped = read_examples(settings.data, settings.layout, self.format, window)
         self.held_out: list[Example] = []
         if settings.validation:
             self.held_out, _ = read_examples(settings.validation, None, self.format, window)
+        self.state = State(settings.output / STATE, self.processes)
         self.memory = self._plan(settings, shape, free)
         self.settings = replace(settings, **{name: getattr(self.memory, name) for name in CHOSEN})
-        if self.memory.scarce and self.device.type == "cpu":
-            return_freed_memory()
         self.in_bf16 = computes_in_bf16(settings, self.device.type)
         self.network = self._load(flash).to(self.device)
         # fused, it needs no memory of its own
@@ -88,7 +85,8 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self._trained().values(), lr=0.0, weight_decay=0.0, fused=fused)
         self.per_epoch = -(-len(self.examples) // settings.batch_size)
         self.total = settings.epochs * self.per_epoch
-        self.history = History()
+        self.losses: list[float] = []
+        self.validations: list[Validation] = []
         self.fingerprint = fingerprint(self.settings, self.examples)
 
     def train(self, progress: Progress) -> TrainSummary:
@@ -97,20 +95,17 @@ class Trainer:
         first = self._resume()
         name = self.config.name
         task = progress.add_task(f"training {name}", total=self.total, completed=first)
-        with SummaryWriter(str(self.settings.output / "tensorboard"), purge_step=first) as board:
-            for step, batch in self._batches(first):
-                if self.history.is_over(self.settings.patience):
-                    break
-                loss = self.step(step, batch)
-                self.history.losses.append(loss)
-                board.add_scalar("loss", loss, step + 1)
-                progress.update(task, advance=1, description=f"training {name}, loss {loss:.4f}")
-                if (step + 1) % self.per_epoch == 0:
-                    self._validate(board)
-                if (step + 1) % self.settings.checkpoint_every == 0 or (step + 1) % self.per_epoch == 0:
-                    self._save()
-        steps = len(self.history.losses)
-        summary = TrainSummary(len(self.examples), self.dropped, steps, self.history.recent_loss())
+        for step, batch in self._batches(first):
+            loss = self.step(step, batch)
+            self.losses.append(loss)
+            progress.update(task, advance=1, description=f"training {name}, loss {loss:.4f}")
+            over = (step + 1) % self.per_epoch == 0
+            if over and self.held_out:
+                self.validations.append(Validation.of(*self._scored(self.held_out)))
+            if over or (step + 1) % self.settings.checkpoint_every == 0:
+                self._save()
+        recent = self.losses[-max(1, len(self.losses) // 10) :]
+        summary = TrainSummary(len(self.examples), self.dropped, len(self.losses), sum(recent) / len(recent))
         self._finish(summary)
         self.processes.wait()
         return summary
@@ -129,7 +124,7 @@ class Trainer:
 
     def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> MemoryPlan:
         """Chooses the settings in `CHOSEN` that are not given, or takes them from this run's checkpoint."""
-        if progress := self._state(STATE).progress():
+        if progress := self.state.progress():
             kept = progress["memory"]
             settings = replace(settings, **{name: kept[name] for name in CHOSEN if getattr(settings, name) is None})
         longest = max(len(example.encoded.ids) for example in self.examples)
@@ -170,19 +165,6 @@ class Trainer:
         self.optimizer.zero_grad()
         return loss.item()
 
-    def _validate(self, board: SummaryWriter) -> None:
-        """Evaluates the held-out solutions, and saves the weights if they are the best so far."""
-        if not self.held_out:
-            return
-        scores, labels = self._scored(self.held_out)
-        validations = self.history.validations
-        validations.append(Validation.of(scores, labels))
-        for name, value in asdict(validations[-1]).items():
-            if value is not None:
-                board.add_scalar(f"validation/{name}", value, len(self.history.losses))
-        if self.history.best() == len(validations) - 1:
-            self._state(BEST).save(self._trained(), [], {})
-
     @torch.no_grad()
     def _scored(self, examples: Sequence[Example]) -> tuple[list[list[float]], list[list[bool]]]:
         self.network.eval()
@@ -201,37 +183,38 @@ class Trainer:
     def _margins(self, micro: MicroBatch) -> torch.Tensor:
         return margins(self.network(micro, self.in_bf16))
 
-    def _state(self, name: str) -> State:
-        return State(self.settings.output / f"{name}.safetensors", self.processes)
-
     def _resume(self) -> int:
         """Restores the last checkpoint, if any; returns the number of the next step."""
-        state = self._state(STATE)
-        if (progress := state.progress()) is None:
+        if (progress := self.state.progress()) is None:
             return 0
         if progress["fingerprint"] != self.fingerprint:
             raise ModelInvalid(
-                f"{state.path} belongs to a run with other settings or data; choose another output directory"
+                f"{self.state.path} belongs to a run with other settings or data; choose another output directory"
             )
-        state.load(self._trained(), [self.optimizer])
-        self.history = History.of(progress["history"])
-        return len(self.history.losses)
+        self.state.load(self._trained(), [self.optimizer])
+        self.losses = progress["history"]["losses"]
+        self.validations = [Validation(**figures) for figures in progress["history"]["validations"]]
+        return len(self.losses)
 
     def _save(self) -> None:
+        epochs = [asdict(validation) for validation in self.validations]
         progress = {
-            "history": asdict(self.history),
+            "history": {"losses": self.losses, "validations": epochs},
             "fingerprint": self.fingerprint,
             "memory": {name: getattr(self.settings, name) for name in CHOSEN},
         }
-        self._state(STATE).save(self._trained(), [self.optimizer], progress)
+        self.state.save(self._trained(), [self.optimizer], progress)
         if self.processes.is_first:
-            self.history.write(self.settings.output)
+            steps = [{"step": number, "loss": loss} for number, loss in enumerate(self.losses, 1)]
+            rows = [{"epoch": number, **figures} for number, figures in enumerate(epochs, 1)]
+            for name, lines in {"train": steps, "validation": rows}.items():
+                if lines:
+                    text = "".join(json.dumps(line) + "\n" for line in lines)
+                    (self.settings.output / f"{name}.jsonl").write_text(text, "utf-8")
 
     def _finish(self, summary: TrainSummary) -> None:
-        output, first = self.settings.output, self.processes.is_first
-        if self.settings.patience and self.history.validations:
-            self._state(BEST).load(self._trained(), [])
-        if not first:
+        output = self.settings.output
+        if not self.processes.is_first:
             return
         if self.settings.tune == "all":
             write_all(self.network, self.base, self.config, output)

@@ -51,11 +51,11 @@ def test_a_question_of_which_no_candidate_with_an_answer_has_a_reward_is_left_ou
 def test_what_is_calibrated_is_what_a_server_reads(tmp_path):
     rows = [_question(number, number < 60) for number in range(70)]
     unanswered = JudgedCandidates("none", (None, None, None), (False,) * 3, (0.5,) * 3)
-    result = _calibrate(_run(tmp_path, [*rows, unanswered]), "--pool", "ours")
+    result = _calibrate(_run(tmp_path, [*rows, unanswered]))
     assert result.exit_code == 0, result.output
     assert "majority: at a risk of 5 %, 60 of 70 answers are accepted" in result.output
     made = acceptance.read(tmp_path / "calibration.json")
-    assert (made.pool, made.confidence, made.terms) == ("ours", acceptance.CONFIDENCE, DEFAULTS.model_dump())
+    assert (made.pool, made.confidence, made.terms) == (tmp_path.name, acceptance.CONFIDENCE, DEFAULTS.model_dump())
     assert (made.threshold("majority", 0.05), made.threshold("majority", 0.5)) == (1.0, pytest.approx(2 / 3))
     assert made.ranges == {"candidates": (3, 3), "share": (pytest.approx(2 / 3), 1), "highest_reward": (0.9, 0.9)}
     assert "cisc" not in made.elections

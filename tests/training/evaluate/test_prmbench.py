@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import random
-import re
 from fractions import Fraction
 
 import pytest
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 
 from tests.support import TEST_DATA
 from training.cli.evaluate import app
-from training.evaluate import prmbench, prmbench_solutions
+from training.evaluate import prmbench
 from training.evaluate.scorers import EngineScorer
 from unprm.engines.fake import FakeEngine
 from unprm.errors import RecordInvalid
@@ -67,56 +66,46 @@ def test_prm_score_by_hand(tmp_path):
         _row("a", "circular", ["w", "x", "y", "z"], [2, 4]),
         _row("b", "multi_solutions", ["w", "x", "y"], []),
     )
-    benchmark = prmbench_solutions.load(_write(tmp_path / "two.jsonl", *rows))
+    benchmark = prmbench.load(_write(tmp_path / "two.jsonl", *rows))
     scores = {
         "circular": {"circular_a": (0.9, 0.2, 0.4, 0.8)},
         "multi_solutions": {"multi_solutions_b": (0.9, 0.5, 0.6)},
     }
     result = prmbench.measure(benchmark, scores)
-    assert result.categories["circular"].prm_score == pytest.approx(1 / 2)  # TP, TN, FN and FP are 1 each
-    assert result.categories["multi_solutions"].prm_score == pytest.approx(4 / 5)  # TP 2, FN 1: 0.5 calls a step wrong
-    assert (result.overall.f1, result.overall.negative_f1) == pytest.approx((2 / 3, 2 / 5))
-    assert result.overall.prm_score == pytest.approx(8 / 15)
-    assert (result.overall.solutions, result.overall.steps) == (2, 7)
+    assert result.categories["circular"] == pytest.approx(1 / 2)  # TP, TN, FN and FP are 1 each
+    assert result.categories["multi_solutions"] == pytest.approx(4 / 5)  # TP 2, FN 1: 0.5 calls a step wrong
+    assert result.overall.mean == pytest.approx((2 / 3 + 2 / 5) / 2)
+    assert (result.solutions, result.unscored) == (2, 0)
     assert result.groups == {}
 
 
 def test_figures_are_those_of_the_definition():
     scores = _drawn()
-    result = prmbench.measure(prmbench_solutions.load(str(DATA)), scores)
-    for category in prmbench_solutions.CATEGORIES:
+    result = prmbench.measure(prmbench.load(str(DATA)), scores)
+    for category in prmbench.CATEGORIES:
         f1, negative = _by_definition([row for row in COUNTED if row["classification"] == category], scores)
-        figures = result.categories[category]
-        assert (figures.f1, figures.negative_f1) == pytest.approx((float(f1), float(negative)))
         expected = f1 if category == "multi_solutions" else (f1 + negative) / 2
-        assert figures.prm_score == pytest.approx(float(expected))
-    assert result.overall.prm_score == pytest.approx(float(sum(_by_definition(COUNTED, scores)) / 2))
-    assert result.low < result.overall.prm_score < result.high
-    shown = result.categories
-    assert result.groups["simplicity"] == (shown["redundency"].prm_score + shown["circular"].prm_score) / 2
+        assert result.categories[category] == pytest.approx(float(expected))
+    assert result.overall.mean == pytest.approx(float(sum(_by_definition(COUNTED, scores)) / 2))
+    assert result.overall.low < result.overall.mean < result.overall.high
+    assert result.groups["simplicity"] == (result.categories["redundency"] + result.categories["circular"]) / 2
 
 
 def test_odd_solutions_are_counted_as_by_the_authors():
-    benchmark = prmbench_solutions.load(str(DATA))
-    assert benchmark.misnumbered == 1
-    assert benchmark.repeated == 1
-    assert {name: len(found) for name, found in benchmark.solutions.items()} == {
-        name: 3 if name == "missing_condition" else 2 for name in prmbench_solutions.CATEGORIES
+    benchmark = prmbench.load(str(DATA))
+    assert {name: len(found) for name, found in benchmark.items()} == {
+        name: 3 if name == "missing_condition" else 2 for name in prmbench.CATEGORIES
     }
-    first = benchmark.solutions["multi_solutions"][0]
+    first = benchmark["multi_solutions"][0]  # the second row with its id is another solution
     assert len(first.steps) == len(ROWS[17]["modified_process"]) != len(ROWS[18]["modified_process"])
-    (odd,) = (each for each in benchmark.solutions["missing_condition"] if each.misnumbered)
+    (odd,) = (each for each in benchmark["missing_condition"] if max(each.error_steps) > len(each.process))
     assert odd.labels == (False, True, False, True)
-    seen = list(prmbench.remarks(benchmark, prmbench.measure(benchmark, _drawn())))
-    assert len(seen) == 2
-    assert seen[0].startswith("Solutions that number wrong steps beyond their last one: 1.")
-    assert seen[1].startswith("Solutions with the id of an earlier one: 1.")
 
 
 def test_step_numbers_are_cut_off_and_blank_steps_left_out(tmp_path):
     steps = ["1. One.", "Step 2. Two.", " ", "2.5 is less.", "64.", "step 10.  Ten."]
     row = _row("circular_a", "circular", steps, [3, 4])
-    ((solution,),) = prmbench_solutions.load(_write(tmp_path / "one.jsonl", row)).solutions.values()
+    ((solution,),) = prmbench.load(_write(tmp_path / "one.jsonl", row)).values()
     assert solution.steps == ("One.", "Two.", "2.5 is less.", "64.", "Ten.")
     assert solution.labels == (True, True, False, True, True)
     assert (solution.id, solution.question) == ("circular_a", "a")
@@ -125,24 +114,20 @@ def test_step_numbers_are_cut_off_and_blank_steps_left_out(tmp_path):
 def test_solutions_that_cannot_be_scored_do_not_count():
     scores = _drawn()
     scores["deception"] = dict.fromkeys(scores["deception"])
-    benchmark = prmbench_solutions.load(str(DATA))
+    benchmark = prmbench.load(str(DATA))
     result = prmbench.measure(benchmark, scores)
     counted = [row for row in COUNTED if row["classification"] != "deception"]
-    assert result.overall.prm_score == pytest.approx(float(sum(_by_definition(counted, scores)) / 2))
-    assert (result.overall.solutions, result.overall.unscored) == (17, 2)
-    assert (result.categories["deception"].prm_score, result.categories["deception"].unscored) == (0, 2)
-    *_, last = prmbench.remarks(benchmark, result)
-    assert last == "Solutions too long for the model or the server: 2. They do not count."
+    assert result.overall.mean == pytest.approx(float(sum(_by_definition(counted, scores)) / 2))
+    assert (result.solutions, result.unscored, result.categories["deception"]) == (17, 2, 0)
+    assert "17 solutions, without 2 that are too long" in prmbench.markdown("m", result)
 
 
 def test_a_missing_category_is_named(tmp_path):
-    benchmark = prmbench_solutions.load(_write(tmp_path / "most.jsonl", *ROWS[2:17]))
-    scores = {
-        name: {each.id: (0.6,) * len(each.steps) for each in found} for name, found in benchmark.solutions.items()
-    }
+    benchmark = prmbench.load(_write(tmp_path / "most.jsonl", *ROWS[2:17]))
+    scores = {name: {each.id: (0.6,) * len(each.steps) for each in found} for name, found in benchmark.items()}
     result = prmbench.measure(benchmark, scores)
     assert list(result.groups) == ["soundness"]
-    assert next(prmbench.remarks(benchmark, result)).startswith("There is no solution of redundency, multi_solutions: ")
+    assert ", and none of redundency, multi_solutions: " in prmbench.markdown("m", result)
 
 
 @pytest.mark.parametrize(
@@ -159,13 +144,13 @@ def test_bad_records_are_refused_by_line(tmp_path, change, complaint):
     with gzip.open(tmp_path / "some.jsonl.gz", "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in (ROWS[0], ROWS[1] | change))
     with pytest.raises(RecordInvalid, match=f"line 2: .*{complaint}"):
-        prmbench_solutions.load(str(tmp_path))
+        prmbench.load(str(tmp_path))
     with pytest.raises(RecordInvalid, match="no solution"):
-        prmbench_solutions.load(_write(tmp_path / "none.jsonl"))
+        prmbench.load(_write(tmp_path / "none.jsonl"))
 
 
 def test_scores_are_kept_and_a_run_goes_on(tmp_path):
-    benchmark, console = prmbench_solutions.load(str(DATA)), Console(file=io.StringIO())
+    benchmark, console = prmbench.load(str(DATA)), Console(file=io.StringIO())
     result = prmbench.evaluate(benchmark, EngineScorer(FakeEngine()), tmp_path, console)
     engine = FakeEngine()
     (tmp_path / "deception.jsonl").unlink()
@@ -173,24 +158,22 @@ def test_scores_are_kept_and_a_run_goes_on(tmp_path):
     assert prmbench.evaluate(benchmark, EngineScorer(engine), tmp_path, console) == result
     assert sum(map(len, engine.batches)) == 2
     record = json.loads((tmp_path / "results.json").read_text("utf-8"))
-    assert record["overall"]["prm_score"] == result.overall.prm_score
-    assert (record["model"], record["misnumbered"]) == ("fake", 1)
+    assert record["overall"]["mean"] == result.overall.mean
+    assert record["model"] == "fake"
 
 
 def test_the_command_shows_the_model_beside_published_figures(tmp_path):
     options = ["prmbench", "--data", str(DATA), "--output", str(tmp_path)]
-    shown = CliRunner(env={"COLUMNS": "250"}).invoke(app, options)
+    shown = CliRunner().invoke(app, options)
     assert shown.exit_code == 0, shown.output
-    header, here, *published = [line.strip("│┃ ") for line in shown.output.splitlines() if line.startswith(("│", "┃"))]
-    assert re.split(r"\s+┃\s+", header)[1:] == ["overall", *prmbench.ABBREVIATED.values(), *prmbench.GROUPS]
-    assert here.startswith("this model")
-    for line, (model, row) in zip(published, prmbench.PUBLISHED.items(), strict=True):
-        assert re.split(r"\s+│\s+", line) == [f"{model} (published)", *map(str, row)]
-    assert "beyond their last one: 1." in shown.output
+    header, _, here, *published = [line.strip("| ").split(" | ") for line in shown.stdout.splitlines() if "|" in line]
+    assert header[2:] == ["overall", *prmbench.ABBREVIATED.values(), *prmbench.GROUPS]
+    assert here[:2] == ["unprm-mini", "here"]
+    assert published == [[model, "published", *map(str, row)] for model, row in prmbench.PUBLISHED.items()]
 
 
 def test_the_published_groups_are_means_of_the_published_categories():
     for _, *row in prmbench.PUBLISHED.values():
-        scores = dict(zip(prmbench_solutions.CATEGORIES, row[:9], strict=True))
+        scores = dict(zip(prmbench.CATEGORIES, row[:9], strict=True))
         means = [sum(map(scores.__getitem__, names)) / len(names) for names in prmbench.GROUPS.values()]
         assert row[9:] == pytest.approx(means, abs=0.11)

@@ -59,7 +59,7 @@ def _losses(output):
 
 def test_a_checkpoint_of_all_weights_is_served_by_itself(any_base, data, tmp_path):
     output = tmp_path / "prm"
-    trainer = Trainer(_settings(any_base, data, output, validation=(data,), patience=6))
+    trainer = Trainer(_settings(any_base, data, output, validation=(data,)))
     before = load_file(any_base / "model.safetensors")
     summary = trainer.train(QUIET)
     losses = _losses(output)

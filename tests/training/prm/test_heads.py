@@ -156,22 +156,17 @@ def test_a_killed_run_goes_on_with_its_layer(base, tmp_path):
     first = _trainer(base, tmp_path, "classes", epochs=1)
     first.train(QUIET)
     again = _trainer(base, tmp_path, "classes", epochs=1)
-    assert again._resume() == len(first.history.losses)
+    assert again._resume() == len(first.losses)
     assert torch.equal(again._trained()["head.read.layers.0.weight"], first._trained()["head.read.layers.0.weight"])
 
 
-def test_memory_counts_a_layer_and_slices_of_logits(base, tmp_path):
-    shape = read_shape(str(base))
+def test_memory_counts_a_layer(base, tmp_path):
     found = {}
     for head in HEADS:
-        settings = TrainSettings(
-            base="b", data=(), output=tmp_path, head=head, loss="orm", gradient_checkpointing=False
-        )
-        found[head] = footprint(shape, settings, "cpu", 512, 256)
+        settings = TrainSettings(base="b", data=(), output=tmp_path, head=head, loss="orm")
+        found[head] = footprint(read_shape(str(base)), settings, "cpu")
     assert found["value"].trained - found["verdicts"].trained == 4 * 65 * 4
     assert found["classes"].trained - found["verdicts"].trained == 4 * 130 * 4
-    logits = 256 * shape.vocab_size * 4
-    assert found["implicit"].activations > found["verdicts"].activations + logits
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -102,7 +102,7 @@ def test_a_problem_is_trained_at_a_time():
 def test_a_run_ends_and_validates(base, tmp_path):
     trainer = Trainer(_settings(base, tmp_path / "prm", validation=(PRM800K,), epochs=1))
     assert trainer.train(Progress(disable=True)).steps == -(-len(trainer.examples) // 8)
-    assert trainer.history.validations
+    assert trainer.validations
 
 
 def test_models_that_see_a_window_are_refused(base, tmp_path):

@@ -143,7 +143,7 @@ def test_every_loss_learns(base, data, tmp_path, loss):
 @pytest.mark.parametrize(("batch_tokens", "packing"), [(1, False), (60, False), (60, True), (10_000, True)])
 def test_neither_micro_batches_nor_packing_change_anything(base, data, tmp_path, batch_tokens, packing):
     def gradient(tokens, packing=False):
-        trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0, batch_tokens=tokens, packing=packing))
+        trainer = Trainer(_settings(base, data, tmp_path, lora_dropout=0.0, batch_tokens=tokens))
         batch = trainer.examples[:12]
         tags = sum(len(example.labels) for example in batch)
         for micro in micro_batches(batch, tokens, packing):
@@ -175,24 +175,19 @@ def test_micro_batches_keep_the_token_budget_and_every_label():
     assert found == sorted((len(e.encoded.ids), e.labels[0]) for e in examples)
 
 
-def test_held_out_solutions_are_looked_at_each_epoch_and_the_best_epoch_counts(base, data, tmp_path):
+def test_held_out_solutions_are_looked_at_each_epoch(base, data, tmp_path):
     held_out = tmp_path / "held-out.jsonl"
     # enough that it does not matter if the last digits of the merged adapter swap two of them
     solutions = list(learnable(400, seed=5))
     resumable.write_lines(held_out, solutions)
     output = tmp_path / "prm"
-    # a rate that soon destroys what was learned
-    settings = _settings(base, data, output, validation=(held_out,), patience=1, epochs=12, learning_rate=0.3)
-    summary = Trainer(settings).train(QUIET)
+    Trainer(_settings(base, data, output, validation=(held_out,), epochs=2)).train(QUIET)
     validations = [json.loads(line) for line in (output / "validation.jsonl").read_text().splitlines()]
-    assert summary.steps == 6 * len(validations) < 72
-    best = max(range(len(validations)), key=lambda epoch: validations[epoch]["auroc"])
-    assert best == len(validations) - 2
+    assert [each.pop("epoch") for each in validations] == [1, 2]
     engine = load_engine(str(output), device="cpu")
     scores = engine.score([engine.format.encode(s.problem, s.steps) for s in solutions]).scores
     again = asdict(Validation.of(scores, [s.labels for s in solutions]))
-    assert again == pytest.approx({name: validations[best][name] for name in again}, abs=1e-3)
-    assert list((output / "tensorboard").glob("events*"))
+    assert again == pytest.approx(validations[-1], abs=1e-3)
 
 
 def test_validation_by_hand():
@@ -243,7 +238,7 @@ def test_a_checkpoint_of_another_run_is_refused(base, data, tmp_path):
 def test_a_run_goes_on_with_what_was_chosen_when_it_began(base, data, tmp_path):
     chosen = {"batch_tokens": 300, "gradient_checkpointing": True}
     Trainer(_settings(base, data, tmp_path, epochs=1, **chosen)).train(QUIET)
-    assert State(tmp_path / f"{STATE}.safetensors", Processes.join()).progress()["memory"] == chosen
+    assert State(tmp_path / STATE, Processes.join()).progress()["memory"] == chosen
     again = Trainer(_settings(base, data, tmp_path, epochs=1))
     assert again.settings.batch_tokens == 300
     assert again.settings.gradient_checkpointing

@@ -20,9 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 from torch.utils.flop_counter import flop_registry
+from training.prm.bytes_in_use import LiveBytes
 from transformers import PreTrainedModel
 
-from training.prm.bytes_in_use import LiveBytes
 from unprm.engines.torch import segments
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.passes import Pass
