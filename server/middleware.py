@@ -9,18 +9,17 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import page
-from .admission import Admission, Claims
-from .context import CONTEXT, Context, context_of, respond
+from .admission import CONTEXT, Claims, Context, context_of, respond
 from .http.callers import Keys, share_of
-from .http.errors import ForeignSite, Unauthorized
-from .observe.journal import Entry, Journal
-from .observe.logs import log_request
-from .observe.metrics import Metrics
-from .observe.tracing import set_attributes, span
+from .journal import Entry
+from .observe import log_request, set_attributes, span
+from .service import Service
+from .settings import Settings
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = {"/", "/health", "/healthz", "/readyz", "/version", "/docs", "/openapi.json"}
@@ -39,17 +38,14 @@ CLIENT_GONE = 499
 class Envelope:
     """The outermost layer: assigns the request id, answers uncaught errors, logs and counts the outcome."""
 
-    def __init__(self, app: ASGIApp, admission: Admission, metrics: Metrics, journal: Journal | None) -> None:
-        self.app = app
-        self.admission = admission
-        self.metrics = metrics
-        self.journal = journal
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self._service = app, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request; errors end here, so that no other layer logs a caller's text."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        now, claims = asyncio.get_running_loop().time(), Claims(self.admission)
+        now, claims = asyncio.get_running_loop().time(), Claims(self._service.admission)
         context = scope[CONTEXT] = Context(request_id_of(Headers(scope=scope)), now, claims)
         status = None
         answer = bytearray()
@@ -59,7 +55,7 @@ class Envelope:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)["X-Request-ID"] = context.request_id
-            elif self.journal is not None:
+            elif self._service.journal is not None:
                 answer.extend(message.get("body", b""))
             await send(message)
 
@@ -80,8 +76,8 @@ class Envelope:
         seconds = asyncio.get_running_loop().time() - context.arrived
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
-        self.metrics.answered(route, status, context.code, seconds)
-        if self.journal is not None and context.body:
+        self._service.metrics.answered(route, status, context.code, seconds)
+        if self._service.journal is not None and context.body:
             entry = Entry(
                 time=datetime.now(UTC).isoformat(timespec="milliseconds"),
                 request_id=context.request_id,
@@ -92,61 +88,52 @@ class Envelope:
                 request=context.body,
                 response=bytes(answer),
             )
-            self.journal.note(entry)
+            self._service.journal.note(entry)
         return log_request(scope["method"], route, status, seconds, context)
 
 
 class Authorization:
-    """Admits callers with a known key and records its name; without keys, admits everybody. `/admin/` has its own key.
+    """Admits callers with a known key and records its name; without keys, everybody. `/admin/` has a key of its own."""
 
-    `open_metrics`: /metrics needs no key. `share_caches`: all callers have one scope. `hosts`: where the server
-    listens.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        keys: Keys,
-        admin_keys: Keys,
-        open_metrics: bool,
-        share_caches: bool,
-        hosts: Sequence[str],
-    ) -> None:
-        self.app = app
-        self._keys, self._admin_keys = keys, admin_keys
-        self._open_metrics, self._share_caches = open_metrics, share_caches
-        self._hosts = hosts
+    def __init__(self, app: ASGIApp, settings: Settings, keys: Keys) -> None:
+        self.app, self._settings = app, settings
+        self._keys, self._admin_keys = keys, Keys(settings.admin_key, None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises as `caller_of`, before any of the body is read."""
-        if scope["type"] == "http" and not is_open(scope["path"], self._open_metrics):
-            keys = self._admin_keys if scope["path"].startswith(_ADMIN) else self._keys
+        path = scope.get("path", "")
+        is_open = path in _OPEN or path.startswith(page.BELOW) or (path == _METRICS and self._settings.open_metrics)
+        if scope["type"] == "http" and not is_open:
+            keys = self._admin_keys if path.startswith(_ADMIN) else self._keys
             context = context_of(scope)
-            context.caller = caller_of(Headers(scope=scope), keys, self._hosts)
+            context.caller = caller_of(Headers(scope=scope), keys, self._settings.host)
             context.claims.share = share_of(context.caller, scope.get("client"))
             context.claims.quota = keys.quota(context.caller)
-            context.scope = "" if self._share_caches else context.caller
+            context.scope = "" if self._settings.share_caches else context.caller
         await self.app(scope, receive, send)
 
 
-def is_open(path: str, open_metrics: bool) -> bool:
-    """Whether the path needs no key; /metrics needs none only if `open_metrics`."""
-    return path in _OPEN or path.startswith(page.BELOW) or (open_metrics and path == _METRICS)
-
-
 def caller_of(headers: Headers, keys: Keys, hosts: Sequence[str]) -> str:
-    """The name of the caller whose key was sent, "" for one without a name. Raises `Unauthorized` or, where no key is
-    needed, `ForeignSite`; `hosts`: where the server listens."""
+    """The name of the caller whose key was sent, "" for one without a name; `hosts`: where the server listens.
+
+    Raises `HTTPException`: 401 or, where no key is needed, 403 if a browser may have been led here by a site that has
+    nothing to do with the server.
+    """
     if not keys.needed:
         sites = [f"//{headers['host']}"] if "host" in headers else []
         if not all(_is_local(site, hosts) for site in (*sites, *headers.getlist("origin"))):
-            raise ForeignSite
+            raise HTTPException(
+                403,
+                "without a key, the server answers only under its address or a local name, and pages from there: set "
+                "a key (--api-key) to use another name",
+            )
         return ""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     key = token.strip(" \t") if scheme.lower() == "bearer" else headers.get("x-api-key", "")  # of Anthropic's clients
     caller = keys.caller(key.encode("latin-1"))
     if caller is None:
-        raise Unauthorized
+        detail = "send a key of the server as `Authorization: Bearer KEY`"
+        raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
     return caller
 
 

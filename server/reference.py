@@ -17,7 +17,7 @@ from unprm.models.load import load_engine
 
 from .app import create_app
 from .http.errors import TABLE
-from .routes.examples import REQUESTS
+from .routes.openapi import REQUESTS
 from .settings import Settings
 
 Json = dict[str, Any]

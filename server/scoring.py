@@ -1,6 +1,7 @@
 """Scores solutions by models: their texts are encoded by turns, then run in batches with those of other requests."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -12,9 +13,9 @@ from unprm.engines.waiting import Scored
 from unprm.errors import DeadlineExceeded, NoVerdict, SolutionTooLong, Unscorable
 from unprm.types import Encoded, Engine, Format, Interval, Solution, Usage
 
-from .context import Context
+from .admission import Context
 from .models.model import Model, Room
-from .observe.tracing import set_attributes, span
+from .observe import set_attributes, span
 
 Outcomes = dict[int, Encoded | SolutionTooLong]
 """By the index of a solution: the model input, or why there is none."""
@@ -43,7 +44,9 @@ async def score(
     described = [model.engine.description for model in models]
     recorded = described[0].recorded if len(models) == 1 else None
     threshold = None if recorded is None else recorded.threshold
-    with context.claims.room(models, [length(problem, solution) for solution in solutions.values()]) as rooms:
+    lengths = [length(problem, solution) for solution in solutions.values()]
+    with ExitStack() as stack:  # room in every model, or in none
+        rooms = [stack.enter_context(model.reserve(lengths, context.claims.share)) for model in models]
         outcomes = await all_of(
             _encode(model, problem, solutions, room, context) for model, room in zip(models, rooms, strict=True)
         )
@@ -118,6 +121,16 @@ async def encode_one(model: Model, problem: str, solution: Solution, max_steps: 
     if isinstance(outcome, SolutionTooLong):
         raise outcome
     return outcome
+
+
+@contextmanager
+def pointing(place: str) -> Iterator[None]:
+    """Errors about a solution point to where it was sent, {} being its index."""
+    try:
+        yield
+    except Unscorable as error:
+        error.pointer = place.format(error.index)
+        raise
 
 
 def length(problem: str, solution: Solution) -> int:

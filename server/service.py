@@ -4,11 +4,13 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from unprm.answers import canonical as answer_text
 from unprm.answers.equivalence import Comparison, Equivalence
@@ -16,12 +18,11 @@ from unprm.election import acceptance
 from unprm.errors import ShuttingDown, UnprmError
 from unprm.types import Solution
 
-from .admission import Admission, FairPool
-from .context import Context
-from .models.model import Source, Watch
+from .admission import Admission, Context, FairPool
+from .journal import Journal
+from .models.model import Source
 from .models.registry import Models
-from .observe.journal import Journal
-from .observe.metrics import Metrics
+from .observe import Metrics
 from .settings import Settings
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ _THREADS = 2
 """Threads of each pool that splits or encodes texts: while a long text occupies one, the other is free."""
 
 
-class Service:
+class Service(Collector):
     """What the routes of one app share: admission, models, answer equivalence and metrics."""
 
     def __init__(
@@ -56,14 +57,10 @@ class Service:
         self.vote_calibration = None if path is None else acceptance.read(path)
         self._readers = FairPool("readers", _THREADS)
         self._encoders = FairPool("encoders", _THREADS)
-        self.models = Models(sources, settings, Watch(metrics.ran, metrics.used, lost, clock), self._encoders)
+        self.models = Models(sources, settings, metrics, lost, clock, self._encoders)
         self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self.admission = Admission(settings.max_body_bytes)
-        self._observe()
-
-    async def start(self) -> None:
-        """Starts the parts; doesn't wait for the model."""
-        self.models.start()
+        metrics.register(self)
 
     async def drain(self) -> None:
         """Refuses new work and waits for running requests, for `max_drain_seconds` at most; those that are left then,
@@ -133,28 +130,25 @@ class Service:
             await self._readers.run(context.claims, len(begun.wanted[-1]), slice)
         return self._equivalence.finish(begun)
 
-    def _observe(self) -> None:
-        gauge, counter = self.metrics.gauge, self.metrics.counter
-        models, equivalence = self.models, self._equivalence
-        if (journal := self.journal) is not None:
-            counter("unprm_journal_dropped", "Requests left out of the journal.", lambda: journal.dropped)
-        gauge("unprm_running_requests", "Requests being worked on.", lambda: self.admission.running.count)
-        gauge("unprm_loading_models", "Served models that are being loaded.", lambda: models.loading)
-        gauge("unprm_ready", "Whether the server takes work, as /readyz says.", lambda: self.ready)
-        by_model = self.metrics.gauge_by_model
-        by_model("unprm_queued_tokens", "Tokens that wait for the model.", lambda: models.queued_tokens)
-        by_model("unprm_queued_requests", "Requests that wait for the model.", lambda: models.queued_requests)
-        counter("unprm_equivalence_answers", "Answers compared.", lambda: equivalence.stats.compared)
-        counter(
-            "unprm_equivalence_timeouts",
-            "Answers compared as text because time ran out.",
-            lambda: equivalence.stats.late,
-        )
-        counter(
-            "unprm_equivalence_failures",
-            "Answers compared as text because of an error.",
-            lambda: equivalence.stats.failures,
-        )
+    def collect(self) -> Iterator[Metric]:
+        """What is counted here, for Prometheus."""
+        if self.journal is not None:
+            dropped = self.journal.dropped
+            yield CounterMetricFamily("unprm_journal_dropped", "Requests left out of the journal.", dropped)
+        yield GaugeMetricFamily("unprm_running_requests", "Requests being worked on.", self.admission.running.count)
+        yield GaugeMetricFamily("unprm_loading_models", "Served models that are being loaded.", self.models.loading)
+        yield GaugeMetricFamily("unprm_ready", "Whether the server takes work, as /readyz says.", self.ready)
+        tokens = GaugeMetricFamily("unprm_queued_tokens", "Tokens that wait for the model.", labels=["model"])
+        requests = GaugeMetricFamily("unprm_queued_requests", "Requests that wait for the model.", labels=["model"])
+        for model in self.models:
+            tokens.add_metric([model.name], model.queued[0])
+            requests.add_metric([model.name], model.queued[1])
+        yield from (tokens, requests)
+        done, late = self._equivalence.stats, "Answers compared as text because time ran out."
+        yield CounterMetricFamily("unprm_equivalence_answers", "Answers compared.", done.compared)
+        yield CounterMetricFamily("unprm_equivalence_timeouts", late, done.late)
+        failed = "Answers compared as text because of an error."
+        yield CounterMetricFamily("unprm_equivalence_failures", failed, done.failures)
 
 
 async def _service(request: Request) -> Service:  # async: FastAPI would otherwise call it in a thread

@@ -1,12 +1,15 @@
-"""The process's HTTP server: uvicorn, which finishes running requests before it stops."""
+"""The process: it serves one or several models until a signal, by uvicorn, which finishes running requests before it
+stops."""
 
 import asyncio
 import ipaddress
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -15,8 +18,17 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from unprm.errors import ModelInvalid, RecordInvalid
+from unprm.models.options import LoadModelRequest
+from unprm.types import Engine
+
+from .app import create_app
+from .http.callers import KeysInvalid
 from .http.protocol import HEAD_SECONDS, BoundedProtocol
 from .http.reloading import Reloading
+from .journal import JournalUnusable
+from .models.load import load
+from .observe import Metrics, TracingUnavailable, configure_logs, configure_traces
 from .service import Service
 from .settings import Settings
 
@@ -25,6 +37,11 @@ logger = logging.getLogger(__name__)
 
 LAST_SECONDS = 5
 """Time for callers to read their responses once all of them are ready."""
+_SWITCH_SECONDS = 0.0005
+"""Python's thread switch interval, a tenth of the default. The model's thread releases the interpreter for each of its
+many operations; with the default, under steady requests, it would wait ten times as long to get it back each time."""
+_FILES = 65_536
+"""Open files that are enough."""
 
 
 class CertificateInvalid(Exception):
@@ -33,6 +50,49 @@ class CertificateInvalid(Exception):
 
 class AddressUnusable(Exception):
     """The server can't listen at its address, for example because the port is in use."""
+
+
+def run(settings: Settings) -> int:
+    """Returns the exit status: 0 after a signal; 2 if keys, a calibration, an address or a model can't be used; 1 if
+    loading fails otherwise, or the model hangs or fails for good. If it is not 0, the last line on stderr says why."""
+    configure_logs(settings.log_level, settings.log_format)
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    _open_more_files()
+    if settings.otlp_endpoint:
+        try:
+            configure_traces(settings.otlp_endpoint)
+        except TracingUnavailable as error:
+            print(error, file=sys.stderr)
+            return 2
+
+    metrics = Metrics()
+
+    def open_model(request: LoadModelRequest) -> Engine:
+        return load(settings, request, metrics.called_judge)
+
+    def open_first(request: LoadModelRequest) -> Engine:
+        try:
+            return open_model(request)
+        except BaseException as error:  # whatever the error, the server can't serve its model
+            if isinstance(error, ModelInvalid):
+                server.give_up(2, f"the model can't be served: {error}")
+            else:
+                server.give_up(1, f"the model could not be loaded: {type(error).__name__}: {error}")
+            raise
+
+    def lose() -> None:
+        server.give_up(1, "the model is lost: it hangs or always fails; see the lines above")
+
+    models = {name: partial(open_first, request) for name, request in settings.models().items()}
+    try:
+        server = DrainingServer(create_app(settings, models, open_model, lose, metrics), settings)
+        server.run()
+    except (KeysInvalid, JournalUnusable, RecordInvalid, CertificateInvalid, AddressUnusable) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if server.reason:
+        logger.error("ended with status %d: %s", server.status, server.reason)
+    return server.status
 
 
 class DrainingServer(uvicorn.Server):
@@ -178,3 +238,10 @@ def page_address(host: str, port: int, *, secure: bool) -> str:
     else:
         name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
     return f"{'https' if secure else 'http'}://{name}:{port}/"
+
+
+def _open_more_files() -> None:
+    """Raises the soft limit of open files, often 1,024, towards the hard one: each connection is a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))

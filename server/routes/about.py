@@ -1,18 +1,23 @@
-"""Routes about the server: probes, the model, metrics."""
+"""Routes about the server and its models: probes, metrics, what is served; and, with a key of their own, those that
+load, swap and unload models at run time."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
-from unprm.wire import CalibrationOut, LimitsOut, ModelName, ModelResponse, StatusResponse
+from unprm.models.options import LoadModelRequest
+from unprm.wire import CalibrationOut, LimitsOut, ModelName, ModelResponse, ModelsResponse, StatusResponse
 
+from ..admission import TheContext
+from ..models.model import Open
 from ..service import Service, TheService
-from ..voting import default_strategy
 from .openapi import METRICS, describe
+from .route import WorkRoute
+from .votes import default_strategy
 
 about = APIRouter()
 listing = APIRouter()
@@ -108,3 +113,32 @@ async def openapi(request: Request) -> Response:
 async def metrics(service: TheService) -> Response:
     """Metrics for Prometheus."""
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+def administration(open_model: Open) -> APIRouter:
+    """The routes that change the served models."""
+    admin = APIRouter(prefix="/admin/models", tags=["admin"], route_class=WorkRoute)
+
+    @admin.get("")
+    async def list_models(service: TheService) -> ModelsResponse:
+        """All models and their states, the default first."""
+        return _states(service)
+
+    @admin.post("", status_code=202)
+    async def load_model(service: TheService, request: LoadModelRequest, _: TheContext) -> ModelsResponse:
+        """Starts loading a model beside the others. Once ready, it replaces the model of the same name, which is
+        unloaded when its last request is answered; if loading fails, that model stays."""
+        service.models.load(request.name, lambda: open_model(request))
+        return _states(service)
+
+    @admin.delete("/{name:path}", status_code=202)
+    async def unload_model(name: Annotated[ModelName, Path()], service: TheService) -> ModelsResponse:
+        """Stops serving a model; it is unloaded when its last request is answered."""
+        service.models.unload(name)
+        return _states(service)
+
+    return admin
+
+
+def _states(service: Service) -> ModelsResponse:
+    return ModelsResponse(models=service.models.states())

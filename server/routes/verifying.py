@@ -16,9 +16,9 @@ from unprm.errors import Unscorable
 from unprm.trajectories import Function, Message, ToolCall, conversation, text_of
 from unprm.wire import ScoreRequest
 
-from .. import voting
-from ..context import TheContext
+from ..admission import TheContext
 from ..service import TheService
+from . import votes
 from .route import WorkRoute
 
 router = APIRouter(route_class=WorkRoute)
@@ -88,7 +88,7 @@ async def verify(service: TheService, request: VerifyRequest, context: TheContex
         sent = {"trajectories": [{"messages": [*given, *done]}], "tools": asked.tools or []}
     reward, steps = 0.0, list[float]()
     try:
-        (scored,) = (await voting.score_steps(service, _request(sent), context)).solutions
+        (scored,) = (await votes.scored(service, _request(sent), context)).solutions
         reward, steps = scored.reward or 0.0, list(scored.step_scores or ())
         if scored.message_scores is not None:  # earlier turns are read, but nobody's to be rewarded
             steps = [score for index, score in scored.message_scores.items() if int(index) >= len(given)]

@@ -326,7 +326,7 @@ def test_a_model_that_cannot_be_used_ends_with_status_2_and_one_sentence(
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
     last = ended.stderr.splitlines()[-1]
-    assert "ERROR server.run: ended with status 2: the model can't be served: " in last
+    assert "ERROR server.serving: ended with status 2: the model can't be served: " in last
     assert message in last
 
 

@@ -15,17 +15,17 @@ from unprm.types import DecidedBy, Extraction
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import LONGEST_COMPARED, Demonstration, Unscored, VoteRequest
 
-from ... import voting
-from ...context import Context
+from ...admission import Context
 from ...models.model import Model
 from ...service import Service
+from .. import votes
 from .candidates import Candidates
 from .report import Report, Sample, Stopped, UnscoredCandidate, notes
 from .schema import Election
 from .upstream import Sampled, UpstreamFailed
 
 _RESERVE = 0.1
-"""Fraction of a request's time reserved for scoring and voting."""
+"""Fraction of a request's time reserved for scoring and votes."""
 
 
 class _Candidates(VoteRequest, VoteTerms):
@@ -125,7 +125,7 @@ class Rounds:
     async def sample(self, count: int) -> None:
         """One more round, of `count` candidates, and a vote.
 
-        Raises the upstream's errors if there is no candidate at all, and those of voting.
+        Raises the upstream's errors if there is no candidate at all, and those of votes.
         """
         context = self._context
         assert context.claims.deadline is not None, "every request that works has one"
@@ -165,7 +165,7 @@ class Rounds:
             won["accept"] = won.get("accept") or False
         report = Report(
             notes=[],
-            model=voting.name(self._models),
+            model=votes.name_of(self._models),
             strategy=terms.strategy,
             budget=terms.budget,
             sampled=len(candidates.sampled.choices),
@@ -196,8 +196,8 @@ class Rounds:
         if strategy != self.terms.strategy:
             request.risk = None
         try:
-            return await voting.ballot(self._service, self._models, request, [strategy], self._context)
-        except (NoAnswer, Unscorable, voting.NoConfidence):
+            return await votes.ballot(self._service, self._models, request, [strategy], self._context)
+        except (NoAnswer, Unscorable, votes.NoConfidence):
             return None
 
     async def _judge(self) -> None:
@@ -236,7 +236,7 @@ class Rounds:
         elif signal == "reward":
             request = await self._service.read(self._context, self._request)
             try:
-                scored = await voting.score_steps(self._service, request, self._context)
+                scored = await votes.scored(self._service, request, self._context)
             except Unscorable as error:
                 raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
             known = scored.demonstration

@@ -5,7 +5,7 @@ from typing import Literal
 
 from unprm.errors import DeadlineExceeded, Overloaded
 
-from ...context import Context
+from ...admission import Context
 from ...service import Service
 from .candidates import Candidates
 from .election import Elected, Observer, Progress, Rounds, Terms, unobserved

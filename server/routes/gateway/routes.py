@@ -19,12 +19,12 @@ from unprm.openai.models import Json
 from unprm.types import DEFAULT_STRATEGY, Usage
 from unprm.votes.registry import VOTES
 
-from ... import voting
-from ...context import Context, TheContext
+from ...admission import Context, TheContext
 from ...http.errors import TABLE, problem
 from ...models.model import Model
 from ...service import Service, TheService
 from ...settings import Settings
+from .. import votes
 from ..openapi import problems
 from ..route import WorkRoute
 from .bulk import elect_all
@@ -68,6 +68,16 @@ class GatewayRoute(WorkRoute):
     def seconds(settings: Settings) -> float:
         """Maximum time for a request."""
         return settings.gateway_seconds
+
+
+def upstreams(service: Service) -> list[Upstream]:
+    """The upstreams of the settings: one, or two."""
+    settings, made = service.settings, list[Upstream]()
+    for url, key in ((settings.upstream_url, settings.upstream_key), (settings.escalate_url, settings.escalate_key)):
+        if url is not None:
+            secret = None if key is None else key.get_secret_value()
+            made.append(Upstream(url, secret, service, service.metrics.called_upstream))
+    return made
 
 
 def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
@@ -221,7 +231,7 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
             raise InvalidRequest(
                 "a calibration is of answers, not of tool calls: send a risk without tools", f"{pointer}/unprm/risk"
             )
-        calibration, scorer = service.vote_calibration, voting.name(models)
+        calibration, scorer = service.vote_calibration, votes.name_of(models)
         acceptance(
             calibration, election.risk, [strategy], election, scorer, election.aggregate, f"{pointer}/unprm/risk"
         )
@@ -236,8 +246,8 @@ def _why_majority(request: ChatRequest, models: Sequence[Model]) -> str | None:
     harm."""
     if request.may_call:
         return "where tools may be called, the vote is by majority unless another one is named"
-    if voting.demonstration(models, None) is not None:
-        return f"{voting.name(models)} is a demonstration: the vote is by majority unless another one is named"
+    if votes.demonstration(models, None) is not None:
+        return f"{votes.name_of(models)} is a demonstration: the vote is by majority unless another one is named"
     return None
 
 

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from unprm.concurrent import all_of
 from unprm.openai.models import Json
 
-from ...context import Context
+from ...admission import Context
 from ...http.errors import event, problem
 from .completion import calls_of, text_of
 from .election import Elected, Observer, Progress

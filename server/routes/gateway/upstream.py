@@ -28,7 +28,7 @@ from unprm.openai.client import (
 )
 from unprm.openai.models import Json, RawChatResponse, RawModelList, UsageInfo
 
-from ...context import Context
+from ...admission import Context
 from ...service import Service
 
 MAX_CONCURRENT = 64

@@ -9,9 +9,8 @@ import openai
 import pytest
 
 from server import admission
-from server.admission import Claims
+from server.admission import Claims, Context
 from server.app import create_app
-from server.context import Context
 from server.routes.gateway import candidates, routes
 from server.routes.gateway import upstream as upstream_module
 from server.settings import Settings

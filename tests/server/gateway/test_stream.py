@@ -12,8 +12,7 @@ import openai
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from server.admission import Admission, Claims
-from server.context import Context
+from server.admission import Admission, Claims, Context
 from server.routes.gateway.election import Elected, Observer, Progress
 from server.routes.gateway.report import Report, Sample
 from server.routes.gateway.stream import Chunks, ElectionStream

@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from server.models.load import load
-from server.observe.metrics import Metrics
+from server.observe import Metrics
 from server.settings import Settings
 from tests.judge_server import MODEL, judging
 from tests.server.harness import ask, boxed, serving
