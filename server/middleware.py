@@ -45,8 +45,10 @@ class Envelope:
         """Serves one request; errors end here, so that no other layer logs a caller's text."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
+        sent = Headers(scope=scope).get("x-request-id", "")
+        request_id = sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex
         now, claims = asyncio.get_running_loop().time(), Claims(self._service.admission)
-        context = scope[CONTEXT] = Context(request_id_of(Headers(scope=scope)), now, claims)
+        context = scope[CONTEXT] = Context(request_id, now, claims)
         status = None
         answer = bytearray()
 
@@ -151,9 +153,3 @@ def _is_local(site: str, hosts: Sequence[str]) -> bool:
     except ValueError:
         return name in hosts or (name != "" and ("." not in name or name.endswith(_LOCAL)))
     return True
-
-
-def request_id_of(headers: Headers) -> str:
-    """The caller's request id if it is valid, else a new one."""
-    sent = headers.get("x-request-id", "")
-    return sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex

@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, TypeVar
 
@@ -13,7 +14,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from unprm.answers import canonical as answer_text
-from unprm.answers.equivalence import Comparison, Equivalence
+from unprm.answers.equivalence import Equivalence
 from unprm.election import acceptance
 from unprm.errors import ShuttingDown, UnprmError
 from unprm.types import Solution
@@ -69,14 +70,14 @@ class Service(Collector):
         try:
             await asyncio.wait_for(self.admission.running.ended(), self.settings.max_drain_seconds)
         except TimeoutError:
-            await self.models.stop(0)
+            await self.models.stop()
         finally:
             self.admission.end(ShuttingDown())
 
     async def stop(self) -> None:
         """Ends the parts; nothing is left running."""
         self.admission.draining = True
-        await self.models.stop(0)
+        await self.models.stop()
         self._readers.close()
         self._encoders.close()
         if self.journal is not None:
@@ -86,16 +87,8 @@ class Service(Collector):
         """Raises `ShuttingDown` or `ModelUnavailable`, with the reason, if no work can be done. Load does not count."""
         if self.admission.draining:
             raise ShuttingDown
-        self.models.check_ready()
-
-    @property
-    def ready(self) -> bool:
-        """Whether `check_ready` raises nothing."""
-        try:
-            self.check_ready()
-        except UnprmError:
-            return False
-        return True
+        for model in self.models:
+            model.scorer.check_ready()
 
     async def read(self, context: Context, function: Callable[[], T], size: int | None = None) -> T:
         """Runs a function on `size` bytes, by default on all texts of a request: at once if that is little, else by
@@ -116,19 +109,16 @@ class Service(Collector):
                 classes[index] = verbatim.setdefault(each.answer, len(solutions) + index)
             elif each.answer is not None:
                 formal[index] = each.answer
-        compared = await self._compared(list(formal.values()), context)
-        for index, number in zip(formal, compared.classes, strict=True):
-            classes[index] = number
-        return classes, [list(formal)[index] for index in compared.as_text]
-
-    async def _compared(self, answers: Sequence[str], context: Context) -> Comparison:
-        begun = self._equivalence.begin(answers, context.scope)
+        begun = self._equivalence.begin(list(formal.values()), context.scope)
         if all(map(answer_text.is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
             self._equivalence.advance(begun, math.inf)
         while begun.wanted:  # in slices, so that nobody waits for all of another's answers
             slice = partial(self._equivalence.advance, begun, _SLICE)
             await self._readers.run(context.claims, len(begun.wanted[-1]), slice)
-        return self._equivalence.finish(begun)
+        compared = self._equivalence.finish(begun)
+        for index, number in zip(formal, compared.classes, strict=True):
+            classes[index] = number
+        return classes, [list(formal)[index] for index in compared.as_text]
 
     def collect(self) -> Iterator[Metric]:
         """What is counted here, for Prometheus."""
@@ -136,8 +126,12 @@ class Service(Collector):
             dropped = self.journal.dropped
             yield CounterMetricFamily("unprm_journal_dropped", "Requests left out of the journal.", dropped)
         yield GaugeMetricFamily("unprm_running_requests", "Requests being worked on.", self.admission.running.count)
-        yield GaugeMetricFamily("unprm_loading_models", "Served models that are being loaded.", self.models.loading)
-        yield GaugeMetricFamily("unprm_ready", "Whether the server takes work, as /readyz says.", self.ready)
+        loading, ready = sum(model.state.state == "loading" for model in self.models), 0
+        with suppress(UnprmError):
+            self.check_ready()
+            ready = 1
+        yield GaugeMetricFamily("unprm_loading_models", "Served models that are being loaded.", loading)
+        yield GaugeMetricFamily("unprm_ready", "Whether the server takes work, as /readyz says.", ready)
         tokens = GaugeMetricFamily("unprm_queued_tokens", "Tokens that wait for the model.", labels=["model"])
         requests = GaugeMetricFamily("unprm_queued_requests", "Requests that wait for the model.", labels=["model"])
         for model in self.models:

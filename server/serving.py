@@ -12,7 +12,6 @@ import ssl
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -124,8 +123,15 @@ class DrainingServer(uvicorn.Server):
             raise CertificateInvalid(f"the certificate or its key can't be used ({error})") from None
         super().__init__(config)
         self._certificate: Reloading | None = None
-        if config.ssl is not None and settings.ssl_certfile is not None:
-            self._certificate = _certificate(config.ssl, settings.ssl_certfile, settings.ssl_keyfile)
+        if (context := config.ssl) is not None and (file := settings.ssl_certfile) is not None:
+            key = settings.ssl_keyfile  # None if it is in the certificate's file
+
+            def load_certificate() -> None:  # for new connections
+                # a context that is given a certificate without its key has none afterwards
+                for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+                    each.load_cert_chain(file, key)
+
+            self._certificate = Reloading("certificate", load_certificate, *filter(None, (file, key)))
         self._hosts, self._port = settings.host, settings.port
         self.status, self.reason = 0, ""
         self._service: Service = app.state.service
@@ -190,17 +196,6 @@ class DrainingServer(uvicorn.Server):
                 "anyone who can reach %s can use the server: it has no key (--api-key, --api-keys-file)",
                 ", ".join(self._hosts),
             )
-
-
-def _certificate(context: ssl.SSLContext, file: Path, key: Path | None) -> Reloading:
-    """A certificate and its private key, None if they are in one file. New connections get its latest version."""
-
-    def load() -> None:
-        # a context that is given a certificate without its key has none afterwards
-        for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
-            each.load_cert_chain(file, key)
-
-    return Reloading("certificate", load, *(each for each in (file, key) if each is not None))
 
 
 def _is_loopback(host: str) -> bool:

@@ -4,10 +4,9 @@ import hmac
 import re
 import string
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import SecretStr
 
@@ -95,38 +94,33 @@ class Keys:
         """The quota of a caller, by its name; None if it has none."""
         return self._quotas.get(caller)
 
-    def _take(self, lines: Sequence["_Line"]) -> None:
+    def _take(self, found: Mapping[bytes, tuple[str, int | None]]) -> None:
         """Puts other keys in place; a quota that stays the same goes on."""
-        self._read = {line.key: line.name for line in lines}
-        quotas = {line.name: Quota(line.tokens) for line in lines if line.tokens is not None}
-        for name, before in self._quotas.items():
-            if name in quotas and quotas[name].per_minute == before.per_minute:
-                quotas[name] = before
-        self._quotas = quotas
+        self._read = {key: name for key, (name, _) in found.items()}
+        before, self._quotas = self._quotas, {}
+        for name, tokens in found.values():
+            if tokens is not None:
+                kept = before.get(name)
+                self._quotas[name] = kept if kept and kept.per_minute == tokens else Quota(tokens)
 
 
-class _Line(NamedTuple):
-    key: bytes
-    name: str
-    tokens: int | None
-
-
-def _read(file: Path) -> list[_Line]:
+def _read(file: Path) -> dict[bytes, tuple[str, int | None]]:
+    """By key, the name and the tokens of its caller. Raises `KeysInvalid`."""
     try:
         lines = file.read_text("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise KeysInvalid(f"the key file {file} can't be read ({type(error).__name__})") from None
-    found: list[_Line] = []
+    found: dict[bytes, tuple[str, int | None]] = {}
     for number, line in enumerate((line.strip(string.whitespace) for line in lines), 1):
         if not line or line.startswith("#"):
             continue
         entry = _LINE.fullmatch(line)
         if entry is None:
             raise KeysInvalid(f"{file}, line {number}: expected NAME KEY [TOKENS], a key of at least 8 characters")
-        key, tokens = entry["key"].encode(), entry["tokens"]
-        if any(each.name == entry["name"] or each.key == key for each in found):
+        name, key, tokens = entry["name"], entry["key"].encode(), entry["tokens"]
+        if key in found or any(name == other for other, _ in found.values()):
             raise KeysInvalid(f"{file}, line {number}: the name or the key is a duplicate")
-        found.append(_Line(key, entry["name"], None if tokens is None else int(tokens)))
+        found[key] = name, None if tokens is None else int(tokens)
     if not found:
         raise KeysInvalid(f"the key file {file} has no keys: nobody could use the server")
     return found

@@ -115,10 +115,6 @@ class Model:
         """Tokens, and requests, that wait for the model."""
         return (0, 0) if self._scorer is None else (self._scorer.queued_tokens, self._scorer.queued_requests)
 
-    def check_ready(self) -> None:
-        """Raises `ModelUnavailable` with the reason if it can't score."""
-        self.scorer.check_ready()
-
     def check_room(self, lengths: Sequence[int], caller: str) -> None:
         """Raises `Overloaded` if a caller's solutions of these lengths (characters, with the problem) would be refused
         now, by an estimate of their tokens. Checking before texts are read saves most of the work of a refusal."""
@@ -194,7 +190,9 @@ class Model:
     async def _load(self, source: Callable[[], Engine]) -> None:
         loader = Worker("loader")
         try:
-            self._ready(await loader.call(partial(_loaded, source)))
+            engine = await loader.call(source)
+            await loader.call(_settle)
+            self._ready(engine)
         except ModelInvalid as error:
             self._reason, self._detail = _FAILED, str(error)
             logger.error("the model can't be served: %s", error)
@@ -223,12 +221,6 @@ class Model:
                 "unprm serve --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME",
                 about.name,
             )
-
-
-def _loaded(source: Callable[[], Engine]) -> Engine:
-    engine = source()
-    _settle()
-    return engine
 
 
 def _settle() -> None:

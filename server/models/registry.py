@@ -51,11 +51,6 @@ class Models:
         """The names that requests may use, the default first."""
         return [model.name for model in self._served]
 
-    @property
-    def loading(self) -> int:
-        """Number of served models that are still loading."""
-        return sum(model.state.state == "loading" for model in self._served)
-
     @contextmanager
     def chosen(self, requested: str | Sequence[str] | None) -> Iterator[list[Model]]:
         """The models that a request names, kept from being retired inside the block; raises `UnknownModel`."""
@@ -65,11 +60,6 @@ class Models:
             for model in models:
                 stack.enter_context(model.use.one())
             yield models
-
-    def check_ready(self) -> None:
-        """Raises `ModelUnavailable` with the reason if a model can't score."""
-        for model in self._served:
-            model.check_ready()
 
     def states(self) -> list[ModelState]:
         """States of the served models, the default first, then of those that are loading or failed to load."""
@@ -103,10 +93,10 @@ class Models:
         self._served.remove(model)
         self._leave(model)
 
-    async def stop(self, seconds: float) -> None:
-        """Finishes queued work within this time, fails the rest with `ShuttingDown`, closes all engines."""
+    async def stop(self) -> None:
+        """Fails queued work with `ShuttingDown`, closes all engines."""
         models = [*self._served, *self._coming.values(), *self._leaving]
-        await asyncio.gather(*(model.stop(seconds) for model in models))
+        await asyncio.gather(*(model.stop(0) for model in models))
         for change in self._changes:
             change.cancel()
         await asyncio.gather(*self._changes, return_exceptions=True)

@@ -78,18 +78,19 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
 @listing.get("/v1/models", include_in_schema=False)
 async def models(service: TheService) -> dict[str, Any]:
     """The served models that are ready, in the form of OpenAI's API."""
-    ready = {state.name for state in service.models.states() if state.state == "ready"}
-    return {"object": "list", "data": [_card(service, name) for name in service.models.names if name in ready]}
+    return {"object": "list", "data": [_card(service, name) for name in _ready(service)]}
 
 
 @listing.get("/v1/models/{name:path}", include_in_schema=False)
 async def one_model(service: TheService, name: str) -> dict[str, Any]:
     """One of them."""
-    cards: list[dict[str, Any]] = (await models(service))["data"]
-    for card in cards:
-        if card["id"] == name:
-            return card
-    raise HTTPException(404)
+    if name not in _ready(service):
+        raise HTTPException(404)
+    return _card(service, name)
+
+
+def _ready(service: Service) -> list[str]:
+    return [model.name for model in service.models if model.state.state == "ready"]
 
 
 def _card(service: Service, name: str) -> dict[str, Any]:

@@ -70,17 +70,13 @@ _CONFIDENT: Json = {
     ]
 }
 _PREVIEW: Json = {"problem": "1 + 1?", "solution": ["2.", "\\boxed{2}"]}
-
-
-def _request(strategy: Strategy) -> Json:
-    example = _CONFIDENT if VOTES[strategy].signal == "confidence" else _VOTE
-    return example | VOTES[strategy].terms().model_dump()
-
-
 REQUESTS: dict[str, Json] = {
     "score_steps": _SCORE,
     "vote": _VOTE,
-    **{f"vote_{strategy}": _request(strategy) for strategy in VOTES},
+    **{
+        f"vote_{name}": (_CONFIDENT if vote.signal == "confidence" else _VOTE) | vote.terms().model_dump()
+        for name, vote in VOTES.items()
+    },
     "vote_compare": _VOTE | DEFAULTS.model_dump(),
     "preview": _PREVIEW,
 }

@@ -14,16 +14,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    model_validator,
-)
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from unprm import steps as step_text
 from unprm.calibration import log_odds
@@ -111,18 +102,14 @@ class TokenizeRequest(_Body):
     prompt: Text
 
 
-class _Open(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Document(_Open):
+class _Document(BaseModel):
     text: FreeText
 
 
 _Documents = Annotated[list[FreeText | _Document], Field(min_length=1, max_length=MAX_SOLUTIONS)]
 
 
-class RerankRequest(_Open):
+class RerankRequest(BaseModel):
     """Solutions to be ordered by their rewards."""
 
     model: ModelName | None = None
@@ -132,7 +119,7 @@ class RerankRequest(_Open):
     return_documents: bool = True
 
 
-class PairsRequest(_Open):
+class PairsRequest(BaseModel):
     """A problem and its solutions, or as many problems as solutions, which are then paired in order."""
 
     model: ModelName | None = None

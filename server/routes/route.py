@@ -78,7 +78,11 @@ class WorkRoute(APIRoute):
         except UnprmError as error:
             if start is None:
                 raise
-            await _break_off(error, start, scope, send)
+            body = respond(error, scope).body
+            # as with OpenAI, a stream of events ends with one of the error; any other answer is left incomplete, and
+            # its connection closed
+            if Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream"):
+                await send({"type": "http.response.body", "body": event(body, "error")})
 
     async def _handle(self, request: Request) -> Response:
         """The endpoint's response. Raises `HTTPException` unless the body is declared as JSON, the errors of
@@ -109,14 +113,6 @@ class WorkRoute(APIRoute):
         if errors:
             raise RequestValidationError(errors)
         return value
-
-
-async def _break_off(error: UnprmError, start: Message, scope: Scope, send: Send) -> None:
-    """Ends a response that has begun: a stream of events with one of the error, as with OpenAI; any other is left
-    incomplete, and its connection closed."""
-    body = respond(error, scope).body
-    if Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream"):
-        await send({"type": "http.response.body", "body": event(body, "error")})
 
 
 async def answer(app: ASGIApp, scope: Scope, receive: Receive, send: Send, claims: Claims) -> None:

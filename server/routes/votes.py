@@ -13,10 +13,9 @@ from fastapi import APIRouter
 from unprm.election.acceptance import acceptance
 from unprm.election.ballot import Ballot, Scores, score_response
 from unprm.election.decide import needed_signal
-from unprm.election.parsing import ParsedCandidates, parse
-from unprm.errors import InvalidRequest, NoAnswer
+from unprm.election.parsing import ParsedCandidates, parse, why_unscorable
+from unprm.errors import InvalidRequest, NoAnswer, SolutionTooLong
 from unprm.mini.demonstration import about
-from unprm.mini.domain import knows
 from unprm.types import DEFAULT_STRATEGY, Encoded, Solution
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
@@ -118,7 +117,12 @@ async def preview(service: TheService, request: PreviewRequest, context: TheCont
     with service.models.chosen(request.model) as (model,):
         problem, solution = await service.read(context, request.read)
         with scoring.pointing("/solution" if request.trajectory is None else "/trajectory"):
-            encoded = await scoring.encode_one(model, problem, solution, service.settings.max_steps, context)
+            if (error := why_unscorable(0, solution, service.settings.max_steps)) is not None:
+                raise error
+            with model.encoding([scoring.length(problem, solution)], context.claims.share):
+                encoded = (await scoring.encode(model, problem, {0: solution}, context))[0]
+            if isinstance(encoded, SolutionTooLong):
+                raise encoded
         return await asyncio.to_thread(_shown, model, solution, encoded)
 
 
@@ -154,11 +158,7 @@ def name_of(models: Sequence[Model]) -> str:
 
 
 async def ballot(
-    service: Service,
-    models: Sequence[Model],
-    request: Candidates,
-    strategies: Sequence[Strategy],
-    context: Context,
+    service: Service, models: Sequence[Model], request: Candidates, strategies: Sequence[Strategy], context: Context
 ) -> Ballot:
     """The ballot for these votes, scored if one of them needs it.
 
@@ -241,20 +241,12 @@ def default_strategy(settings: Settings, models: Sequence[Model], problem: str |
 
     Raises `ModelUnavailable`.
     """
-    if named or settings.names_model or not _demonstrations(models) or _knows(problem):
+    if named or settings.names_model or (notice := demonstration(models, problem)) is None or notice.in_domain:
         return DEFAULT_STRATEGY
     return "majority"
 
 
 def demonstration(models: Sequence[Model], problem: str | None) -> Demonstration | None:
     """The notice about scores by these models; None if none of them is a demonstration."""
-    found = _demonstrations(models)
-    return about(found[0].name, problem) if found else None
-
-
-def _demonstrations(models: Sequence[Model]) -> list[Model]:
-    return [model for model in models if model.engine.description.demo]
-
-
-def _knows(problem: str | None) -> bool:
-    return problem is not None and knows(problem)
+    found = next((model.name for model in models if model.engine.description.demo), None)
+    return None if found is None else about(found, problem)
