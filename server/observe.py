@@ -12,11 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
 from unprm.engines.scheduler import BatchFigures
 from unprm.types import Usage
@@ -94,16 +92,13 @@ class JsonFormatter(logging.Formatter):
 
 def describe(error: BaseException) -> str:
     """Types of an exception and its causes, and their traceback locations; no message, no values."""
-    parts = [f"{type(error).__name__} at {_places(error.__traceback__)}"]
+    frames = traceback.extract_tb(error.__traceback__, limit=-12)
+    places = " > ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
+    parts = [f"{type(error).__name__} at {places or 'no place known'}"]
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None:
         parts.append(describe(cause))
     return " from ".join(parts)
-
-
-def _places(trace: TracebackType | None) -> str:
-    frames = traceback.extract_tb(trace, limit=-12)
-    return " > ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames) or "no place known"
 
 
 def _parts(record: logging.LogRecord) -> tuple[str, str, dict[str, object]]:
@@ -117,11 +112,11 @@ def _parts(record: logging.LogRecord) -> tuple[str, str, dict[str, object]]:
 
 
 class Metrics:
-    """Counters of one app. Labels have few values: route templates, statuses, codes of errors, names of served models,
-    strategies, and the outcomes that `unprm.openai.client.Observe` lists."""
+    """Counters of one app, in `registry`. Labels have few values: route templates, statuses, codes of errors, names of
+    served models, strategies, and the outcomes that `unprm.openai.client.Observe` lists."""
 
     def __init__(self) -> None:
-        registry = self._registry = CollectorRegistry()
+        registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
         self._requests = counter("unprm_requests", "Requests answered.", ("route", "status", "code"))
@@ -178,14 +173,6 @@ class Metrics:
         score, name = vote.candidates[0].score, "gen_ai.evaluation"
         attributes = {f"{name}.name": vote.strategy, f"{name}.score.label": "tie" if vote.tie else vote.decided_by}
         add_event(f"{name}.result", attributes if score is None else {**attributes, f"{name}.score.value": score})
-
-    def register(self, collector: Collector) -> None:
-        """Adds what a collector finds counted elsewhere at each scrape."""
-        self._registry.register(collector)
-
-    def text(self) -> bytes:
-        """The metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
 
 
 class TracingUnavailable(Exception):

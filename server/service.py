@@ -1,7 +1,6 @@
 """The service behind the routes, from start to shutdown."""
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,8 +26,6 @@ from .observe import Metrics
 from .settings import Settings
 
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 _SMALL = 32_768
 """Up to this many bytes are read at once: handing them to a thread would take longer."""
@@ -61,7 +58,7 @@ class Service(Collector):
         self.models = Models(sources, settings, metrics, lost, clock, self._encoders)
         self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self.admission = Admission(settings.max_body_bytes)
-        metrics.register(self)
+        metrics.registry.register(self)
 
     async def drain(self) -> None:
         """Refuses new work and waits for running requests, for `max_drain_seconds` at most; those that are left then,
@@ -138,11 +135,13 @@ class Service(Collector):
             tokens.add_metric([model.name], model.queued[0])
             requests.add_metric([model.name], model.queued[1])
         yield from (tokens, requests)
-        done, late = self._equivalence.stats, "Answers compared as text because time ran out."
-        yield CounterMetricFamily("unprm_equivalence_answers", "Answers compared.", done.compared)
-        yield CounterMetricFamily("unprm_equivalence_timeouts", late, done.late)
-        failed = "Answers compared as text because of an error."
-        yield CounterMetricFamily("unprm_equivalence_failures", failed, done.failures)
+        stats = self._equivalence.stats
+        for name, help, count in (
+            ("unprm_equivalence_answers", "Answers compared.", stats.compared),
+            ("unprm_equivalence_timeouts", "Answers compared as text because time ran out.", stats.late),
+            ("unprm_equivalence_failures", "Answers compared as text because of an error.", stats.failures),
+        ):
+            yield CounterMetricFamily(name, help, count)
 
 
 async def _service(request: Request) -> Service:  # async: FastAPI would otherwise call it in a thread

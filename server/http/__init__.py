@@ -1,1 +1,1 @@
-"""HTTP: bodies, keys, errors, the API's description, and the server process."""
+"""The ground: keys, errors, the protocol, files that are read again when they change."""

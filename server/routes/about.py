@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import PlainTextResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from unprm.models.options import LoadModelRequest
@@ -113,7 +113,7 @@ async def openapi(request: Request) -> Response:
 @about.get("/metrics", response_class=PlainTextResponse, **METRICS)
 async def metrics(service: TheService) -> Response:
     """Metrics for Prometheus."""
-    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 def administration(open_model: Open) -> APIRouter:

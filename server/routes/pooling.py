@@ -9,7 +9,7 @@ text retriever could use are ignored.
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
@@ -41,7 +41,7 @@ _Content = Annotated[
 ]
 
 
-def _listed(value: object) -> object:
+def _as_list(value: object) -> object:
     alone = isinstance(value, str) or (isinstance(value, list) and bool(value) and isinstance(value[0], int))
     return [value] if alone else value
 
@@ -72,7 +72,7 @@ class ClassifyRequest(_Body):
     """Prompts, or a conversation. `use_activation`: whether probabilities are returned, or logits."""
 
     input: Annotated[
-        list[_Content] | None, Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True), BeforeValidator(_listed)
+        list[_Content] | None, Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True), BeforeValidator(_as_list)
     ] = None
     messages: list[Message] | None = Field(None, min_length=1, max_length=2000, fail_fast=True)
     use_activation: bool = Field(True, validation_alias=AliasChoices("use_activation", "activation"))
@@ -193,13 +193,14 @@ async def pairs(service: TheService, request: PairsRequest, context: TheContext)
     return _listed("score", model, [{"object": "score", "score": reward} for reward in rewards], context)
 
 
-for _path, _endpoint in (
-    ("/classify", classify),
-    ("/pooling", pooling),
-    ("/tokenize", tokenize),
-    *((f"{version}/rerank", rerank) for version in ("", "/v1", "/v2")),
-    *((f"{version}/score", pairs) for version in ("", "/v1")),
-):
+_ROUTES: dict[str, Callable[..., Any]] = {
+    "/classify": classify,
+    "/pooling": pooling,
+    "/tokenize": tokenize,
+    **dict.fromkeys(("/rerank", "/v1/rerank", "/v2/rerank"), rerank),
+    **dict.fromkeys(("/score", "/v1/score"), pairs),
+}
+for _path, _endpoint in _ROUTES.items():
     router.add_api_route(_path, _endpoint, methods=["POST"], include_in_schema=False)
 
 
@@ -233,7 +234,7 @@ async def _rewards(
     sent = {"problem": problem, "solutions": texts, "model": model, "on_invalid": "refuse"}
     request = ScoreRequest.model_validate(sent)
     before = context.usage
-    scored = await votes.scored(service, request, context)
+    scored = await votes.score(service, request, context)
     context.usage = before + context.usage
     return scored.model, [each.reward or 0.0 for each in scored.solutions]
 

@@ -92,7 +92,7 @@ async def verify(service: TheService, request: VerifyRequest, context: TheContex
         raise RequestValidationError([each | {"loc": ("body", *each["loc"])} for each in error.errors()]) from None
     reward, steps = 0.0, list[float]()
     try:
-        (scored,) = (await votes.scored(service, scores, context)).solutions
+        (scored,) = (await votes.score(service, scores, context)).solutions
         reward, steps = scored.reward or 0.0, list(scored.step_scores or ())
         if scored.message_scores is not None:  # earlier turns are read, but nobody's to be rewarded
             steps = [score for index, score in scored.message_scores.items() if int(index) >= len(given)]

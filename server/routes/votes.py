@@ -64,7 +64,7 @@ class NoConfidence(InvalidRequest):
 @work.post("/score_steps", **describe("score_steps"))
 async def score_steps(service: TheService, request: ScoreRequest, context: TheContext) -> ScoreResponse:
     """Scores the steps of every solution, in the order of the request."""
-    return await scored(service, request, context)
+    return await score(service, request, context)
 
 
 @work.post("/vote", **describe("vote"))
@@ -139,7 +139,7 @@ def _shown(model: Model, solution: Solution, encoded: Encoded) -> PreviewRespons
     )
 
 
-async def scored(service: Service, request: Candidates, context: Context) -> ScoreResponse:
+async def score(service: Service, request: Candidates, context: Context) -> ScoreResponse:
     """The step scores of every solution; the request has a problem, or all scores. Raises `Unscorable` if none can be
     scored, and the errors of scoring."""
     with service.models.chosen(request.model) as models:

@@ -113,7 +113,13 @@ async def elect_all(elections: Sequence[Rounds], budget: int) -> list[Elected | 
     await all_of(sample_first() for _ in range(IN_FLIGHT))
     # were all sampled at a time, none would be chosen
     await all_of(sample_least_decided() for _ in range(max(1, min(IN_FLIGHT, len(elections) // 2))))
-    return [failures.get(index) or await _elected(rounds) for index, rounds in enumerate(elections)]
+    results: list[Elected | Exception] = []
+    for index, rounds in enumerate(elections):
+        try:
+            results.append(failures.get(index) or await rounds.elected())
+        except Exception as error:  # as above
+            results.append(error)
+    return results
 
 
 def _least_decided(elections: Sequence[Rounds], indices: set[int]) -> int | None:
@@ -122,10 +128,3 @@ def _least_decided(elections: Sequence[Rounds], indices: set[int]) -> int | None
     chosen = [elections[index] for index in waiting]
     place = least_decided([Standing(each.candidates.attempted, each.terms.budget, each.stable) for each in chosen])
     return None if place is None else waiting[place]
-
-
-async def _elected(rounds: Rounds) -> Elected | Exception:
-    try:
-        return await rounds.elected()
-    except Exception as error:  # as above
-        return error

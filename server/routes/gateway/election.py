@@ -221,7 +221,7 @@ class Rounds:
         values: list[float | None] = [getattr(solution, "confidence", None) for solution in request.solutions]
         if signal == "reward":
             try:
-                scored = await votes.scored(self._service, request, self._context)
+                scored = await votes.score(self._service, request, self._context)
             except Unscorable as error:
                 raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
             values = [solution.reward for solution in scored.solutions]

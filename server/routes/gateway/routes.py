@@ -31,7 +31,7 @@ from .election import Elected, Rounds, Terms
 from .messages import MessageEvents, MessagesRequest, message
 from .responses import ResponsesRequest, response
 from .schema import BUDGET, MISSPELLED, NAMED, BulkRequest, ChatRequest, CompletionRequest, Passed, TooManyCandidates
-from .stream import EVENTS, Chunks, ElectionStream, completion
+from .stream import EVENTS, Chunks, ElectionStream, chat_completion
 from .upstream import Upstream, UpstreamFailed, UpstreamRefused
 
 _LISTING = (
@@ -64,7 +64,7 @@ def upstreams(service: Service) -> list[Upstream]:
     for url, key in ((settings.upstream_url, settings.upstream_key), (settings.escalate_url, settings.escalate_key)):
         if url is not None:
             secret = None if key is None else key.get_secret_value()
-            made.append(Upstream(url, secret, service, service.metrics.called_upstream))
+            made.append(Upstream(url, secret, service))
     return made
 
 
@@ -81,7 +81,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         election = await _election(service, chat_request, context)
         if chat_request.stream:
             return ElectionStream(election, Chunks(chat_request), context)
-        return completion(chat_request, await election())
+        return chat_completion(chat_request, await election())
 
     async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response | Json:
         """As `/v1/chat/completions`, for OpenAI's responses API; with tools or as a stream, without a vote."""
@@ -147,14 +147,14 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         context.usage = sum((each.usage for each in contexts), Usage())
         context.solutions = sum(len(each.candidates.sampled.choices) for each in rounds)
         data = [
-            completion(request, result) if isinstance(result, Elected) else _failure(result, context)
+            chat_completion(request, result) if isinstance(result, Elected) else _failure(result, context)
             for request, result in zip(bulk.requests, results, strict=True)
         ]
         sampled = sum(each.candidates.attempted for each in rounds)
         context.size += sum(each.candidates.sampled.size for each in rounds)
         return {"object": "list", "data": data, "unprm": {"budget": bulk.budget, "sampled": sampled}}
 
-    async def complete(service: TheService, request: CompletionRequest, context: TheContext) -> Response:
+    async def completion(service: TheService, request: CompletionRequest, context: TheContext) -> Response:
         """The upstream's own answer, without a vote."""
         return await _relayed("/completions", service, request, request.candidates, context)
 
@@ -181,7 +181,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
     for path, endpoint, name in (
         ("/chat/completions", chat, "chat_completions"),
         ("/chat/completions/bulk", chats, "chat_completions_bulk"),
-        ("/completions", complete, "completions"),
+        ("/completions", completion, "completions"),
         ("/responses", respond, "responses"),
         ("/messages", converse, "messages"),
     ):

@@ -31,7 +31,7 @@ _PARTS = 1000
 """Maximum number of parts in which an answer is sent: each costs the server time."""
 
 
-def completion(request: ChatRequest, elected: Elected) -> Json:
+def chat_completion(request: ChatRequest, elected: Elected) -> Json:
     """The elected completions as a chat completion."""
     choices = [choice | {"index": index} for index, choice in enumerate(elected.choices[: request.answers])]
     report = elected.report.model_dump(mode="json")

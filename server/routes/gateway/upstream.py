@@ -20,11 +20,9 @@ from unprm.openai.client import (
     APIConnectionError,
     APIError,
     APIStatusError,
-    Observe,
     OpenAIClient,
     Take,
     encoded,
-    ignore,
     read_on,
 )
 from unprm.openai.models import Json, RawChatResponse, RawModelList, UsageInfo
@@ -103,11 +101,11 @@ class Upstream:
     """One upstream; its address may end in `/v1`. The caller sets the deadline.
 
     What is sent and answered is encoded and parsed as the service reads texts, and counted in the caller's share of
-    memory meanwhile. `context`: of the request that it is done for. `observe` as in `OpenAIClient`.
+    memory meanwhile. `context`: of the request that it is done for.
     """
 
-    def __init__(self, url: str, key: str | None, service: Service, observe: Observe = ignore) -> None:
-        self._client = OpenAIClient([url], key, timeout=None, observe=observe)
+    def __init__(self, url: str, key: str | None, service: Service) -> None:
+        self._client = OpenAIClient([url], key, timeout=None, observe=service.metrics.called_upstream)
         self._service = service
         self._choices = Choices()
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
