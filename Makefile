@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: serve test check types lint test-ray test-browser test-docs test-plugs test-vllm audit format clean
+.PHONY: serve test check types lint test-ray test-browser test-docs test-plugs test-qwen test-vllm audit format clean
 # a process of tests for each core, with a thread each; one that is done takes over tests of the other
 PARALLEL := --numprocesses auto --dist worksteal
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
@@ -48,6 +48,10 @@ test-docs: .venv/dev.installed
 test-plugs: .venv-plugs/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/plugs
 
+# the tests of the PRM on Qwen2.5 that comes with the package, on its base
+test-qwen: .venv/qwen
+	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m qwen tests/test_qwen.py
+
 # the tests that need vLLM, in an environment of their own: vLLM for CPUs where there is no GPU
 test-vllm: .venv-vllm/installed
 	OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest $(PARALLEL) --dist loadgroup tests/vllm
@@ -64,7 +68,7 @@ format:
 clean:
 	rm -rf .venv .venv-plugs .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
 
-# the base of the PRM on Qwen2.5 that comes with the package, 491 MB: that PRM's tests are skipped without it
+# the base of the PRM on Qwen2.5 that comes with the package, 491 MB
 .venv/qwen: .venv/dev.installed
 	$(BIN)/python -c 'from unprm.checkpoints import bases; bases.directory(bases.BASES["qwen2.5-coder-0.5b-instruct"])'
 	touch $@

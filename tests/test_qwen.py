@@ -12,7 +12,6 @@ from research import steps
 from research.auroc import auroc
 from tests.server.harness import serving
 from training.evaluate.scorers import EngineScorer, Solution
-from unprm.checkpoints import bases
 from unprm.models.load import load_engine
 from unprm.steps import split
 from unprm.types import Engine
@@ -21,10 +20,7 @@ NAME = "unprm-qwen-0.5b"
 DATA = Path(__file__).parent / "data"
 PAIRS = [json.loads(line) for line in (DATA / "qwen/pairs.jsonl").read_text("utf-8").splitlines()]
 
-pytestmark = pytest.mark.skipif(
-    not bases.converted(bases.BASES["qwen2.5-coder-0.5b-instruct"]).exists(),
-    reason="its base, 491 MB, is not in the cache: `make .venv/qwen` fetches it",
-)
+pytestmark = pytest.mark.qwen
 
 
 @pytest.fixture(scope="module")
