@@ -6,6 +6,7 @@ the request itself.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -18,19 +19,14 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from unprm.budget import Budget, Held
-from unprm.errors import DeadlineExceeded, ShuttingDown
+from unprm.errors import DeadlineExceeded, Overloaded, ShuttingDown
 from unprm.types import Usage
 from unprm.votes import registry
 
-from .http.callers import Quota
-from .http.errors import code_of, problem
+from .errors import code_of, problem
 
 CONTEXT = "unprm.context"
 """Key of the context in a request's scope."""
-GATEWAY = "/v1/"
-"""Prefix of the paths of OpenAI's API."""
-VOTES = "/vote/"
-"""Prefix of the paths of votes."""
 CALLER_DEADLINE = "caller_deadline"
 """Code in logs and metrics of a `deadline_exceeded` for which the caller gave too little time, or sent its body too
 slowly: the server has not failed."""
@@ -66,6 +62,29 @@ class InUse:
     async def ended(self) -> None:
         """Waits until it is not in use."""
         await self._unused.wait()
+
+
+class Quota:
+    """Tokens that a caller may use: `per_minute` at once, and as many again each minute. Requests are let in while some
+    are left; what they use beyond is owed, and paid back before the next. `clock`: in seconds."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute = per_minute
+        self._clock = clock
+        self._left, self._then = float(per_minute), clock()
+
+    def check(self) -> None:
+        """Raises `Overloaded` if none are left."""
+        self.charge(0)
+        if self._left <= 0:
+            detail = f"the {self.per_minute} tokens a minute of this key are used up"
+            raise Overloaded(detail, (1 - self._left) * 60 / self.per_minute)
+
+    def charge(self, tokens: int) -> None:
+        """Takes tokens, or gives back a negative number of them."""
+        now = self._clock()
+        earned = (now - self._then) * self.per_minute / 60
+        self._left, self._then = min(self.per_minute, self._left + earned) - tokens, now
 
 
 class Admission:
@@ -206,10 +225,10 @@ TheContext = Annotated[Context, Depends(_context)]
 def respond(error: Exception, scope: Scope) -> Response:
     """The response to an error of a request; its code is noted in the request's context."""
     context, path = context_of(scope), scope["path"]
-    if isinstance(error, HTTPException) and error.status_code == 404 and path.startswith(VOTES):
+    if isinstance(error, HTTPException) and error.status_code == 404 and path.startswith("/vote/"):
         error = HTTPException(404, f"there is no such vote; expected one of {', '.join(registry.VOTES)}, or compare")
     context.note(error)
-    return problem(error, context.request_id, path.startswith(GATEWAY))
+    return problem(error, context.request_id, path.startswith("/v1/"))
 
 
 @dataclass(eq=False, slots=True)

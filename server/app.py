@@ -16,8 +16,7 @@ from unprm.errors import UnprmError
 
 from . import page
 from .admission import respond
-from .http.callers import Keys
-from .middleware import Authorization, Envelope
+from .middleware import Authorization, Envelope, Keys
 from .models.model import Open, Source
 from .observe import Metrics
 from .routes import about, pooling, verifying, votes

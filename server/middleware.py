@@ -1,27 +1,34 @@
-"""Pure ASGI middleware: request ids, logging and metrics for every response, and authorization."""
+"""Pure ASGI middleware: request ids, logging and metrics for every response; and authorization: callers, whose share of
+the server they use, and their keys, which are read again when they change."""
 
 import asyncio
+import hmac
 import re
+import string
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import page
-from .admission import CONTEXT, Claims, Context, context_of, respond
-from .http.callers import Keys, share_of
+from .admission import CONTEXT, Claims, Context, Quota, context_of, respond
 from .journal import Entry
 from .observe import log_request, set_attributes, span
+from .reloading import Reloading
 from .service import Service
 from .settings import Settings
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+# ASCII: a key may contain any non-ASCII character, even one that Unicode counts as white space
+_LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})(\s+(?P<tokens>[1-9]\d{0,17}))?", re.ASCII)
 _OPEN = {"/", "/health", "/healthz", "/readyz", "/version", "/docs", "/openapi.json"}
 """Paths that need no key, like all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
 _METRICS = "/metrics"
@@ -94,6 +101,75 @@ class Envelope:
         return log_request(scope["method"], route, status, seconds, context)
 
 
+class KeysInvalid(ValueError):
+    """The key file can't be used; the message says where and contains no key."""
+
+
+class Keys:
+    """Names of callers by their keys; `key` is that of a caller without a name.
+
+    `file` has a line `NAME KEY [TOKENS]` for each caller, TOKENS being those that it may use in a minute; blank lines
+    and those that begin with # are ignored. It is checked at every request, so that rewriting it changes the keys. If a
+    new version is invalid, that is logged and the old keys stay; if the first is, raises `KeysInvalid`.
+    """
+
+    def __init__(self, key: SecretStr | None, file: Path | None) -> None:
+        self._configured = {} if key is None else {key.get_secret_value().encode(): ""}
+        self._read: dict[bytes, str] = {}
+        self._quotas: dict[str, Quota] = {}
+        self._file = None if file is None else Reloading("keys", lambda: self._take(_read(file)), file)
+
+    @property
+    def needed(self) -> bool:
+        """Whether callers must send a key."""
+        return bool(self._configured) or self._file is not None
+
+    def caller(self, sent: bytes) -> str | None:
+        """The name of the caller with this key, None if there is none. Takes equally long for every key."""
+        if self._file is not None:
+            self._file.refresh()
+        found = None
+        for key, name in (self._configured | self._read).items():
+            if hmac.compare_digest(sent, key):
+                found = name
+        return found
+
+    def quota(self, caller: str) -> Quota | None:
+        """The quota of a caller, by its name; None if it has none."""
+        return self._quotas.get(caller)
+
+    def _take(self, found: Mapping[bytes, tuple[str, int | None]]) -> None:
+        """Puts other keys in place; a quota that stays the same goes on."""
+        self._read = {key: name for key, (name, _) in found.items()}
+        before, self._quotas = self._quotas, {}
+        for name, tokens in found.values():
+            if tokens is not None:
+                kept = before.get(name)
+                self._quotas[name] = kept if kept and kept.per_minute == tokens else Quota(tokens)
+
+
+def _read(file: Path) -> dict[bytes, tuple[str, int | None]]:
+    """By key, the name and the tokens of its caller. Raises `KeysInvalid`."""
+    try:
+        lines = file.read_text("utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeysInvalid(f"the key file {file} can't be read ({type(error).__name__})") from None
+    found: dict[bytes, tuple[str, int | None]] = {}
+    for number, line in enumerate((line.strip(string.whitespace) for line in lines), 1):
+        if not line or line.startswith("#"):
+            continue
+        entry = _LINE.fullmatch(line)
+        if entry is None:
+            raise KeysInvalid(f"{file}, line {number}: expected NAME KEY [TOKENS], a key of at least 8 characters")
+        name, key, tokens = entry["name"], entry["key"].encode(), entry["tokens"]
+        if key in found or any(name == other for other, _ in found.values()):
+            raise KeysInvalid(f"{file}, line {number}: the name or the key is a duplicate")
+        found[key] = name, None if tokens is None else int(tokens)
+    if not found:
+        raise KeysInvalid(f"the key file {file} has no keys: nobody could use the server")
+    return found
+
+
 class Authorization:
     """Admits callers with a known key and records its name; without keys, everybody. `/admin/` has a key of its own."""
 
@@ -153,3 +229,19 @@ def _is_local(site: str, hosts: Sequence[str]) -> bool:
     except ValueError:
         return name in hosts or (name != "" and ("." not in name or name.endswith(_LOCAL)))
     return True
+
+
+def share_of(caller: str, client: tuple[str, int] | None) -> str:
+    """The share that a request counts against: the named caller's; without a name, that of its client address.
+
+    Only the first 64 bits of an IPv6 address count: its owner chooses the others.
+    """
+    if caller or client is None:
+        return caller
+    try:
+        address = ip_address(client[0])
+    except ValueError:  # a socket without an address
+        return ""
+    if isinstance(address, IPv6Address):
+        return f"{address.ipv4_mapped}/32" if address.ipv4_mapped else f"{address.exploded[:19]}::/64"
+    return f"{address}/32"  # with a character that no caller's name has

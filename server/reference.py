@@ -16,7 +16,7 @@ from unprm.engines.fake import FakeEngine
 from unprm.models.load import load_engine
 
 from .app import create_app
-from .http.errors import TABLE
+from .errors import TABLE
 from .routes.openapi import REQUESTS
 from .settings import Settings
 

@@ -22,12 +22,12 @@ from unprm.models.options import LoadModelRequest
 from unprm.types import Engine
 
 from .app import create_app
-from .http.callers import KeysInvalid
-from .http.protocol import HEAD_SECONDS, BoundedProtocol
-from .http.reloading import Reloading
 from .journal import JournalUnusable
+from .middleware import KeysInvalid
 from .models.load import load
 from .observe import Metrics, TracingUnavailable, configure_logs, configure_traces
+from .protocol import HEAD_SECONDS, BoundedProtocol
+from .reloading import Reloading
 from .service import Service
 from .settings import Settings
 

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.wire import ProblemDetails
 
-from ..http.errors import MEDIA_TYPE, TABLE, details_of
+from ..errors import MEDIA_TYPE, TABLE, details_of
 from .route import TIMEOUT_HEADER
 
 Json = dict[str, Any]

@@ -23,7 +23,7 @@ from unprm import steps as step_text
 from unprm.errors import InvalidRequest, TooManySolutions, UnprmError
 
 from ..admission import Claims, context_of, respond
-from ..http.errors import event
+from ..errors import event
 from ..service import Service
 from ..settings import Settings
 

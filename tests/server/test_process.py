@@ -254,7 +254,7 @@ def test_a_renewed_certificate_is_served_without_a_restart(tmp_path: Path) -> No
         second = renew()
         until(lambda: served() == second)
         certificate.write_text("nothing")
-        until(lambda: "ERROR server.http.reloading: kept the old certificate" in server.text)
+        until(lambda: "ERROR server.reloading: kept the old certificate" in server.text)
         assert served() == second
         third = renew()
         until(lambda: served() == third)

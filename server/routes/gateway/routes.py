@@ -18,7 +18,7 @@ from unprm.types import DEFAULT_STRATEGY, Usage
 from unprm.votes.registry import VOTES
 
 from ...admission import Context, TheContext
-from ...http.errors import TABLE, problem
+from ...errors import TABLE, problem
 from ...models.model import Model
 from ...service import Service, TheService
 from ...settings import Settings

@@ -15,7 +15,7 @@ from unprm.concurrent import all_of
 from unprm.openai.models import Json
 
 from ...admission import Context
-from ...http.errors import event, problem
+from ...errors import event, problem
 from .completion import calls_of, text_of
 from .election import Elected, Observer, Progress
 from .report import Sample

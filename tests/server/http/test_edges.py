@@ -22,11 +22,10 @@ import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from server import admission
+from server import admission, protocol
 from server import serving as serving_module
 from server.admission import Admission, Claims
 from server.app import create_app
-from server.http import protocol
 from server.models.model import Model
 from server.routes import route as routes
 from server.settings import Settings

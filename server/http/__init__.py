@@ -1,1 +1,0 @@
-"""The ground: keys, errors, the protocol, files that are read again when they change."""
