@@ -205,7 +205,7 @@ class Context:
     def note(self, error: Exception) -> None:
         """Notes an error's code, or `CALLER_DEADLINE`."""
         code = code_of(error)
-        by_caller = isinstance(error, HTTPException) or self.claims.hurried
+        by_caller = isinstance(error, HTTPException) or self.claims.hurried  # the former: the body was too slow
         self.code = CALLER_DEADLINE if code == "deadline_exceeded" and by_caller else code
 
 
