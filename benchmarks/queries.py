@@ -1,8 +1,9 @@
 """Questions of the embedded model's domain with solutions, and the requests that score them."""
 
+import json
 import random
 
-from benchmarks import clients
+from benchmarks.clients import Request
 from research.mini.slips import Author
 from training.schema import LabelledSolution
 from unprm.mini.checker import labels
@@ -16,7 +17,8 @@ Query = tuple[str, list[list[str]]]
 
 def zipf(rng: random.Random, count: int, candidates: int = CANDIDATES, questions: int = QUESTIONS) -> list[Query]:
     """Problems with solutions; the frequency of the k-th problem is proportional to 1 / k."""
-    problems, weights = _problems(rng, questions)
+    problems = [generate(rng, DEMANDING) for _ in range(questions)]
+    weights = [1 / (rank + 1) for rank in range(questions)]
     return [_query(rng, problem, candidates) for problem in rng.choices(problems, weights, k=count)]
 
 
@@ -34,13 +36,9 @@ def labelled(seed: int, count: int) -> list[LabelledSolution]:
     return [LabelledSolution(problem.text, tuple(steps), tuple(labels(problem, steps))) for problem, steps in solved]
 
 
-def score_steps(query: Query) -> tuple[str, bytes]:
-    """The request to our server: path and body."""
-    return clients.request("/score_steps", {"problem": query[0], "solutions": query[1]})
-
-
-def _problems(rng: random.Random, count: int) -> tuple[list[Problem], list[float]]:
-    return [generate(rng, DEMANDING) for _ in range(count)], [1 / (rank + 1) for rank in range(count)]
+def score_steps(query: Query) -> Request:
+    """The request to our server."""
+    return "/score_steps", json.dumps({"problem": query[0], "solutions": query[1]}).encode()
 
 
 def _query(rng: random.Random, problem: Problem, candidates: int) -> Query:

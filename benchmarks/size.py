@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 import torch
@@ -53,15 +52,13 @@ console = Console(stderr=True)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Measurements of a server. `ready`, `vote`: seconds until it was ready, and for a vote (median). `loading`: peak
-    bytes of the process until it was ready, without mapped files. `serving`: peak bytes of the model afterwards,
-    including mapped files; `planned`: the server's plan for these. `tokens`, `computed`: tokens of all votes, and those
-    of them that were run.
+    """Measurements of a server. `ready`, `vote`: seconds until it was ready, and for a vote (median). `serving`: peak
+    bytes of the model afterwards, including mapped files; `planned`: the server's plan for these. `tokens`, `computed`:
+    tokens of all votes, and those of them that were run.
     """
 
     ready: float
     vote: float
-    loading: float
     serving: float
     planned: float
     tokens: int
@@ -88,16 +85,19 @@ def _measured(
         model = write(Path(directory), shape, adapter)
         console.print(f"{name}: written")
         served = {dtype: _served(model, dtype, votes, program, unread) for dtype in dtypes}
-        files = sum(file.stat().st_size for file in Path(directory).glob("*.safetensors"))
-        loading, plain = _padded(Path(directory), votes)
+        plain = _padded(Path(directory), votes)
         rows = [_trained(name, Path(directory), unread)]
     for dtype, found in served.items():
         what, rate = f"{name}, {dtype}", found.computed / ROUNDS / found.vote
         work = f"{found.tokens / ROUNDS:,.0f} tokens, {found.computed / ROUNDS:,.0f} run, {rate:.0f} a second"
         rows += [
-            Comparison(f"{what}: from nothing to ready", found.ready, "the weights read by transformers", loading),
-            Comparison(f"{what}: a vote of {CANDIDATES}, {work}", found.vote, "padded, bfloat16", plain, ROUNDS),
-            Comparison(f"{what}: until ready, beside the mapped file", found.loading, "the files' size", files, 1, "B"),
+            Comparison(
+                f"{what}, ready after {found.ready:.0f} s: a vote of {CANDIDATES}, {work}",
+                found.vote,
+                "padded, bfloat16",
+                plain,
+                ROUNDS,
+            ),
             Comparison(f"{what}: memory while it serves", found.serving, "as planned", found.planned, 1, "B"),
         ]
     return rows
@@ -142,7 +142,7 @@ def _program() -> float:
         memory = client.model().memory
         assert memory is not None
         time.sleep(1.0)
-    return max(taken).resident - memory.weights
+    return max(taken) - memory.weights
 
 
 def _served(model: Path, dtype: str, votes: Sequence[Query], program: float, unread: int) -> Served:
@@ -155,7 +155,6 @@ def _served(model: Path, dtype: str, votes: Sequence[Query], program: float, unr
         Client(url, timeout=SECONDS) as client,
     ):
         ready = time.perf_counter() - start
-        loading = max(use.private for use in taken)
         taken.clear()
         memory = client.model().memory
         assert memory is not None
@@ -166,24 +165,20 @@ def _served(model: Path, dtype: str, votes: Sequence[Query], program: float, unr
             seconds.append(time.perf_counter() - start)
             tokens, computed = tokens + usage.tokens, computed + usage.computed_tokens
     planned = memory.weights + memory.slots + memory.activations - (unread if dtype == "bfloat16" else 0)
-    serving = max(taken).resident - program
-    found = Served(ready, statistics.median(seconds), loading, serving, planned, tokens, computed)
+    found = Served(ready, statistics.median(seconds), max(taken) - program, planned, tokens, computed)
     console.print(f"{model}, {dtype}: {found}, {memory}")
     return found
 
 
-def _padded(base: Path, votes: Sequence[Query]) -> tuple[float, float]:
-    """Seconds for transformers to read the weights, and for a vote in padded batches (median)."""
-    start = time.perf_counter()
-    network = load_base(base, torch.bfloat16)
-    loading = time.perf_counter() - start
-    tokenizer = load_tokenizer(base)
+def _padded(base: Path, votes: Sequence[Query]) -> float:
+    """Seconds for a vote in padded batches (median)."""
+    network, tokenizer = load_base(base, torch.bfloat16), load_tokenizer(base)
     config = PrmConfig.for_base(tokenizer, "size", ".")
     form = UnprmFormat(tokenizer, config)
     plain = Plain(network, Verdicts(config.positive_id, config.negative_id))
     widen(plain.decoder)  # makes the baseline as fast as possible on this CPU
     items = [[form.encode(problem, steps) for steps in solutions] for problem, solutions in votes]
-    return loading, median(lambda batch: padded(plain, batch), items)
+    return median(lambda batch: padded(plain, batch), items)
 
 
 def _trained(name: str, base: Path, unread: int) -> Comparison:
@@ -197,7 +192,7 @@ def _trained(name: str, base: Path, unread: int) -> Comparison:
     console.print(f"{base}, a step of training: {footprint}")
     planned = footprint.frozen + footprint.trained + footprint.activations - unread
     what = f"{name}: a step of training on {tokens:,} tokens, {seconds:.0f} s, memory"
-    return Comparison(what, max(taken).resident - program, "as planned", planned, unit="B")
+    return Comparison(what, max(taken) - program, "as planned", planned, unit="B")
 
 
 def _step(settings: TrainSettings) -> tuple[int, float, int, Footprint]:
@@ -209,17 +204,11 @@ def _step(settings: TrainSettings) -> tuple[int, float, int, Footprint]:
     return before, seconds, tokens, trainer.memory.footprint
 
 
-class Use(NamedTuple):
-    """Bytes of memory, with mapped files (`resident`) and without (`private`)."""
-
-    resident: int
-    private: int
-
-
 @contextmanager
-def watched() -> Iterator[list[Use]]:
-    """A list that grows by the total memory use of all child processes, ten times a second during the block."""
-    uses: list[Use] = []
+def watched() -> Iterator[list[int]]:
+    """A list that grows by the memory of all child processes, in bytes with mapped files, ten times a second during the
+    block."""
+    uses: list[int] = []
     over = threading.Event()
 
     def watch() -> None:
@@ -227,8 +216,8 @@ def watched() -> Iterator[list[Use]]:
             sizes = []
             for child in psutil.Process().children():
                 with suppress(psutil.NoSuchProcess):
-                    sizes.append(child.memory_info())
-            uses.append(Use(sum(size.rss for size in sizes), sum(size.rss - size.shared for size in sizes)))
+                    sizes.append(child.memory_info().rss)
+            uses.append(sum(sizes))
 
     thread = threading.Thread(target=watch)
     thread.start()

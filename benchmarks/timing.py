@@ -10,7 +10,7 @@ from rich.table import Table
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Unit = Literal["s", "B", "/s", "AUROC", "votes", "files", "share", "tokens", "replicas"]
+Unit = Literal["s", "B", "/s", "AUROC"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,7 @@ class Comparison:
     @property
     def ratio(self) -> float:
         """The baseline's figure divided by ours, or the inverse if more is better."""
-        return (
-            self.ours / self.baseline if self.unit in ("/s", "AUROC", "votes", "share") else self.baseline / self.ours
-        )
+        return self.ours / self.baseline if self.unit in ("/s", "AUROC") else self.baseline / self.ours
 
 
 def compare(
@@ -94,12 +92,8 @@ def _status(name: str) -> float:
 def _shown(value: float, unit: Unit) -> str:
     if unit == "B":
         return f"{value / 2**20:,.0f} MiB"
-    if unit == "share":
-        return f"{value:.1%}"
     if unit == "AUROC":
         return f"{value:.4f}"
-    if unit in ("votes", "files", "tokens", "replicas"):
-        return f"{value:,.0f}"
     if unit == "/s":
         return f"{value:,.0f}/s" if value >= 100 else f"{value:.3g}/s"
     return f"{1000 * value:.2f} ms" if value < 1 else f"{value:.2f} s"

@@ -299,7 +299,7 @@ def counts(
 def report(
     directory: Annotated[Path, typer.Argument(help="Directory with the results to report.", exists=True)],
 ) -> None:
-    """Write a report of the results: one HTML file with tables and figures.
+    """Write a report of the results: `report.md` with tables, and pictures in `figures/`.
 
     Below the directory it looks for processbench/NAME and best-of-n/NAME, written by `evaluate --output`; several runs
     below one name are training seeds of one PRM.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from training.evaluate.best_of_n import SIZES
-from training.evaluate.bootstrap import Estimate, Numbers
+from training.evaluate.bootstrap import Estimate, Numbers, compare
 from training.evaluate.metrics import Share
 from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import right_share, uses_rewards
@@ -20,8 +20,6 @@ from training.evaluate.vote_results import in_markdown
 from unprm.election.adaptive import Standing, least_decided, stability
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import Strategy
-
-from .comparisons import ACCURACY_MARGIN, compare
 
 VOTES: tuple[Strategy, ...] = ("majority", DEFAULT_STRATEGY)
 ORDERS = 4
@@ -56,7 +54,7 @@ def measure(judged: Sequence[JudgedCandidates]) -> dict[tuple[Strategy, int], Sp
             each[vote, size] = _right(vote, orders, [[size] * len(judged)] * ORDERS)
             shared[vote, size] = _right(vote, orders, counts)
             ranges[vote, size] = min(map(min, counts)), max(map(max, counts))
-    family = compare({key: Estimate.mean((shared[key] - each[key])[None]) for key in each}, ACCURACY_MARGIN)
+    family = compare({key: Estimate.mean((shared[key] - each[key])[None]) for key in each})
     return {
         key: Spent(
             Share.of(each[key].tolist()),
@@ -89,15 +87,8 @@ def _stability(vote: Strategy, candidates: JudgedCandidates, count: int) -> floa
 
 
 def _shuffled(candidates: JudgedCandidates, order: int) -> JudgedCandidates:
-    """The candidates in a random order, without their step scores and confidences."""
     count = len(candidates.classes)
-    picks = random.Random(f"{order}/{candidates.id}").sample(range(count), count)
-    return JudgedCandidates(
-        candidates.id,
-        tuple(candidates.classes[k] for k in picks),
-        tuple(candidates.correct[k] for k in picks),
-        tuple(candidates.rewards[k] for k in picks),
-    )
+    return candidates.picked(random.Random(f"{order}/{candidates.id}").sample(range(count), count))
 
 
 def _right(vote: Strategy, orders: Sequence[Sequence[JudgedCandidates]], counts: Sequence[Sequence[int]]) -> Numbers:

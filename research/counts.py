@@ -16,6 +16,7 @@ from rich.progress import Progress
 
 from training import resumable
 from training.evaluate.metrics import Share
+from training.evaluate.vote_results import in_markdown
 from training.prm.settings import LossName
 from training.prm.train import Trainer
 from training.schema import LabelledSolution, Trial
@@ -29,7 +30,6 @@ from unprm.types import BatchScores
 
 from .mini.pipeline import prm_settings
 from .mini.slips import Author
-from .searches.findings import table
 
 CARELESS = (0.5, 2.0)
 EXACT = 1000
@@ -93,7 +93,7 @@ def measure(output: Path, size: Size, progress: Progress) -> str:
         with closing(load_engine(str(output / loss), device="cpu")) as engine:
             scored = engine.score([engine.format.encode(each.problem.text, each.steps) for each in held_out])
         rows.append([loss, *figures(scored, held_out, size.candidates)])
-    resumable.replace(output / "counts.md", made := table(COLUMNS, rows))
+    resumable.replace(output / "counts.md", made := in_markdown(COLUMNS, rows, names=1))
     return made
 
 

@@ -15,17 +15,17 @@ from training import resumable, sources
 from training.evaluate import judging
 from training.evaluate.acceptance import elections
 from training.evaluate.bootstrap import Numbers
-from training.evaluate.metrics import percent
+from training.evaluate.metrics import Share
 from training.evaluate.pool import CandidatePool
 from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import takeable
+from training.evaluate.vote_results import in_markdown
 from unprm.answers.equivalence import Equivalence
 from unprm.election.acceptance import CONFIDENCE, Election, Statistics, threshold
 from unprm.errors import RecordInvalid
 from unprm.votes.registry import VOTES, Strategy
 
-from .report.drawing import GREY, legend, percent_axis, plot, styles
-from .searches.findings import table
+from .report.drawing import GREY, legend, line, percent_axis, picture, styles
 
 SPLITS = 200
 """Ways to cut the questions into halves: one calibrates, the other judges."""
@@ -40,8 +40,6 @@ COLUMNS = (
     "wrong of accepted (95 % of splits)",
     "above the risk",
     "outside",
-    "accepted, ranges unchecked",
-    "wrong of those",
 )
 
 
@@ -94,19 +92,14 @@ class Judged:
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """At one risk, over the splits. `accepted`: mean share of the questions; `wrong`: share of the accepted answers
-    that are wrong, over all splits; `low`, `high`: between which that is in 95 % of the splits with any; `above`: share
-    of the splits in which it is above the risk by more than chance allows for as many answers (a binomial test at
-    5 %); `outside`: mean share of the questions whose candidates lie outside the calibration's ranges. `unchecked` and
-    `wrong_unchecked`: accepted and wrong if these were accepted as well."""
+    that are wrong, over all splits, and between which it is in 95 % of the splits with any; `above`: share of the
+    splits in which it is above the risk by more than chance allows for as many answers (a binomial test at 5 %);
+    `outside`: mean share of the questions whose candidates lie outside the calibration's ranges."""
 
     accepted: float
-    wrong: float
-    low: float
-    high: float
+    wrong: Share
     above: float
     outside: float
-    unchecked: float
-    wrong_unchecked: float
 
 
 def measure(calibrated: Judged, judged: Judged, risk: float, seed: int = 0) -> Coverage:
@@ -122,24 +115,19 @@ def measure(calibrated: Judged, judged: Judged, risk: float, seed: int = 0) -> C
         if judged is not calibrated:
             second = rng.permutation(len(judged.right))[: len(judged.right) // 2]
         known, held_out = calibrated.at(first), judged.at(second)
-        accepted, within = known.accepts(held_out, risk), known.covers(held_out)
-        wrong, count = int((accepted & within & ~held_out.right).sum()), int((accepted & within).sum())
+        within = known.covers(held_out)
+        accepted = known.accepts(held_out, risk) & within
+        wrong, count = int((accepted & ~held_out.right).sum()), int(accepted.sum())
         above = bool(count) and bool(binom.sf(wrong - 1, count, risk) < 0.05)
-        rows.append(
-            (len(second), count, wrong, above, (~within).sum(), accepted.sum(), (accepted & ~held_out.right).sum())
-        )
-    questions, count, wrong, above, outside, unchecked, wrong_unchecked = np.array(rows, float).sum(axis=0)
+        rows.append((len(second), count, wrong, above, (~within).sum()))
+    questions, count, wrong, above, outside = np.array(rows, float).sum(axis=0)
     shares = [each[2] / each[1] for each in rows if each[1]] or [0.0]
     low, high = np.quantile(shares, (0.025, 0.975))
     return Coverage(
         accepted=count / questions,
-        wrong=wrong / count if count else 0.0,
-        low=float(low),
-        high=float(high),
+        wrong=Share(wrong / count if count else 0.0, float(low), float(high)),
         above=above / SPLITS,
         outside=outside / questions,
-        unchecked=unchecked / questions,
-        wrong_unchecked=wrong_unchecked / unchecked if unchecked else 0.0,
     )
 
 
@@ -152,7 +140,7 @@ def load(path: Path, output: Path, console: Console, candidates: int | None) -> 
         judged = judging.judge(of_models(path), None, Equivalence(), output / name_of(path), console)
     if candidates is not None:
         rng = np.random.default_rng(0)
-        judged = [_drawn(each, rng, candidates) for each in judged]
+        judged = [each.picked(sorted(rng.permutation(len(each.classes))[:candidates].tolist())) for each in judged]
     return [each for each in judged if any(name is not None for name in each.classes)]
 
 
@@ -180,14 +168,6 @@ def name_of(path: Path) -> str:
     return path.name.partition(".")[0]
 
 
-def _drawn(judged: JudgedCandidates, rng: np.random.Generator, count: int) -> JudgedCandidates:
-    places = sorted(rng.permutation(len(judged.classes))[:count].tolist())
-    classes, correct, rewards = (
-        [values[k] for k in places] for values in (judged.classes, judged.correct, judged.rewards)
-    )
-    return JudgedCandidates(judged.id, tuple(classes), tuple(correct), tuple(rewards))
-
-
 Found = dict[tuple[str, str, Strategy], dict[float, Coverage]]
 """By judging pool, calibrating pool and vote: by risk."""
 
@@ -209,9 +189,8 @@ def coverages(pools: Mapping[str, Sequence[JudgedCandidates]]) -> tuple[Found, l
 
 
 def _cells(one: Coverage) -> list[str]:
-    low, high, wrong = _in_percent(one.low), _in_percent(one.high), _in_percent(one.wrong)
-    rest = (one.above, one.outside, one.unchecked, one.wrong_unchecked)
-    return [_in_percent(one.accepted), f"{wrong} ({low}–{high})" if one.accepted else "–", *map(_in_percent, rest)]
+    wrong = one.wrong.in_percent if one.accepted else "–"
+    return [_in_percent(one.accepted), wrong, _in_percent(one.above), _in_percent(one.outside)]
 
 
 def _in_percent(share: float) -> str:
@@ -220,20 +199,18 @@ def _in_percent(share: float) -> str:
 
 def write(pools: Mapping[str, Sequence[JudgedCandidates]], output: Path) -> str:
     """Writes the table `coverage.md` and the figure `coverage.png` to a directory; returns the table."""
-    output.mkdir(parents=True, exist_ok=True)
     found, rows = coverages(pools)
-    made = table(COLUMNS, rows)
+    made = in_markdown(COLUMNS, rows, names=3)
+    figure(found, list(pools), output / "coverage.png")
     resumable.replace(output / "coverage.md", made)
-    (output / "coverage.png").write_bytes(figure(found, list(pools)))
     return made
 
 
-def figure(found: Found, pools: Sequence[str]) -> bytes:
-    """The curves of each pool judged by its own other half, as PNG."""
+def figure(found: Found, pools: Sequence[str], path: Path) -> None:
+    """Writes the curves of each pool judged by its own other half, as PNG."""
     curves = {
         pool: {vote: each for (judged, by, vote), each in found.items() if judged == by == pool} for pool in pools
     }
-    above = max(one.above for votes in curves.values() for by_risk in votes.values() for one in by_risk.values())
     look = dict(zip(dict.fromkeys(vote for votes in curves.values() for vote in votes), styles(9), strict=False))
     apart = {vote: 0.002 * (k - len(look) / 2) for k, vote in enumerate(look)}  # else whiskers hide each other
 
@@ -245,11 +222,8 @@ def figure(found: Found, pools: Sequence[str]) -> bytes:
             for vote, by_risk in votes.items():
                 accepted = [each.accepted for each in by_risk.values()]
                 (handles[vote],) = left.plot(RISKS, accepted, markersize=5, **look[vote])
-                some = {risk: each for risk, each in by_risk.items() if each.accepted}
-                at, wrong = [risk + apart[vote] for risk in some], [each.wrong for each in some.values()]
-                right.plot(at, wrong, markersize=5, **look[vote])
-                lows, highs = [each.low for each in some.values()], [each.high for each in some.values()]
-                right.vlines(at, lows, highs, color=look[vote]["color"], linewidth=0.8)
+                line(right, {risk + apart[vote]: each.wrong for risk, each in by_risk.items() if each.accepted},
+                     **look[vote])  # fmt: skip
             for axes, what in ((left, "accepted"), (right, "wrong of the accepted")):
                 axes.set_title(f"{pool}: {what}")
                 percent_axis(axes.xaxis)
@@ -260,5 +234,5 @@ def figure(found: Found, pools: Sequence[str]) -> bytes:
             axes.set_xlabel("risk asked for")
         legend(figure, handles)
 
-    title = f"The risk is broken beyond chance in at most {percent(above)} of the splits, where 10 % are allowed"
-    return plot("coverage", title, "", "", 1.6 + 2.6 * len(curves), draw).png
+    title = "Answers accepted at a risk, and wrong ones among them with 95 % of the splits"
+    picture(path, title, "", 1.6 + 2.6 * len(curves), draw)

@@ -14,13 +14,12 @@ from training import resumable, sources
 from training.evaluate import judging
 from training.evaluate.acceptance import elections
 from training.evaluate.bootstrap import Numbers
-from training.evaluate.metrics import percent
+from training.evaluate.vote_results import in_markdown
 from unprm.answers.equivalence import Equivalence
 from unprm.election.acceptance import CONFIDENCE, threshold
 
 from .coverage import SPLITS, of_models
-from .report.drawing import GREY, PALETTE, percent_axis, plot
-from .searches.findings import table
+from .report.drawing import GREY, PALETTE, percent_axis, picture
 
 RISKS = (0.01, 0.02, 0.05, 0.1)
 COLUMNS = (
@@ -140,14 +139,14 @@ def write(path: Path, small: Sequence[str], large: str, output: Path, console: C
         for models in (small, [large])
     )
     found = outcomes(load(path, few, one, output, console))
-    made = table(COLUMNS, rows(found))
+    made = in_markdown(COLUMNS, rows(found), names=1)
+    figure(found, output / "escalation.png")
     resumable.replace(output / "escalation.md", made)
-    (output / "escalation.png").write_bytes(figure(found))
     return made
 
 
-def figure(found: Mapping[str, Outcome]) -> bytes:
-    """Accuracy against cost, as PNG."""
+def figure(found: Mapping[str, Outcome], path: Path) -> None:
+    """Writes accuracy against cost, as PNG."""
     low, high = found["always"], found["never"]
     series: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("thresholds of the majority", "agree", {"color": PALETTE[5], "marker": "s"}),
@@ -172,10 +171,7 @@ def figure(found: Mapping[str, Outcome]) -> bytes:
         percent_axis(axes.yaxis)
         axes.legend(loc="lower right")
 
-    fits = found["at a risk of 5 %"]
-    cost, right, alone = (percent(float(values.mean())) for values in (fits.cost, fits.right, high.right))
-    title = f"At a risk of 5 %, {right} are right at {cost} of the large model's cost; it alone: {alone}"
-    return plot("escalation", title, "", "", 4.2, draw).png
+    picture(path, "Right answers against cost: risks, thresholds of the majority, and lots", "", 4.2, draw)
 
 
 def _place(one: Outcome) -> tuple[float, float]:

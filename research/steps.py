@@ -12,11 +12,11 @@ from training import resumable
 from training.evaluate import processbench
 from training.evaluate.metrics import Share
 from training.evaluate.scorers import Scorer
+from training.evaluate.vote_results import in_markdown
 from training.schema import BenchmarkSolution, Scores
 
 from . import recorded_scores
 from .auroc import ScoredSteps, auroc
-from .searches.findings import table
 
 _FALL = 100.0
 """Characters over which the score of a step's length falls by half: thresholds are in [0, 1]."""
@@ -88,7 +88,7 @@ def write(sets: Sets, scores: Mapping[str, SetScores], output: Path) -> str:
         for scorer, made in by_scorer.items():
             transferred = f"{made.transferred.in_percent} at {made.threshold:.2f}"
             rows.append([about, scorer, made.f1.in_percent, transferred, _shown(made.matched), _shown(made.pairs)])
-    made_table = table(COLUMNS, rows)
+    made_table = in_markdown(COLUMNS, rows, names=1)
     resumable.replace(output / "steps.md", made_table)
     return made_table
 

@@ -12,8 +12,7 @@ from fastapi import Depends, Request
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from unprm.answers import canonical as answer_text
-from unprm.answers.equivalence import Equivalence
+from unprm.answers.equivalence import Equivalence, is_integer
 from unprm.election import acceptance
 from unprm.errors import ShuttingDown, UnprmError
 from unprm.types import Solution
@@ -107,7 +106,7 @@ class Service(Collector):
             elif each.answer is not None:
                 formal[index] = each.answer
         begun = self._equivalence.begin(list(formal.values()), context.scope)
-        if all(map(answer_text.is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
+        if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
             self._equivalence.advance(begun, math.inf)
         while begun.wanted:  # in slices, so that nobody waits for all of another's answers
             slice = partial(self._equivalence.advance, begun, _SLICE)

@@ -1,6 +1,7 @@
-"""What tests of all kinds need: where files are, free ports, and patience."""
+"""What tests of all kinds need: where files are, free ports, patience, and the tables of a page."""
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import Callable, Coroutine
@@ -50,3 +51,12 @@ def asynchronous(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, No
         asyncio.run(asyncio.wait_for(test(*arguments, **options), PATIENCE))
 
     return run
+
+
+def tables(page: str) -> list[list[dict[str, str]]]:
+    """The tables of a page: the cells of each row by the names of their columns."""
+    found = []
+    for block in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
+        names, _, *rows = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in block.splitlines())
+        found.append([dict(zip(names, row, strict=True)) for row in rows])
+    return found

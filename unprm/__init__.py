@@ -2,11 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # `import unprm` takes neither PyTorch nor pydantic
-    from collections.abc import Sequence
-
+if TYPE_CHECKING:
+    from unprm.library import score, vote
     from unprm.types import Engine
-    from unprm.wire import VoteResponse
 
 __all__ = ["load_prm", "score", "vote"]
 
@@ -22,37 +20,10 @@ def load_prm(name_or_path: str = "unprm-mini", **options: Any) -> "Engine":
     return load_engine(name_or_path, **options)
 
 
-def score(prm: "Engine", problem: str, solutions: "Sequence[Any]") -> "list[tuple[float, ...] | None]":
-    """For each solution, a score in [0, 1] of every step: the probability that all is right so far; None for a solution
-    without a step, or too long for the model.
+def __getattr__(name: str) -> Any:
+    """`score` and `vote`: `import unprm` alone takes neither PyTorch nor pydantic."""
+    if name not in ("score", "vote"):
+        raise AttributeError(f"module 'unprm' has no attribute {name!r}")
+    from unprm import library
 
-    A solution is a text, the list of its steps, or an object as in a request to the server (`unprm.wire.SolutionIn`).
-    Raises `pydantic.ValidationError` (a `ValueError`) for anything else.
-    """
-    from unprm.library import score
-
-    return score(prm, problem, solutions)
-
-
-def vote(
-    problem: str | None,
-    solutions: "Sequence[Any]",
-    strategy: str = "wrf",
-    *,
-    prm: "Engine | None" = None,
-    step_scores: "Sequence[Sequence[float] | None] | None" = None,
-    **settings: Any,
-) -> "VoteResponse":
-    """Elects an answer among those of the solutions, as `POST /vote/{strategy}` of the server does.
-
-    Rewards come from `prm`, which is run only if they decide, from `step_scores[i]` for solution i, or from a
-    solution's own. `settings`: those of the vote (`unprm.votes`), and the request's: `aggregate`, `split` … A vote that
-    needs no rewards needs neither `prm` nor a problem.
-
-    Raises `unprm.errors.NoAnswer` if no solution states an answer, `unprm.errors.InvalidRequest` for step scores that
-    are not as many as the steps, and `ValueError` for other bad input, and for a vote whose rewards or confidences are
-    missing.
-    """
-    from unprm.library import vote
-
-    return vote(strategy, problem, solutions, prm, step_scores, settings)
+    return getattr(library, name)

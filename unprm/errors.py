@@ -1,26 +1,5 @@
 """Every error that unprm raises on purpose.
 
-    UnprmError                    code
-    ├── InvalidRequest            invalid_request
-    │   ├── TooManySolutions      too_many_solutions
-    │   ├── Unscorable
-    │   │   ├── BlankSolution     blank
-    │   │   ├── TooManySteps      too_many_steps
-    │   │   ├── SolutionTooLong   solution_too_long
-    │   │   └── NoVerdict         no_verdict
-    │   └── NoAnswer              no_answer
-    ├── Overloaded                overloaded
-    ├── DeadlineExceeded          deadline_exceeded
-    ├── ShuttingDown              shutting_down
-    ├── ModelUnavailable          model_unavailable
-    │   └── ModelUnreachable      model_unavailable
-    │       └── ModelBusy         model_unavailable
-    ├── ModelInvalid              model_invalid
-    ├── RecordInvalid             record_invalid
-    │   └── RecordsInvalid        record_invalid
-    ├── OutputMismatch            output_mismatch
-    └── SamplerFailed             sampler_failed
-
 `code` is stable: clients and the server's table of statuses rely on it. The message says what was sent and
 what was expected, and never repeats a user's text.
 """

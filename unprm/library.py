@@ -4,33 +4,45 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unprm.answers.equivalence import Equivalence
-from unprm.election.ballot import Ballot, Scores
+from unprm.election.ballot import Ballot, Scores, parse
 from unprm.election.decide import needed_signal
-from unprm.election.parsing import parse
 from unprm.errors import NoVerdict, SolutionTooLong, Unscorable
-from unprm.mini.demonstration import about
+from unprm.mini.domain import about
 from unprm.types import Engine, Interval, Solution, Usage
 from unprm.wire import VOTE_REQUESTS, RiskTerms, ScoreRequest, SolutionIn, VoteResponse
 
-StepScores = Sequence[Sequence[float] | None]
-
 
 def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[float, ...] | None]:
-    """As `unprm.score`."""
+    """For each solution, a score in [0, 1] of every step: the probability that all is right so far; None for a solution
+    without a step, or too long for the model.
+
+    A solution is a text, the list of its steps, or an object as in a request to the server (`unprm.wire.SolutionIn`).
+    Raises `pydantic.ValidationError` (a `ValueError`) for anything else.
+    """
     request = ScoreRequest.model_validate({"problem": problem, "solutions": list(solutions)})
     steps, *_ = _scores(prm, problem, parse(request).missing, {})
     return [steps.get(index) for index in range(request.count)]
 
 
 def vote(
-    strategy: str,
     problem: str | None,
     solutions: Sequence[Any],
-    prm: Engine | None,
-    step_scores: StepScores | None,
-    settings: Mapping[str, Any],
+    strategy: str = "wrf",
+    *,
+    prm: Engine | None = None,
+    step_scores: Sequence[Sequence[float] | None] | None = None,
+    **settings: Any,
 ) -> VoteResponse:
-    """As `unprm.vote`."""
+    """Elects an answer among those of the solutions, as `POST /vote/{strategy}` of the server does.
+
+    Rewards come from `prm`, which is run only if they decide, from `step_scores[i]` for solution i, or from a
+    solution's own. `settings`: those of the vote (`unprm.votes`), and the request's: `aggregate`, `split` … A vote that
+    needs no rewards needs neither `prm` nor a problem.
+
+    Raises `unprm.errors.NoAnswer` if no solution states an answer, `unprm.errors.InvalidRequest` for step scores that
+    are not as many as the steps, and `ValueError` for other bad input, and for a vote whose rewards or confidences are
+    missing.
+    """
     if strategy not in VOTE_REQUESTS:
         raise ValueError(f"{strategy!r} is no vote; there are {', '.join(VOTE_REQUESTS)}")
     candidates = list(solutions) if step_scores is None else _with_scores(solutions, step_scores)
@@ -59,7 +71,7 @@ def vote(
     return ballot.vote(strategy, request.terms, "" if prm is None else prm.description.name, usage)
 
 
-def _with_scores(solutions: Sequence[Any], step_scores: StepScores) -> list[Any]:
+def _with_scores(solutions: Sequence[Any], step_scores: Sequence[Sequence[float] | None]) -> list[Any]:
     """The solutions as objects with their step scores. Raises `ValueError` if these are not as many."""
     if len(solutions) != len(step_scores):
         raise ValueError(f"step_scores are of {len(step_scores)} solutions, there are {len(solutions)}")

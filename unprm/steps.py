@@ -17,6 +17,7 @@ _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _LINE_END = re.compile(r"\n")
 _STEP_LINE = re.compile(r"^(?=[^\S\n]*(?:[#*]{1,4}[^\S\n]*)?Step[^\S\n]*\d)", re.MULTILINE | re.IGNORECASE)
 _CUTS = {"paragraph": _BLANK_LINE, "step": _STEP_LINE, "line": _LINE_END}
+_NUMBERED = re.compile(r"\s*Step\s*\d+\s*:", re.IGNORECASE)
 _NO_STEP = re.compile(r"(?:-{3,}|\*{3,}|_{3,}|\\[\[\]])")
 # blocks that are never split: code fences, display mathematics, environments
 _FENCE = re.compile(r"^[ \t]{0,12}(?P<fence>`{3,}|~{3,})[^\S\n]*(?P<info>[^\n`]*)$", re.MULTILINE)
@@ -141,6 +142,12 @@ def join(steps: Sequence[str]) -> str:
     """The steps as one text; `split(join(steps)) == steps` for stripped steps without blank lines and without
     delimiters that are closed in another step."""
     return "\n\n".join(steps)
+
+
+def numbered(steps: Sequence[str]) -> list[str]:
+    """Each step with `Step i: ` before it, unless it already begins with such a number, for models that were trained on
+    numbered steps."""
+    return [step if _NUMBERED.match(step) else f"Step {number}: {step}" for number, step in enumerate(steps, 1)]
 
 
 def reward(step_scores: Sequence[float], aggregate: Aggregate = "min") -> float:

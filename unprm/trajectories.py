@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 from pydantic_core import from_json
 
 from unprm.errors import InvalidRequest
@@ -36,25 +36,21 @@ def _as_json(value: object) -> object:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-
-class Function(_Part):
+class Function(BaseModel):
     """The function that a tool call names, and its arguments: a JSON object, or its text."""
 
     name: str
     arguments: Annotated[str, BeforeValidator(_as_json)] = "{}"
 
 
-class ToolCall(_Part):
+class ToolCall(BaseModel):
     """A tool call of an assistant message."""
 
     id: str | None = None
     function: Function
 
 
-class Message(_Part):
+class Message(BaseModel):
     """A message of OpenAI's chat API. `reasoning_content` (or `reasoning`): the model's thoughts."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]

@@ -283,25 +283,20 @@ class Format(Protocol):
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Token ids and scored positions; `len(positions) == len(steps)` always."""
-        ...
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         """Token ids of a prompt, in which special tokens and step tags are what they say. Raises `InvalidRequest` if
         the family reads no prompts, or an id is none of the vocabulary's."""
-        ...
 
     def at_tags(self, ids: Sequence[int]) -> Encoded:
         """A prompt scored at each of its step tags; one without any, at a tag that is put after its text, in place of
         what only ends the prompt. Raises `InvalidRequest` if the family reads no prompts, or there is no text."""
-        ...
 
     def text(self, encoded: Encoded) -> str:
         """The exact text that the ids encode."""
-        ...
 
     def tokens(self, encoded: Encoded) -> list[str]:
         """Each id's vocabulary entry, for display."""
-        ...
 
 
 class Engine(Protocol):
@@ -310,23 +305,19 @@ class Engine(Protocol):
     @property
     def description(self) -> ModelDescription:
         """The served model."""
-        ...
 
     @property
     def format(self) -> Format:
         """How the model's input is built."""
-        ...
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
         """Step scores in [0, 1] for each item, as many as it has positions.
 
         Scores of an item do not depend on what else is in the batch.
         """
-        ...
 
     def close(self) -> None:
         """Frees the model's memory; the engine can't be used afterwards."""
-        ...
 
 
 class Sampler(Protocol):
@@ -337,32 +328,25 @@ class Sampler(Protocol):
     @property
     def model(self) -> str:
         """The model's name, as written to every record."""
-        ...
 
     @property
     def neutral(self) -> Mapping[str, float]:
         """The settings with which a server is kept from changing the distribution; empty where the model runs here."""
-        ...
 
     def prompt(self, problem: str) -> tuple[int, ...]:
         """Token ids of the prompt for a solution; empty if the API takes no token ids."""
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, without special tokens."""
-        ...
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
         """`count` solutions of a problem; raises `SamplerFailed` if they can't be obtained."""
-        ...
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """`count` completions of a prompt; calls with equal `affinity` go where its prefix may be cached.
 
         Raises `SamplerFailed` if they can't be obtained, or the API takes no token ids.
         """
-        ...
 
     async def close(self) -> None:
         """Frees the sampler's resources; it can't be used afterwards."""
-        ...

@@ -1,23 +1,17 @@
-"""Accuracy of the lab's labels, how well the PRMs trained on them find first errors, and which measure of uncertainty
-points at errors."""
+"""Accuracy of the lab's labels, and how well the PRMs trained on them find first errors."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from training import sources
 from training.data import stats
-from training.data.select import step_uncertainties
 from training.evaluate import processbench, step_scores
 from training.evaluate.bootstrap import Estimate, Numbers, weights
 from training.layouts.files import read_labelled
-from training.schema import SelectedSolution
-from unprm.uncertainty import MEASURES
 
-from ..searches.truth import FirstErrorOf, by_checker
+from ..searches.truth import by_checker
 from .benchmark import load_benchmark, question_of
 from .construct import annotated, data_file
 from .models import seeds
@@ -123,73 +117,3 @@ def made(output: Path, name: str) -> Made:
         else 0
     )
     return Made(len(solutions), samples, sum(first) / len(first))
-
-
-@dataclass(frozen=True, slots=True)
-class Pointing:
-    """How often a measure of uncertainty rises most at the first error.
-
-    `hits`, (1, questions): solutions where it does; `counts`, (questions,): all solutions. `chance`: the share expected
-    for a random step. `rank`: mean relative rank of the first error by falling Δu, 0 first and 1 last.
-    """
-
-    hits: Numbers
-    counts: Numbers
-    chance: float
-    rank: float
-
-
-@dataclass(frozen=True, slots=True)
-class Pointer:
-    """How well a measure of uncertainty points at first errors: `among_all` steps of the wrong solutions; and
-    `before_last`, among all steps but the last, which searches never try, if the first error is one of these and there
-    are at least two. `length`: correlation of a step's uncertainty with the logarithm of its number of tokens."""
-
-    measure: str
-    among_all: Pointing
-    before_last: Pointing
-    length: float
-
-
-def measures(selected: Path, true_error: FirstErrorOf = by_checker) -> list[Pointer]:
-    """A `Pointer` for every measure, on a file's wrong solutions with at least two steps. The first step's Δu is taken
-    against the mean over the question's steps."""
-    wrong = list(_wrong(selected, true_error))
-    questions = {name: k for k, name in enumerate(dict.fromkeys(solution.question for solution, _ in wrong))}
-    return [_pointer(name, wrong, questions) for name in MEASURES]
-
-
-def _wrong(selected: Path, true_error: FirstErrorOf) -> Iterator[tuple[SelectedSolution, int]]:
-    for solution in sources.read(selected, SelectedSolution):
-        error = true_error(solution.problem, solution.steps)
-        if error is not None and len(solution.steps) > 1:
-            yield solution, error
-
-
-def _pointer(measure: str, wrong: list[tuple[SelectedSolution, int]], questions: Mapping[str, int]) -> Pointer:
-    values: list[float] = []
-    lengths: list[int] = []
-    cases: list[tuple[int, Numbers, int]] = []
-    for solution, error in wrong:
-        uncertainties = step_uncertainties(solution.logprobs, solution.ends, measure)
-        rises = np.diff([solution.mean_step_uncertainty[measure] or 0.0, *uncertainties])
-        cases.append((questions[solution.question], rises, error))
-        values += uncertainties
-        lengths += np.diff([0, *solution.ends]).tolist()
-    # the last step is never tried, so with two steps there is only one candidate
-    tried = [(k, rises[:-1], error) for k, rises, error in cases if error < len(rises) - 1 and len(rises) > 2]
-    length = float(np.corrcoef(values, np.log(lengths))[0, 1])
-    return Pointer(measure, _pointing(cases, len(questions)), _pointing(tried, len(questions)), length)
-
-
-def _pointing(cases: list[tuple[int, Numbers, int]], questions: int) -> Pointing:
-    """`cases`: for each solution the index of its question, the Δu of its steps, and the index of its first error."""
-    hits, counts = np.zeros((1, questions)), np.zeros(questions)
-    ranks = []
-    for question, rises, error in cases:
-        place = int((rises > rises[error]).sum())
-        hits[0, question] += place == 0
-        counts[question] += 1
-        ranks.append(place / (len(rises) - 1))
-    chance = float(np.mean([1 / len(rises) for _, rises, _ in cases])) if cases else 0.0
-    return Pointing(hits, counts, chance, float(np.mean(ranks)) if ranks else 0.0)

@@ -1,1 +1,1 @@
-"""The report: one HTML page with figures and tables of annotation and evaluation results."""
+"""The report: a page in Markdown with tables and figures of annotation and evaluation results."""

@@ -1,60 +1,28 @@
-"""Contents of a report: findings, and measurements averaged over the training seeds of each PRM."""
+"""What a report shows: results of the training commands, averaged over the training seeds of each PRM."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
 from statistics import fmean
-from typing import Self
+from typing import Annotated, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, StrictStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from training import sources
+from training.evaluate import judging
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import Result
 from training.evaluate.records import JudgedCandidates
+from training.evaluate.right_votes import STUDIED
 from training.settings import WrfSettings
+from unprm.errors import RecordInvalid
+from unprm.votes.wrf import Normalization
 
-
-class Finding(BaseModel):
-    """A question, its answer in words, and a table that supports it: each row has as many cells as `columns`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    question: str
-    answer: str
-    columns: list[str]
-    rows: list[list[StrictStr | StrictInt | StrictFloat]]
-
-    @model_validator(mode="after")
-    def _rectangular(self) -> Self:
-        if any(len(row) != len(self.columns) for row in self.rows):
-            raise ValueError(f"a row has not as many cells as there are columns ({len(self.columns)})")
-        return self
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A share in [0, 1], averaged over the seeds of a PRM.
-
-    `share`: the mean, and the seeds' 95 % intervals with both ends averaged; `seeds`: the share of each seed.
-    """
-
-    share: Share
-    seeds: tuple[float, ...]
-
-    @classmethod
-    def of(cls, shares: Sequence[Share]) -> Self:
-        """Averages over at least one seed."""
-        mean, low, high = (fmean(getattr(share, name) for share in shares) for name in ("mean", "low", "high"))
-        return cls(Share(mean, low, high), tuple(share.mean for share in shares))
-
-
-BySize = dict[int, Measured]
+BySize = Mapping[int, Share]
 """By the number N of candidates."""
-
-
-def over_seeds(runs: Sequence[Mapping[int, Share]]) -> BySize:
-    """Averages at the sizes that all runs have, in ascending order."""
-    sizes = set.intersection(*(set(run) for run in runs))
-    return {size: Measured.of([run[size] for run in runs]) for size in sorted(sizes)}
+Key = TypeVar("Key", int, str)
+T = TypeVar("T")
+Run = TypeVar("Run", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +30,6 @@ class BestOfN:
     """A PRM's votes: `accuracy[vote][N]`, and `any_right[N]`, how often any of N candidates is right. `judged`: the
     candidates of one seed, by question; empty if they were not kept. `wrf`: that seed's settings."""
 
-    name: str
     seeds: int
     questions: int
     accuracy: dict[str, BySize]
@@ -72,23 +39,101 @@ class BestOfN:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessBench:
-    """A PRM on ProcessBench. `at`: the result of each seed, by how the threshold was chosen, always including "fixed";
-    all have the same subsets."""
+class FirstErrors:
+    """A PRM on ProcessBench at one threshold: by subset the number of solutions and F1, and the mean F1."""
 
-    name: str
-    at: dict[str, tuple[Result, ...]]
-
-    @property
-    def fixed(self) -> tuple[Result, ...]:
-        """The results at the fixed threshold."""
-        return self.at["fixed"]
+    threshold: float
+    solutions: Mapping[str, int]
+    f1: Mapping[str, Share]
+    average_f1: float
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """All parts of a report, each empty if missing; runs are sorted by name."""
+ProcessBench = Mapping[str, FirstErrors]
+"""By how the threshold was chosen, always including "fixed"."""
 
-    findings: tuple[Finding, ...]
-    best_of_n: tuple[BestOfN, ...]
-    processbench: tuple[ProcessBench, ...]
+
+def best_of_n(directory: Path) -> dict[str, BestOfN]:
+    """By PRM; several runs below its name are training seeds. Raises `RecordInvalid` for a file that the command could
+    not have written, and for seeds that were measured on different questions."""
+    return _by_prm(directory / "best-of-n", _best_of_n)
+
+
+def processbench(directory: Path) -> dict[str, ProcessBench]:
+    """By PRM, as `best_of_n`; the seeds must have been measured on the same subsets."""
+    return _by_prm(directory / "processbench", _processbench)
+
+
+def averaged(runs: Sequence[Mapping[Key, Share]]) -> dict[Key, Share]:
+    """Means, and of the intervals both ends, at the keys that all runs have."""
+    common = [key for key in runs[0] if all(key in run for run in runs)]
+    return {key: Share(*map(fmean, zip(*(astuple(run[key]) for run in runs), strict=True))) for key in common}
+
+
+class _BestOfN(BaseModel):
+    alpha: float
+    normalization: Normalization = "minmax"  # older results do not have this field
+    questions: int = Field(ge=1)
+    accuracy: dict[str, dict[int, Share]]
+    any_right: Annotated[dict[int, Share], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if any(self.accuracy.get(vote, {}).keys() != self.any_right.keys() for vote in STUDIED):
+            raise ValueError("the votes and `any_right` are not all there, at the same sizes")
+        return self
+
+
+class _ProcessBench(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Result]
+
+    model: str
+    fixed: Result
+
+
+def _by_prm(place: Path, average: Callable[[Sequence[Path]], T]) -> dict[str, T]:
+    seeds = {directory.name: sorted(directory.rglob("results.json")) for directory in sorted(place.glob("*/"))}
+    return {name: average(paths) for name, paths in seeds.items() if paths}
+
+
+def _best_of_n(paths: Sequence[Path]) -> BestOfN:
+    runs = [_valid(path, _BestOfN) for path in paths]
+    _check_equal(paths, "questions", [run.questions for run in runs])
+    kept = next((k for k, path in enumerate(paths) if path.with_name("candidates.jsonl").exists()), None)
+    shown = runs[kept or 0]
+    return BestOfN(
+        len(runs),
+        shown.questions,
+        {vote: averaged([run.accuracy[vote] for run in runs]) for vote in STUDIED},
+        averaged([run.any_right for run in runs]),
+        () if kept is None else tuple(judging.kept(paths[kept].parent)),
+        WrfSettings(shown.alpha, shown.normalization),
+    )
+
+
+def _processbench(paths: Sequence[Path]) -> ProcessBench:
+    runs = [_valid(path, _ProcessBench) for path in paths]
+    counts = [{name: each.wrong + each.right for name, each in run.fixed.subsets.items()} for run in runs]
+    _check_equal(paths, "subsets", counts)
+    results = [{"fixed": run.fixed, **run.__pydantic_extra__} for run in runs]
+    ways = [way for way in results[0] if all(way in result for result in results)]
+    return {way: _first_errors(counts[0], [result[way] for result in results]) for way in ways}
+
+
+def _first_errors(solutions: Mapping[str, int], seeds: Sequence[Result]) -> FirstErrors:
+    f1 = [{name: Share(each.f1, each.f1_low, each.f1_high) for name, each in seed.subsets.items()} for seed in seeds]
+    threshold, average_f1 = (fmean(getattr(seed, name) for seed in seeds) for name in ("threshold", "average_f1"))
+    return FirstErrors(threshold, solutions, averaged(f1), average_f1)
+
+
+def _valid(path: Path, layout: type[Run]) -> Run:
+    try:
+        return layout.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise RecordInvalid(str(path), 0, sources.reason(error)) from error
+
+
+def _check_equal(paths: Sequence[Path], what: str, values: Sequence[object]) -> None:
+    for path, value in zip(paths, values, strict=True):
+        if value != values[0]:
+            raise RecordInvalid(str(path), 0, f"other {what} than {paths[0]}, a run of the same PRM, was measured on")

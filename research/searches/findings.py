@@ -1,4 +1,4 @@
-"""The tables of `research study`: what each search costs on the same solutions, and how accurate its labels are."""
+"""The table of `research study`: what each search costs on the same solutions, and how accurate its labels are."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ import numpy as np
 from training.data import stats
 from training.evaluate.bootstrap import Estimate, Numbers
 from training.evaluate.metrics import percent
+from training.evaluate.vote_results import in_markdown
 from training.schema import AnnotatedSolution
 from training.settings import AnnotateSettings
 
-from ..comparisons import F1_MARGIN, compare, grouped, note
-from ..report.found import Finding
+from ..comparisons import F1_MARGIN, compare, finding, note
 from .study import BASELINE, variants
 from .truth import Agreement, FirstErrorOf, agreeing_labels, agreement, by_checker
 
@@ -26,17 +26,11 @@ PAPER_RANKS = "0.33 to 0.51"
 
 
 def markdown(place: Path, true_error: FirstErrorOf = by_checker) -> str:
-    """The table of a study's directory in Markdown; if the true labels are known, followed by conclusions."""
+    """The table of a study's directory in Markdown; if the true labels are known, with comparisons."""
+    measured = rows(place, true_error)
     if agreement(stats.load(place / f"{BASELINE}.jsonl"), true_error) is None:
-        return table(COLUMNS, rows(place, true_error))
-    found = finding(place, true_error)
-    return table(found.columns, found.rows) + "\n" + found.answer.replace("\n", "\n\n") + "\n"
-
-
-def table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> str:
-    """A table in Markdown: its first column is left-aligned, the others right."""
-    lines = [columns, ("---", *["--:"] * (len(columns) - 1)), *cells]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+        return in_markdown(COLUMNS, measured, names=1)
+    return _compared(place, measured, true_error)
 
 
 def rows(output: Path, true_error: FirstErrorOf = by_checker) -> list[list[str]]:
@@ -107,10 +101,9 @@ def _truth(wrong: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> Trut
     return Truth(Estimate.ratio(found[None], solutions), Estimate.ratio(right[None], steps), spent)
 
 
-def finding(place: Path, true_error: FirstErrorOf = by_checker) -> Finding:
-    """What each search costs on the same solutions, and how accurate its labels are; `place`: the study's directory."""
-    measured = rows(place, true_error)
-    true = truths({row[0]: place / f"{row[0]}.jsonl" for row in measured}, true_error)
+def _compared(place: Path, measured: Sequence[Sequence[str]], true_error: FirstErrorOf) -> str:
+    """The rows with intervals, and compared with the baseline."""
+    true = truths({name: place / f"{name}.jsonl" for name, *_ in measured}, true_error)
     baseline = true[BASELINE]
     figures: dict[str, Callable[[Truth], Estimate]] = {
         "first error found": lambda truth: truth.first, "step labels right": lambda truth: truth.steps
@@ -121,30 +114,19 @@ def finding(place: Path, true_error: FirstErrorOf = by_checker) -> Finding:
         )
         for column, figure in figures.items()
     }
-    table: list[list[str | int | float]] = []
+    table = []
     for name, *cells in measured:
-        shown_cells = dict(zip(COLUMNS[1:], cells, strict=True))
-        shown_cells |= {column: figure(true[name]).share.in_percent for column, figure in figures.items()}
-        compared = [""] * (len(SPENT) + len(figures))
-        if name != BASELINE:
-            saved = [true[name].saved(what, baseline).interval().in_percent for what in SPENT.values()]
-            compared = [*saved, *(families[column][name].figures for column in figures)]
-        table.append([name, *shown_cells.values(), *compared])
-    lines = [
-        f"{column[0].upper()}{column[1:]}, against {BASELINE} with {percent(figures[column](baseline).value)}: "
-        f"{grouped(family)}."
-        for column, family in families.items()
-    ]
-    lines += [
-        "What is true of wrong solutions is known exactly. One that a search leaves without labels counts as an "
-        "error not found, and its steps don't count.",
-        f"The ranks in the paper are {PAPER_RANKS}.",
+        shown = dict(zip(COLUMNS[1:], cells, strict=True))
+        shown |= {column: figure(true[name]).share.in_percent for column, figure in figures.items()}
+        saved = [true[name].saved(what, baseline).interval().in_percent for what in SPENT.values()]
+        compared = [family.get(name, "") for family in families.values()]
+        table.append([name, *shown.values(), *(saved if name != BASELINE else [""] * len(saved)), *compared])
+    return finding(
+        "What does each search cost, and how true are its labels?",
+        [*COLUMNS, *(f"{what} saved against {BASELINE} in % (95 % interval)" for what in SPENT),
+         *(f"{column}, against {BASELINE}, points" for column in figures)],
+        table,
+        "Of wrong solutions. One that a search leaves without labels counts as an error not found, and its steps don't "
+        f"count. The ranks in the paper are {PAPER_RANKS}.",
         note(len(true) - 1, F1_MARGIN, 0),
-    ]
-    return Finding(
-        question="What does each search cost, and how true are its labels?",
-        answer="\n".join(lines),
-        columns=[*COLUMNS, *(f"{what} saved against {BASELINE} in % (95 % interval)" for what in SPENT),
-                 *(f"{column}, against {BASELINE}, points" for column in figures)],
-        rows=table,
     )  # fmt: skip

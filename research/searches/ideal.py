@@ -20,13 +20,13 @@ from training.data.search import Search, WrongSolution, drawn
 from training.data.select import step_uncertainties
 from training.evaluate.bootstrap import Estimate
 from training.evaluate.metrics import Share
+from training.evaluate.vote_results import in_markdown
 from training.settings import AnnotateSettings
 from unprm.types import Rollout
 from unprm.uncertainty import MEASURES
 
 from ..auroc import ScoredSteps, auroc
 from .by_people import LabelledError
-from .findings import table
 from .study import variants
 
 SOLVED, SAMPLES = 6, 12
@@ -76,7 +76,7 @@ def _by_search(solutions: Sequence[LabelledError]) -> str:
         verified = sum(tried for _, tried in found) / len(found)
         shares = [_share(solutions, outcomes).in_percent for outcomes in (hits, late)]
         rows.append([name, f"{verified:.2f}", *shares])
-    return table(("search", "steps verified", "first error found", "a later step found"), rows)
+    return in_markdown(("search", "steps verified", "first error found", "a later step found"), rows, names=1)
 
 
 def _search(
@@ -117,16 +117,14 @@ def _by_measure(solutions: Sequence[LabelledError]) -> str:
         areas = [auroc(steps, matched).share for matched in (True, False)]
         shown = [f"{area.mean:.3f} ({area.low:.3f}–{area.high:.3f})" for area in areas]
         rows.append([name, f"{correlation:+.2f}", _share(later, tops).in_percent, *shown])
-    return table(
-        (
-            "measure",
-            "rank correlation with tokens",
-            "rises most at the first error",
-            "AUROC, like length and place",
-            "AUROC",
-        ),
-        rows,
+    columns = (
+        "measure",
+        "rank correlation with tokens",
+        "rises most at the first error",
+        "AUROC, like length and place",
+        "AUROC",
     )
+    return in_markdown(columns, rows, names=1)
 
 
 def _uncertainties(solution: LabelledError, measure: str) -> list[float]:

@@ -20,13 +20,12 @@ def by_checker(problem: str, steps: Sequence[str]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Labels of the `wrong` solutions against the true first errors, as shares: `first`, the step found is the first
+    """Labels of wrong solutions against the true first errors, as shares: `first`, the step found is the first
     wrong one; `at_or_after`, that or a later one; `steps`, right ones among the step labels; `resolved`, labelled at
     all."""
 
     COLUMNS: ClassVar = ("first error found", "at or after it", "step labels right", "labelled")
 
-    wrong: int
     first: float
     at_or_after: float
     steps: float
@@ -48,7 +47,6 @@ def agreement(solutions: Iterable[AnnotatedSolution], true_error: FirstErrorOf =
     if not wrong:
         return None
     return Agreement(
-        wrong=len(wrong),
         first=_share(found is not None and found == true for found, true in pairs),
         at_or_after=_share(found is not None and true is not None and found >= true for found, true in pairs),
         steps=_share(same for solution in wrong for same in agreeing_labels(solution, true_error)),

@@ -18,7 +18,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Discr
 
 from unprm import steps as step_text
 from unprm.calibration import log_odds
-from unprm.election.parsing import why_unscorable
+from unprm.election.ballot import why_unscorable
 from unprm.errors import InvalidRequest, TooManySolutions
 from unprm.trajectories import Message, conversation, text_of
 from unprm.types import Prompt, Solution

@@ -11,11 +11,10 @@ from functools import partial
 from fastapi import APIRouter
 
 from unprm.election.acceptance import acceptance
-from unprm.election.ballot import Ballot, Scores, score_response
+from unprm.election.ballot import Ballot, ParsedCandidates, Scores, parse, score_response, why_unscorable
 from unprm.election.decide import needed_signal
-from unprm.election.parsing import ParsedCandidates, parse, why_unscorable
 from unprm.errors import InvalidRequest, NoAnswer, SolutionTooLong
-from unprm.mini.demonstration import about
+from unprm.mini.domain import about
 from unprm.types import DEFAULT_STRATEGY, Encoded, Solution
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (

@@ -11,7 +11,7 @@ import pytest
 from tests.commands.blocks import Block, changed, runs
 from tests.commands.test_serving import PROBLEM, REQUEST, RIGHT, WRONG, rewards
 from tests.commands.world import REASONERS, World
-from tests.support import ROOT, TEST_DATA
+from tests.support import ROOT, TEST_DATA, tables
 from training.data.questions import make_mini
 from unprm import mini
 
@@ -122,7 +122,7 @@ def test_a_prm_is_measured_and_the_report_drawn(world: World, blocks: list[Block
     check_prmbench(world, "runs/prmbench/my-prm")
     report, lab = blocks[1].text.splitlines()
     world.run(report)
-    assert world.path("runs/report.html").read_text("utf-8").count("my-prm") > 1
+    assert world.path("runs/report.md").read_text("utf-8").count("my-prm") > 1
     samples = world.path("runs/lab/samples.jsonl")
     with world.started(lab) as started:  # tests/training/test_lab.py runs a small one to its end
         started.wait_for(lambda: samples.exists() and samples.read_text("utf-8").endswith("\n"))
@@ -154,15 +154,6 @@ def test_votes_on_real_scores(world: World, blocks: list[Block]) -> None:
     assert "| cisc | mini |" in world.path("runs/real/votes.md").read_text("utf-8")
 
 
-def tables(page: str) -> list[list[dict[str, str]]]:
-    """The tables of a page: the cells of each row by the names of their columns."""
-    found = []
-    for block in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
-        names, _, *rows = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in block.splitlines())
-        found.append([dict(zip(names, row, strict=True)) for row in rows])
-    return found
-
-
 @runs("docs/lab/README.md", "research recorded")
 def test_first_errors_on_real_scores(world: World, blocks: list[Block]) -> None:
     world.link("tests/data", DOCS.parent / "tests" / "data")
@@ -186,7 +177,7 @@ def test_the_paper_s_chain(world: World, blocks: list[Block]) -> None:
     assert "Llama-3.1-8B-Instruct" in output
     check_processbench(world, "runs/paper/processbench/UnPRM40K")
     check_prmbench(world, "runs/paper/prmbench/UnPRM40K")
-    assert "UnPRM40K" in world.path("runs/paper/report.html").read_text("utf-8")
+    assert "UnPRM40K" in world.path("runs/paper/report.md").read_text("utf-8")
 
 
 @runs("docs/paper-scale.md", "qintongli/GSM-Plus")

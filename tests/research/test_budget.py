@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from research import budget
 from research.__main__ import app
+from tests.support import tables
 from training.evaluate.records import JudgedCandidates
 from training.schema import to_line
 
@@ -67,7 +68,7 @@ def test_the_command_writes_a_row_for_every_vote_and_number(tmp_path):
         app, ["budget", *(str(tmp_path / name) for name in ("few", "many")), "--output", str(output)]
     )
     assert result.exit_code == 0, result.output
-    _, _, *rows = [line.split(" | ") for line in output.read_text("utf-8").splitlines()]
-    assert [(row[0].strip("| "), row[1], row[2]) for row in rows] == [
+    (rows,) = tables(output.read_text("utf-8"))
+    assert [(row["vote"], row["pool"], row["candidates a question"]) for row in rows] == [
         (vote, name, size) for name, sizes in (("few", "2"), ("many", "24")) for vote in budget.VOTES for size in sizes
     ]

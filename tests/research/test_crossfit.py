@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from research import crossfit
 from research.__main__ import app
-from tests.support import TEST_DATA
+from tests.support import TEST_DATA, tables
 from training.cli.evaluate import app as evaluate
 from training.evaluate import judging
 from training.evaluate.records import JudgedCandidates
@@ -111,12 +111,11 @@ def test_one_table_has_every_vote_on_every_pool_that_it_can_be_judged_on(runs, t
     assert result.exit_code == 0, result.output
     table = output.read_text("utf-8")
     assert result.output == table
-    header, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
-    assert header[:2] == ["vote", "pool"]
+    (rows,) = tables(table)
+    cells = {(row["vote"], row["pool"]): row for row in rows}
     by_confidence = [name for name, vote in VOTES.items() if vote.signal == "confidence"]
     everywhere = [(vote, pool) for vote in REWARD_STRATEGIES for pool in ("steps", "numbers", "sure")]
-    assert [(vote, pool) for vote, pool, *_ in rows] == [*everywhere, *((vote, "sure") for vote in by_confidence)]
-    cells = {(vote, pool): dict(zip(header, row, strict=True)) for row in rows for vote, pool in [row[:2]]}
+    assert list(cells) == [*everywhere, *((vote, "sure") for vote in by_confidence)]
     assert cells["majority", "steps"]["by default"].startswith("55.8 (")
     assert cells["prm", "numbers"]["most often best"] == ""
     assert "min_share" in cells["best_of_majority", "numbers"]["most often best"]
@@ -135,10 +134,10 @@ def test_votes_are_taken_among_as_many_candidates_as_asked_for(runs, tmp_path):
     arguments = ["votes", runs[1], "--output", str(output), "--candidates"]
     result = CliRunner().invoke(app, [*arguments, "1"])
     assert result.exit_code == 0, result.output
-    _, _, *rows = [line.split(" | ") for line in output.read_text("utf-8").splitlines()]
+    (rows,) = tables(output.read_text("utf-8"))
     judged = judging.load(Path(runs[1]))
     mean = sum(sum(each.correct) / len(each.correct) for each in judged) / len(judged)
-    assert {row[2].partition(" ")[0] for row in rows} == {f"{100 * mean:.1f}"}
+    assert {row["by default"].partition(" ")[0] for row in rows} == {f"{100 * mean:.1f}"}
     result = CliRunner().invoke(app, [*arguments, "9"])
     assert "it has 8 candidates, votes among 9 were asked for" in str(result.exception)
 

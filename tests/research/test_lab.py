@@ -2,16 +2,18 @@
 
 import json
 import random
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from research.lab import benchmark, construct, data_findings, elections, findings, labels, models, run, vote_findings
+from research.lab import benchmark, construct, data_findings, findings, labels, measures, models, run, vote_findings
 from research.lab import settings as lab_settings
 from research.lab.settings import DATA_SETS, LabSettings
 from research.mini.slips import Author
+from tests.support import tables
 from tests.tiny import write_prm
 from tests.training import lines
 from tests.training.solutions import annotated, selected
@@ -26,6 +28,7 @@ from unprm.mini.checker import first_error
 from unprm.mini.checker import labels as checker_labels
 from unprm.mini.domain import parse
 from unprm.types import Completion
+from unprm.uncertainty import MEASURES
 
 TINY = LabSettings(
     questions=4,
@@ -113,17 +116,17 @@ def test_measures_point_where_the_uncertainty_rises(tmp_path):
     solution = selected(
         problem=problem.problem, steps=(steps[0], wrong[1], wrong[2]), ends=(2, 6, 8),
         logprobs=(-0.1, -0.1, -0.1, -3.0, -0.1, -0.1, -0.2, -0.1),
-        mean_step_uncertainty=dict.fromkeys(labels.MEASURES, 0.1),
+        mean_step_uncertainty=dict.fromkeys(MEASURES, 0.1),
     )  # fmt: skip
     resumable.write(tmp_path / "selected.jsonl", {}, [solution])
-    by_measure = {pointer.measure: pointer for pointer in labels.measures(tmp_path / "selected.jsonl")}
+    by_measure = measures.pointers(tmp_path / "selected.jsonl")
     surprisal, entropy = by_measure["surprisal_max"].among_all, by_measure["entropy"].among_all
-    assert (surprisal.hits.tolist(), surprisal.counts.tolist()) == ([[1]], [1])
-    assert (surprisal.rank, surprisal.chance) == (0, pytest.approx(1 / 3))
+    assert (surprisal.hits.tolist(), surprisal.counts.tolist()) == ([1], [1])
+    assert surprisal.chance == pytest.approx(1 / 3)
     # the entropy of four tokens, one of which is unlikely, rises less than that of two against a mean of 0.1
-    assert (entropy.hits.tolist(), entropy.rank) == ([[0]], 0.5)
+    assert entropy.hits.tolist() == [0]
     # without the last step two are left
-    assert by_measure["entropy"].before_last.rank == 1
+    assert by_measure["entropy"].before_last.hits.tolist() == [0]
     assert by_measure["entropy"].before_last.chance == 0.5
 
 
@@ -132,106 +135,46 @@ def test_an_error_in_the_last_step_is_none_that_a_search_could_try(tmp_path):
     steps = parse(problem.problem).solution()
     solution = selected(
         problem=problem.problem, steps=(*steps[:2], steps[2].replace("= ", "= 9")), ends=(2, 4, 9),
-        logprobs=(*[-0.1] * 8, -3.0), mean_step_uncertainty=dict.fromkeys(labels.MEASURES, 0.1),
+        logprobs=(*[-0.1] * 8, -3.0), mean_step_uncertainty=dict.fromkeys(MEASURES, 0.1),
     )  # fmt: skip
     resumable.write(tmp_path / "selected.jsonl", {}, [solution])
-    for pointer in labels.measures(tmp_path / "selected.jsonl"):
+    for pointer in measures.pointers(tmp_path / "selected.jsonl").values():
         assert pointer.among_all.counts.sum() == 1
         assert pointer.before_last.counts.sum() == 0
 
 
-ANSWERS = (0, 0, 0, 1, 1, 2)
-JUDGED = JudgedCandidates("q", ANSWERS, tuple(name == 1 for name in ANSWERS), (0.4, 0.4, 0.4, 0.9, 0.8, 0.95))
-
-
-def test_a_tie_that_only_the_order_decides_counts_by_its_share_of_right_answers():
-    level = JudgedCandidates("q", (0, 0, 1, 1), (False, False, True, True), (0.5, 0.5, 0.5, 0.5))
-    assert elections.log_odds(1.0)(level, range(4)) == 0.5
-    ties = elections.ties([[level]], 4)
-    assert ties == {"tied": [[1]], "frequency": [[0.5]], "mean reward": [[0.5]], "first appearance": [[0]]}
-    assert ties["frequency"] == elections.outcomes([[level]], 4, elections.VOTES["wrf"])
-
-
-@pytest.mark.parametrize(
-    ("prior", "right"),
-    [(0.0, True), (2.0, True), (10.0, False)],  # log-odds −0.41 three times, 2.2 and 1.4, 2.9; +10 each: the majority
-)
-def test_log_odds_add_up(prior, right):
-    assert elections.log_odds(prior)(JUDGED, range(6)) == right
-
-
-def test_without_an_answer_nobody_is_elected():
-    nobody = JudgedCandidates("q", (None, None), (False, False), (0.5, 0.9))
-    for rule in (elections.log_odds(1.0), *elections.VOTES.values()):
-        assert not rule(nobody, range(2))
-    assert not any(shares.any() for shares in elections.ties([[nobody]], 2).values())
-
-
-TIED = JudgedCandidates("q", (0, 1, 1, 1), (False, True, True, True), (0.9, 0.2, 0.3, 0.2))
-"""Frequency and reward disagree: WRF gives a half to both classes."""
+FEW = JudgedCandidates("q", (0, 0, 1, 2), (False, False, True, False), (0.1, 0.1, 0.9, 0.2))
+"""The reward alone finds the right answer."""
 CLEAR = JudgedCandidates("q", (0, 0, 0, 1), (True, True, True, False), (0.9, 0.9, 0.9, 0.1))
 
 
-def test_ties_of_two_classes_end_as_the_tie_break_says():
-    ties = {name: shares[0].tolist() for name, shares in elections.ties([[TIED, CLEAR]], 4).items()}
-    assert ties == {"tied": [1, 0], "frequency": [1, 1], "mean reward": [0, 1], "first appearance": [0, 1]}
-
-
-def test_findings_say_where_ties_are_and_what_breaks_them_best():
-    answer = vote_findings.ties([[TIED] * 10]).answer
-    assert answer.startswith("Most votes are tied at N = 4: 100.0 (100.0–100.0) in %")
-    assert "breaking ties by mean reward is worse than by frequency (-100.0 [-100.0, -100.0]" in answer
-    assert vote_findings.ties([[CLEAR]]).answer == "No vote is tied."
-
-
-FEW = JudgedCandidates("q", (0, 0, 1, 2), (False, False, True, False), (0.1, 0.1, 0.9, 0.2))
-"""The reward alone finds the right answer."""
-
-
-def test_votes_are_compared_where_there_are_questions_enough():
-    judged = [[FEW] * 12 + [CLEAR] * 3]
-    answer = vote_findings.frequencies(judged, elections.votes_taken(judged)).answer
-    # majority takes the two wrong ones, hmr sees half of the candidates agree, wrf half frequency and half reward
-    assert "25%–50%, 12 questions: better: prm (+100.0 [+100.0, +100.0]" in answer
-    assert "can't be told apart from it: hmr (+0.0 " in answer  # 12 questions don't show that it is as good
-    assert "75%–100%" not in answer
-    assert "fewer than 10 questions, votes are not compared" in answer
+def _last_row(judged):
+    """What the finding about votes says of the largest N."""
+    (rows,) = tables(vote_findings.votes(judged, "With these"))
+    return rows[-1]
 
 
 def test_no_vote_is_called_better_for_what_a_single_question_says():
-    judged = [[FEW] + [CLEAR] * 39]
-    answer = vote_findings.votes(elections.votes_taken(judged)).answer
-    largest = answer.partition("At N = 4: ")[2]
-    assert "is better" not in largest
-    assert "is worse" not in largest
-    assert "hmr and prm can't be told apart (-2.5 [" in largest
+    row = _last_row([[FEW] + [CLEAR] * 39])
+    assert (row["N"], row["prm in % (95 % interval)"]) == ("4", "100.0 (100.0–100.0)")
+    assert row["hmr − prm"].startswith("-2.5 [")
+    assert not row["hmr − prm"].endswith(("p < 0.001", "as good"))
 
 
-def test_votes_differ_by_seed_as_well(monkeypatch):
+def test_votes_differ_by_seed_as_well():
     other = JudgedCandidates("q", FEW.classes, FEW.correct, (0.9, 0.9, 0.1, 0.2))
     same, split = [[FEW] * 40] * 3, [[FEW] * 40, [FEW] * 40, [other] * 40]
-    for judged, outcome in ((same, "weighted is better than majority"), (split, "weighted and majority can't be told")):
-        assert outcome in vote_findings.votes(elections.votes_taken(judged)).answer
-
-
-def test_a_prior_is_chosen_on_other_questions_than_it_is_tried_on():
-    hard = JudgedCandidates("q", (0, 0, 0, 1), (False, False, False, True), (0.4, 0.4, 0.4, 0.9))
-    easy = JudgedCandidates("q", (0, 0, 0, 1), (True, True, True, False), (0.3, 0.3, 0.3, 0.9))
-    judged = [[hard, easy] * 20]
-    chosen_on, tried_on = elections.halves(judged)
-    assert (chosen_on, tried_on) == ([[hard] * 20], [[easy] * 20])
-    prior = elections.best(chosen_on, {prior: elections.log_odds(prior) for prior in elections.PRIORS})
-    assert elections.outcomes(chosen_on, 4, elections.log_odds(prior)).tolist() == [[1] * 20]
-    found = vote_findings.another_vote(judged, elections.votes_taken(judged))
-    assert "log-odds is worse than hmr (-100.0 [" in found.answer
-    assert found.rows[-1][1] == "100.0 (100.0–100.0)"
+    assert _last_row(same)["weighted − majority"] == "+100.0 [+100.0, +100.0], p < 0.001"
+    assert not _last_row(split)["weighted − majority"].endswith("p < 0.001")
 
 
 def test_alphas_are_held_against_the_papers():
-    answer = vote_findings.alphas([[FEW] * 30]).answer
-    assert "against the paper's 0.5 with " in answer
-    assert "as good: 0.6 (" in answer or "better: 0.6 (" in answer
-    assert "corrected" in answer
+    page = vote_findings.alphas([[FEW] * 30], "With these")
+    (rows,) = tables(page)
+    against = {row["α"]: row["against 0.5, points"] for row in rows}
+    assert against["0.6"] == "+100.0 [+100.0, +100.0], p < 0.001"  # with 0.5 frequency breaks a tie
+    assert against["0.5"] == ""
+    assert "corrected" in page
 
 
 def test_a_retrained_prm_gets_no_scores_of_the_one_before(tmp_path, monkeypatch):
@@ -279,7 +222,7 @@ def _made_up_lab(place, settings):
             selected(
                 id=question.id, question=question.id, problem=question.problem, steps=steps, ends=ends,
                 logprobs=tuple(-rng.random() for _ in range(ends[-1])), correct=first_error(problem, steps) is None,
-                mean_step_uncertainty=dict.fromkeys(labels.MEASURES, 0.1),
+                mean_step_uncertainty=dict.fromkeys(MEASURES, 0.1),
             )
         )  # fmt: skip
     resumable.write(construct.selected_file(place, "random"), {}, solutions)
@@ -329,32 +272,25 @@ def test_findings_answer_for_each_base_and_for_both(tmp_path):
         for module in (findings, data_findings):
             patch.setattr(module, "DATA_SETS", {name: DATA_SETS[name] for name in SKILL["text"]})
         findings.write(settings, tmp_path)
-    by_question = {
-        finding["question"]: finding for finding in json.loads((tmp_path / "findings.json").read_text("utf-8"))
-    }
-    first, second, both, *rest = by_question.values()
-    assert first["question"] == (
-        "Which data makes the best PRM, on the base that saw verdicts in its pretraining, at the threshold 0.5?"
-    )
-    at_chosen, rest = rest[:3], rest[3:]
-    assert all(
-        finding["question"].endswith("at the threshold that is best on other questions?") for finding in at_chosen
-    )
+    page = (tmp_path / "findings.md").read_text("utf-8")
+    questions, made = re.findall("^## (.*)$", page, re.MULTILINE), tables(page)
+    assert len(made) == len(questions) == 2 * 2 + 2 + 2 * 2 * 2  # bases and thresholds; bases, data sets, findings
+    start = "Which data makes the best PRM, on the base that "
+    assert questions[0] == start + "saw verdicts in its pretraining, at the threshold 0.5?"
+    assert questions[3] == start + "never saw a verdict, at the threshold that is best on other questions?"
+    against = {row["data set"]: row["F1 against others, points"] for row in made[0]}
+    assert against["UnPRM"] == ""
     for name in ("EpicPRM", "BayesPRM", "Exact"):
-        assert f"{name} (+" in first["answer"].partition("can't")[0]
-    assert "BayesPRM is better than EpicPRM" in second["answer"]
-    assert "EpicPRM and UnPRM" in both["answer"].partition("other way round: ")[2].partition("\n")[0]
-    assert "The gap to UnPRM differs between the bases for " in both["answer"]
-    measures, searches, *votes = rest
-    assert "Among all steps but the last (" in measures["answer"]
-    bayes = next(row for row in searches["rows"] if row[0] == "bayes")
-    assert bayes[searches["columns"].index("first error found")] == "100.0 (100.0–100.0)"
-    assert "better: bayes (+" in searches["answer"]
-    saved = [bayes[searches["columns"].index(f"{what} saved against adaptive_binary in % (95 % interval)")]
+        assert against[name].startswith("UnPRM: +")
+    assert "; EpicPRM: " in against["BayesPRM"]
+    assert [row["measure"] for row in made[4]] == ["a random step", *MEASURES]
+    bayes = next(row for row in made[5] if row["search"] == "bayes")
+    assert bayes["first error found"] == "100.0 (100.0–100.0)"
+    assert bayes["first error found, against adaptive_binary, points"].startswith("+")
+    saved = [bayes[f"{what} saved against adaptive_binary in % (95 % interval)"]
              for what in ("verified steps", "samples")]  # fmt: skip
     assert saved == ["0.0 (0.0–0.0)", "20.0 (20.0–20.0)"]
-    assert len(votes) == 2 * 2 * 5  # bases, data sets, findings
-    assert all(finding["question"].startswith("With PRMs of ") for finding in votes)
+    assert all(question.startswith("With PRMs of ") for question in questions[6:])
 
 
 @pytest.mark.timeout(900)  # a whole lab: a minute and a half where nothing else runs
@@ -378,9 +314,8 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     assert weights.stat().st_mtime_ns == before
     stages = [json.loads(line)["id"] for line in (tmp_path / "stages.jsonl").read_text().splitlines()]
     assert stages == ["data sets", "candidates", "training", "evaluation", "findings"]
-    written = json.loads((tmp_path / "findings.json").read_text("utf-8"))
-    assert all(finding["answer"] and finding["rows"] for finding in written)
-    assert {row[0] for row in written[0]["rows"]} == set(kept)
+    written = (tmp_path / "findings.md").read_text("utf-8")
+    assert {row["data set"] for row in tables(written)[0]} == set(kept)
     question_ids = [record["id"] for record in lines.read(tmp_path / "best-of-n" / "solutions.jsonl")]
     assert len(question_ids) == TINY.evaluated
     assert not (tmp_path / "best-of-n" / "DrawnPRM-verdicts").exists()
@@ -388,7 +323,6 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
         place = tmp_path / "best-of-n" / f"{name}-verdicts" / "seed-0"
         assert sorted(record["id"] for record in lines.read(place / "candidates.jsonl")) == sorted(question_ids)
         assert all(record["scores"] for record in lines.read(place / "candidates.jsonl"))
-    text = report.read_text("utf-8")
-    assert all(finding["question"] in text for finding in written)
+    assert written in report.read_text("utf-8")
     with pytest.raises(OutputMismatch, match="seeds was 1, is 2"):
         run.run_lab(replace(TINY, seeds=2), tmp_path, console)

@@ -21,17 +21,14 @@ from tokenizers import Tokenizer, models, normalizers
 from tests.support import ROOT
 from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import ModelInvalid
-from unprm.formats import fover, rlhflow, versaprm
-from unprm.formats.actprm import ActPrmFormat
+from unprm.formats.chatml import ActPrmFormat, EurusFormat, QwenPrmFormat
 from unprm.formats.conversations import FOVER
-from unprm.formats.eurus import EurusFormat
 from unprm.formats.family import Verdicts
-from unprm.formats.math_shepherd import MathShepherdFormat
-from unprm.formats.outcome import ChatTexts, OutcomeFormat
+from unprm.formats.outcome import OutcomeFormat
 from unprm.formats.pathfinder import INSTRUCTION, PathfinderFormat
-from unprm.formats.qwen_prm import QwenPrmFormat
+from unprm.formats.registry import family_named
 from unprm.formats.rendered import PROBLEM, SOLUTION
-from unprm.formats.skywork import SkyworkFormat
+from unprm.formats.tagged import MathShepherdFormat, SkyworkFormat
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm.types import Format
 
@@ -170,7 +167,7 @@ def test_outcome(qwen, qwen_models, texts):
         ids = [token for turn in texts for token in (START, *qwen(turn), END, *qwen("\n"))]
         return ids, [len(ids) - 1] * len(steps)
 
-    _agrees(OutcomeFormat(qwen_models["base"], ChatTexts(text, frozenset(), TEXT_END)), expected, texts)
+    _agrees(OutcomeFormat(qwen_models["base"], text, frozenset(), TEXT_END), expected, texts)
 
 
 def test_skywork(qwen, qwen_models, texts):
@@ -267,7 +264,7 @@ def test_rlhflow(llama_model, llama, dated, texts):
     def expected(problem, steps):
         return _llama_chat(llama, dated, [f"{problem} {steps[0]}", *steps[1:]], 10)
 
-    form = rlhflow.FAMILY.build(load_tokenizer(llama_model), llama_model)
+    form = family_named("rlhflow").build(load_tokenizer(llama_model), llama_model)
     assert form.readout == Verdicts(10, 12)
     _agrees(form, expected, texts)
 
@@ -277,7 +274,7 @@ def _fover_turns(problem: str, steps: Sequence[str]) -> list[str]:
 
 
 def test_fover_on_llama(llama_model, llama, dated, texts):
-    form = fover.FAMILY.build(load_tokenizer(llama_model), llama_model)
+    form = family_named("fover").build(load_tokenizer(llama_model), llama_model)
     assert form.readout == Verdicts(20523, 63054)
     _agrees(form, lambda p, steps: _llama_chat(llama, dated, _fover_turns(p, steps), 20523), texts)
 
@@ -291,7 +288,7 @@ def test_fover_on_qwen(qwen, qwen_model, qwen_models, texts):
             positions.append(len(ids) - 4)
         return ids, positions
 
-    form = fover.FAMILY.build(qwen_models["base"], qwen_model)
+    form = family_named("fover").build(qwen_models["base"], qwen_model)
     assert form.readout == Verdicts(19928, 61954)
     _agrees(form, expected, texts)
 
@@ -308,7 +305,7 @@ def test_versaprm(llama_model, llama, qwen, qwen_models, texts):
         (load_tokenizer(llama_model), llama, [128000], 23535),
         (qwen_models["base"], qwen, [], 22701),
     ):
-        form = versaprm.FAMILY.build(tokenizer, Path())
+        form = family_named("versaprm").build(tokenizer, Path())
         assert form.readout == Verdicts(10, 12)
         _agrees(form, partial(_versaprm, encode, opening, tag), texts)
 

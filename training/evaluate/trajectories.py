@@ -28,6 +28,7 @@ from . import step_scores
 from .bootstrap import Estimate, Numbers
 from .metrics import Share
 from .scorers import Scorer
+from .vote_results import in_markdown
 
 Label = Literal[-1, 0, 1]
 Verdicts = Mapping[str, float]
@@ -159,8 +160,7 @@ def table(trajectories: Sequence[LabelledTrajectory], figures: Mapping[str, Figu
         [name, *(share.in_percent for share in (each.steps, each.first, *each.best.values()))]
         for name, each in figures.items()
     ]
-    lines = [("verifier", "steps", "first error", *best), ("---", *["--:"] * (len(best) + 2)), *rows]
-    shown = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    shown = in_markdown(("verifier", "steps", "first error", *best), rows, names=1)
     return (
         f"{shown}\n{len(trajectories)} trajectories of {tasks} tasks. One drawn at random solves its task in "
         f"{100 * lowest:.1f} %, any of them in {100 * highest:.1f} %.\n"

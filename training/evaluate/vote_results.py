@@ -1,6 +1,6 @@
 """Results of best-of-N: how often votes are right, with their table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, get_args
 
@@ -80,10 +80,10 @@ def markdown(measured: Results) -> str:
     return f"{title}\n\n{in_markdown(columns, rows)}"
 
 
-def in_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first two columns are names."""
-    lines = [columns, ["---", "---", *["--:"] * (len(columns) - 2)], *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def in_markdown(columns: Sequence[str], rows: Iterable[Sequence[object]], names: int = 2) -> str:
+    """A table whose first columns are `names`, and whose other cells are aligned right."""
+    lines = [columns, [*["---"] * names, *["--:"] * (len(columns) - names)], *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 def _cells(measured: Results) -> tuple[list[str], list[list[str]]]:

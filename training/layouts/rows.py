@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AliasChoices, Field
 
 from unprm import steps
-from unprm.formats.numbering import numbered
+from unprm.steps import numbered
 
 from ..schema import BenchmarkSolution, Label, LabelledSolution, NonEmpty, adapter
 

@@ -26,7 +26,6 @@ from unprm.answers.mathtext.words import is_word, words_of
 
 MAX_REWRITTEN = 2000  # characters; a longer answer keeps its spelling
 _ROUNDS = 8
-_INTEGER = re.compile(r"-?[1-9][0-9]{0,17}|0")
 # A rational that another rewriting round could not change.
 _FINAL = re.compile(r"-?[1-9][0-9]{0,17}(?:/[0-9]{1,18})?|0")
 _LAYOUT = re.compile(
@@ -87,11 +86,6 @@ _BOUNDARY = OPENING | CLOSING | frozenset(
 )  # fmt: skip
 
 
-def is_integer(answer: str) -> bool:
-    """Whether an answer is a whole number in canonical form."""
-    return _INTEGER.fullmatch(answer) is not None
-
-
 def canonical(answer: str) -> str:
     """The canonical form of an answer: the same for spellings that differ in layout only.
 
@@ -99,8 +93,6 @@ def canonical(answer: str) -> str:
     Idempotent, deterministic, linear in the length; an answer of more than `MAX_REWRITTEN` characters keeps
     its spelling except for white space.
     """
-    if is_integer(answer):  # nothing to rewrite
-        return answer
     collapsed = " ".join(answer.split())
     text = collapsed
     for _ in range(_ROUNDS):

@@ -40,6 +40,7 @@ Conventions, where mathematics leaves a choice (when in doubt, answers are diffe
 """
 
 import hashlib
+import re
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -49,7 +50,11 @@ from typing import NamedTuple
 
 from unprm.answers.canonical import canonical
 from unprm.answers.mathtext.keys import AnswerKey, answer_key, text_key
-from unprm.answers.mathtext.notations import other_reading
+
+_INTEGER = re.compile(r"-?[1-9][0-9]{0,17}|0")
+_COMMA = re.compile(r"[^\d(\[{]*\d+,\d+[^\d)\]}]*")
+_THOUSANDS = re.compile(r"\d+(?:\.\d+)?[kK]")
+_GROUP_OF_THREE = re.compile(r",\d{3}(?!\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,8 @@ class Equivalence:
             self._counts.update(counts)
 
     def _key(self, answer: str) -> AnswerKey:
+        if is_integer(answer):  # the key of every spelling of it
+            return AnswerKey(answer)
         try:
             key = answer_key(canonical(answer))
             if other := other_reading(answer):
@@ -190,6 +197,19 @@ def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
     return {
         key: classes[key.otherwise if key.key not in certain and key.otherwise in certain else key.key] for key in keys
     }
+
+
+def other_reading(answer: str) -> str:
+    """The answer as another number that it may mean: 3.5 for ``3,5``, which may be a list, and 5000 for ``5k``,
+    which may be a product; else empty."""
+    if _COMMA.fullmatch(answer) and not _GROUP_OF_THREE.search(answer):
+        return answer.replace(",", ".", 1)
+    return f"{answer[:-1]}*1000" if _THOUSANDS.fullmatch(answer) else ""
+
+
+def is_integer(answer: str) -> bool:
+    """Whether an answer is a whole number in its canonical spelling."""
+    return _INTEGER.fullmatch(answer) is not None
 
 
 class KeyCache:

@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 _PROGRESS_SECONDS = 5.0
 StoredDtype = torch.dtype | Literal["auto"]
 """The type that weights are loaded in; `auto`: the type they are stored in."""
-EMBEDDED = {*mini.ADAPTERS}
-"""Names of the PRMs that this package contains."""
 ADAPTERS = {name: Path(__file__).parent / "weights" / name for name in ("unprm-qwen-0.5b", "unprm-qwen-1.5b")}
 """Adapters for bases by name that this package contains, by their names."""
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]

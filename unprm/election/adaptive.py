@@ -46,9 +46,9 @@ def stability(
     rng = random.Random(0)
     same = 0
     for _ in range(draws):
-        future = _future(rng, classes, values, left)
-        if future.values is not None or needed_signal(strategy, future.classes, terms) == "none":
-            same += future.classes[decide_by(strategy, *future, terms).solution_index] == winner
+        drawn, valued = _future(rng, classes, values, left)
+        if valued is not None or needed_signal(strategy, drawn, terms) == "none":
+            same += drawn[decide_by(strategy, drawn, valued, terms).solution_index] == winner
     # that none of the draws differs does not prove that none can
     return min(same / draws, 1 - 1 / (draws + 1))
 
@@ -71,20 +71,15 @@ def least_decided(standings: Sequence[Standing]) -> int | None:
     return min(undecided, key=lambda k: (standings[k].stability, standings[k].candidates), default=None)
 
 
-class _Future(NamedTuple):
-    """The candidates so far and simulated future ones; `values` is None if those so far have none."""
-
-    classes: Sequence[int | None]
-    values: Values | None
-
-
-def _future(rng: random.Random, classes: Sequence[int | None], values: Values | None, left: int) -> _Future:
-    """The candidates so far and `left` simulated ones."""
+def _future(
+    rng: random.Random, classes: Sequence[int | None], values: Values | None, left: int
+) -> tuple[list[int | None], Values | None]:
+    """The candidates so far and `left` simulated ones, and their values, None if those so far have none."""
     drawn = list(classes)
     for _ in range(left):
         drawn.append(_next_class(rng, drawn))
     if values is None:
-        return _Future(drawn, None)
+        return drawn, None
     seen: dict[int | None, list[float]] = {}
     for name, value in zip(classes, values, strict=True):
         if name is not None and value is not None:
@@ -96,7 +91,7 @@ def _future(rng: random.Random, classes: Sequence[int | None], values: Values | 
         value = _next_value(rng, seen.get(name, overall), greatest)
         insort(seen.setdefault(name, []), value)
         future.append(value)
-    return _Future(drawn, future)
+    return drawn, future
 
 
 def _next_class(rng: random.Random, classes: Sequence[int | None]) -> int | None:

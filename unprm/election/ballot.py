@@ -1,15 +1,20 @@
-"""Ballots, and the outcomes of votes as responses. Pure: values in, responses out."""
+"""From the candidates of a request, split into steps and with their answers, to the outcomes of votes as responses.
 
+Pure: values in, responses out.
+"""
+
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from unprm import steps as step_text
+from unprm.answers.extraction import extract
 from unprm.calibration import log_odds
 from unprm.election.acceptance import Acceptance
 from unprm.election.decide import decide, of_answered
-from unprm.errors import Unscorable
+from unprm.errors import BlankSolution, TooManySteps, Unscorable
 from unprm.types import Interval, ModelDescription, Solution, Usage, VoteResult
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Values
@@ -29,6 +34,48 @@ from unprm.wire import (
     VoteOut,
     VoteResponse,
 )
+
+
+class ParsedCandidates(NamedTuple):
+    """A request's solutions with their answers; `unscorable`: by index, why a solution can't have a reward."""
+
+    solutions: list[Solution]
+    unscorable: dict[int, Unscorable]
+
+    @property
+    def missing(self) -> dict[int, Solution]:
+        """The solutions that a model has to score, by index."""
+        return {
+            index: solution
+            for index, solution in enumerate(self.solutions)
+            if solution.step_scores is None and index not in self.unscorable
+        }
+
+    @property
+    def given(self) -> bool:
+        """Whether the request came with the scores of all scorable solutions."""
+        return not self.missing and any(solution.step_scores for solution in self.solutions)
+
+
+def parse(request: Candidates, max_steps: int = sys.maxsize) -> ParsedCandidates:
+    """The solutions, in the order of the request. Raises `InvalidRequest` as `Candidates.candidates`."""
+    solutions, unscorable = [], {}
+    for index, (solution, text) in enumerate(zip(request.candidates(), request.texts(), strict=True)):
+        scores, answer = solution.step_scores, solution.answer
+        if (error := why_unscorable(index, solution, max_steps)) is not None:
+            unscorable[index], scores = error, None
+        if answer is None:
+            answer = extract(text, request.extraction)
+        stated = answer is not None and answer.strip() != ""
+        solutions.append(replace(solution, answer=answer if stated else None, step_scores=scores))
+    return ParsedCandidates(solutions, unscorable)
+
+
+def why_unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | None:
+    """Why no model can score the solution, judged by its steps alone."""
+    if not solution.steps:
+        return BlankSolution(index)
+    return TooManySteps(index, max_steps) if len(solution.steps) > max_steps else None
 
 
 class Scores(NamedTuple):

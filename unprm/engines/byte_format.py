@@ -1,19 +1,11 @@
 """Model input that is the text itself: ids are bytes of UTF-8, so that texts come back out exactly."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from unprm.types import Encoded
 
 TAG = 256
 """The id that ends a step; ids below it are bytes of UTF-8."""
-
-
-class Texts(NamedTuple):
-    """What was encoded."""
-
-    problem: str
-    steps: list[str]
 
 
 class ByteFormat:
@@ -35,8 +27,8 @@ class ByteFormat:
         return ["ş" if token == TAG else f"<0x{token:02X}>" for token in encoded.ids]
 
 
-def texts(encoded: Encoded) -> Texts:
+def texts(encoded: Encoded) -> tuple[str, list[str]]:
     """The problem and the steps that the ids encode."""
     starts = [encoded.response, *(position + 1 for position in encoded.positions)]
     steps = [bytes(encoded.ids[start:end]).decode() for start, end in zip(starts, encoded.positions, strict=False)]
-    return Texts(bytes(encoded.ids[: encoded.response - 1]).decode(), steps)
+    return bytes(encoded.ids[: encoded.response - 1]).decode(), steps

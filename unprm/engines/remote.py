@@ -7,6 +7,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from unprm.engines.vllm.model import step_scores
+from unprm.engines.worker import plain_sum
 from unprm.errors import ModelInvalid
 from unprm.formats.family import PrmFormat
 from unprm.types import BatchScores, Encoded, ModelDescription
@@ -91,4 +92,4 @@ class RemoteEngine:
         window, expected = self._served.max_model_len, self.description.max_tokens
         if window is not None and window < expected:
             raise RuntimeError(f"it reads {window} tokens, the model {expected}: leave out --max-model-len")
-        self.score([self.format.encode("1 + 1 = ?", ["2"])])
+        self.score([plain_sum(self)])

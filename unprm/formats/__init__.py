@@ -1,1 +1,1 @@
-"""One file per PRM family: how a problem and its steps become token ids, and where each step is scored."""
+"""PRM families: how a problem and its steps become token ids, and where each step is scored."""

@@ -1,9 +1,11 @@
-"""Chats in which the assistant answers each step with a verdict, in the template of the model's own tokenizer.
+"""PRMs that answer each step of a chat with a verdict, in the template of the model's own tokenizer: RLHFlow's, FoVer's
+and IBM's Granite Math PRMs. `conversations` has their words.
 
 A verdict is the model's predicted answer, so it is read at the token before the answer, and one causal pass scores all
-steps.
+steps. Granite's model card takes P(Y) among all tokens; here it is P(Y) against N.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +14,8 @@ from typing import NamedTuple, Self
 from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
-from unprm.formats.conversations import Conversation
-from unprm.formats.family import Verdicts
+from unprm.formats.conversations import FOVER, GRANITE, RLHFLOW, Conversation
+from unprm.formats.family import Family, KnownModel, Verdicts
 from unprm.formats.pieces import Draft, PieceFormat, parts_of
 from unprm.formats.rendered import render
 from unprm.types import Encoded
@@ -65,9 +67,9 @@ class VerdictChatFormat(PieceFormat):
         self._leads, self._tail = (opening[-1], answered[-1]), asked[0]
         self._opening, self._asked = self._ids(opening[:-1]), self._ids(["", *asked[1:-1]])
         self._answered, self._closing = self._ids(["", *answered[1:-1]]), self._ids(["", *closing[1:]])
-        lead, end = asked[-1], answered[0]
+        lead, end, good, bad = asked[-1], answered[0], conversation.positive, conversation.negative
         before, self._answer, other, self._last = self.pieces.encode(
-            [lead, *(lead + answer + end for answer in conversation.answers), lead + conversation.positive + closing[0]]
+            [lead, f"{lead}{good}{end}", f"{lead}{bad}{end}", f"{lead}{good}{closing[0]}"]
         )
         self._before = len(before) - 1
         positive, negative = (
@@ -75,8 +77,8 @@ class VerdictChatFormat(PieceFormat):
         )
         if not positive or not negative or positive == negative:
             raise ModelInvalid(
-                f"the answers {conversation.positive!r} and {conversation.negative!r} don't begin with a token each "
-                f"that tells them apart in this vocabulary: the model is none of family {family}"
+                f"the answers {good!r} and {bad!r} don't begin with a token each that tells them apart in this "
+                f"vocabulary: the model is none of family {family}"
             )
         self.readout = Verdicts(positive[0], negative[0], logits_divisor)
 
@@ -111,3 +113,46 @@ class VerdictChatFormat(PieceFormat):
         """Ids of text and tokens by turns."""
         texts = iter(self.pieces.encode(parts[::2]))
         return [token for k, part in enumerate(parts) for token in ([self.pieces.mark(part)] if k % 2 else next(texts))]
+
+
+def _build_granite(tokenizer: Tokenizer, directory: Path) -> VerdictChatFormat:
+    divisor = json.loads((directory / "config.json").read_text("utf-8")).get("logits_scaling", 1.0)
+    return VerdictChatFormat(tokenizer, "granite", GRANITE, Chat.read(directory), float(divisor))
+
+
+FAMILIES = (
+    Family(
+        name="rlhflow",
+        about="Llama 3.1 that answers each step of a chat; P(+) where the answer is predicted",
+        readout=Verdicts,
+        models=(
+            KnownModel("RLHFlow/Llama3.1-8B-PRM-Mistral-Data", "Llama 3.1 Community", 8.0, 28.4),
+            KnownModel("RLHFlow/Llama3.1-8B-PRM-Deepseek-Data", "Llama 3.1 Community", 8.0, 26.6),
+        ),
+        build=lambda tokenizer, directory: VerdictChatFormat(tokenizer, "rlhflow", RLHFLOW, Chat.read(directory)),
+        aggregate="mean",
+    ),
+    Family(
+        name="fover",
+        about="Llama 3.1 or Qwen2.5 that answers each step of a chat; P(correct) where the answer is predicted",
+        readout=Verdicts,
+        models=(
+            KnownModel("ryokamoi/Llama-3.1-8B-FoVer-PRM", "Llama 3.1 Community", 8.0),
+            KnownModel("ryokamoi/Llama-3.1-8B-FoVer-PRM-2026", "Llama 3.1 Community", 8.0),
+            KnownModel("ryokamoi/Qwen-2.5-7B-FoVer-PRM", "Apache-2.0", 7.6),
+            KnownModel("ryokamoi/Qwen-2.5-7B-FoVer-PRM-2026", "Apache-2.0", 7.6),
+        ),
+        build=lambda tokenizer, directory: VerdictChatFormat(tokenizer, "fover", FOVER, Chat.read(directory)),
+    ),
+    Family(
+        name="granite",
+        about="Granite 3.3 that answers each step of a chat; P(Y) where the answer is predicted",
+        readout=Verdicts,
+        models=(
+            KnownModel("ibm-granite/granite-3.3-8b-lora-math-prm", "Apache-2.0", 8.2),
+            KnownModel("ibm-granite/granite-3.3-8b-math-prm-v2", "Apache-2.0", 8.2),
+        ),
+        build=_build_granite,
+        aggregate="mean",
+    ),
+)

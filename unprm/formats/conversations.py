@@ -17,14 +17,9 @@ class Conversation:
     positive: str
     negative: str
 
-    @property
-    def answers(self) -> tuple[str, str]:
-        """The positive one and the negative one."""
-        return self.positive, self.negative
-
 
 RLHFLOW = Conversation(first="{problem} {step}", later="{step}", positive="+", negative="-")
-"""RLHFlow's PRMs (Xiong et al., 2024)."""
+"""RLHFlow's PRMs (Xiong et al., "An Implementation of Generative PRM", 2024)."""
 
 FOVER = Conversation(
     first="** Problem **\n{problem}\n\n** Task **\nYour task is to evaluate the accuracy of each step in the provided "
@@ -35,7 +30,8 @@ FOVER = Conversation(
     positive="correct",
     negative="incorrect",
 )
-"""FoVer's PRMs (Kamoi et al., 2025). The misspelling is theirs: the models were trained with it."""
+"""FoVer's PRMs (Kamoi et al., "Efficient PRM Training Data Synthesis via Formal Verification", 2025). The
+misspelling is theirs: the models were trained with it."""
 
 GRANITE = Conversation(
     first="{problem} {step} Is this response correct so far (Y/N)?",

@@ -73,12 +73,10 @@ class PrmFormat(Format, Protocol):
     @property
     def readout(self) -> Readout:
         """How a score is read at each position."""
-        ...
 
     @property
     def input_format(self) -> str:
         """The input, described in words."""
-        ...
 
 
 @runtime_checkable
@@ -88,12 +86,10 @@ class TwoPassFormat(PrmFormat, Protocol):
 
     def first(self, item: Encoded) -> list[Encoded]:
         """The input of each step in the first pass, for what `encode` returned."""
-        ...
 
     def second(self, first: Encoded, good: Sequence[bool]) -> Encoded:
         """A step's input in the second pass, with the one position at which it is scored. `good`: whether the first
         pass answered the positive verdict, at each of its positions."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +105,7 @@ class KnownModel:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A PRM family, defined as `FAMILY` in a file of its own in `unprm/formats`.
+    """A PRM family, one of the `FAMILIES` of a file in `unprm/formats`.
 
     `readout`: the kind that all its models have; None: each model's configuration says it. `architectures`: those in a
     `config.json` that belong to no other family. `build` makes the format of the model in a directory, which is that of
@@ -121,7 +117,7 @@ class Family:
     name: str
     about: str
     readout: type[Readout] | None
-    architectures: tuple[str, ...]
-    models: tuple[KnownModel, ...]
     build: Callable[[Tokenizer, Path], PrmFormat]
+    architectures: tuple[str, ...] = ()
+    models: tuple[KnownModel, ...] = ()
     aggregate: Aggregate = "min"

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from tokenizers import Tokenizer
 
@@ -23,17 +22,9 @@ from unprm.types import Encoded
 _PLACE = re.compile(f"{PROBLEM}|{SOLUTION}")
 
 
-class ChatTexts(NamedTuple):
-    """A model's chat of a problem and its solution: text with places for both, without space around them if the model's
-    chat template strips that. `pad`: the id that is skipped in search of the chat's last token."""
-
-    text: str
-    stripped: frozenset[str]
-    pad: int | None
-
-
 class OutcomeFormat(PieceFormat):
-    """`chat` holds problem and solution once each."""
+    """`text`: the model's chat of a problem and its solution, with a place for each; `stripped`: the places around
+    which its chat template strips space. `pad`: the id that is skipped in search of the chat's last token."""
 
     family = "outcome"
     readout = Outcome("score")
@@ -42,9 +33,9 @@ class OutcomeFormat(PieceFormat):
         "step has the solution's score)"
     )
 
-    def __init__(self, tokenizer: Tokenizer, chat: ChatTexts) -> None:
+    def __init__(self, tokenizer: Tokenizer, text: str, stripped: frozenset[str], pad: int | None) -> None:
         super().__init__(tokenizer)
-        self._chat, parts = chat, parts_of(chat.text, tokenizer)
+        self._stripped, self._pad, parts = stripped, pad, parts_of(text, tokenizer)
         # also what is an added token, but no special one, is plain text in a problem or a step
         self.pieces = Pieces(tokenizer, parts[1::2])
         self._parts = [self.pieces.mark(part) if k % 2 else part for k, part in enumerate(parts) if part]
@@ -56,7 +47,7 @@ class OutcomeFormat(PieceFormat):
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of the chat; every step is scored at its last token, as transformers finds it."""
         texts = {PROBLEM: problem, SOLUTION: join(steps)}
-        kept = {mark: text.strip() if mark in self._chat.stripped else text for mark, text in texts.items()}
+        kept = {mark: text.strip() if mark in self._stripped else text for mark, text in texts.items()}
         plain = [_PLACE.sub(lambda found: kept[found[0]], part) for part in self._parts if isinstance(part, str)]
         encoded = iter(self.pieces.encode(plain))
         draft = Draft()
@@ -66,7 +57,7 @@ class OutcomeFormat(PieceFormat):
         return Encoded(ids, (self._last(ids),) * len(steps))
 
     def _last(self, ids: Sequence[int]) -> int:
-        return max((index for index, token in enumerate(ids) if token != self._chat.pad), default=len(ids) - 1)
+        return max((index for index, token in enumerate(ids) if token != self._pad), default=len(ids) - 1)
 
 
 def _build(tokenizer: Tokenizer, directory: Path) -> OutcomeFormat:
@@ -75,20 +66,21 @@ def _build(tokenizer: Tokenizer, directory: Path) -> OutcomeFormat:
     begin = "".join(model.convert_ids_to_tokens(model("")["input_ids"]))
     config = json.loads((directory / "config.json").read_text("utf-8"))
     text = begin + text.removeprefix(model.bos_token or "")
-    return OutcomeFormat(tokenizer, ChatTexts(text, stripped, config.get("pad_token_id")))
+    return OutcomeFormat(tokenizer, text, stripped, config.get("pad_token_id"))
 
 
-FAMILY = Family(
-    name=OutcomeFormat.family,
-    about="any classifier of chats with one output: an outcome reward, the same for every step",
-    readout=Outcome,
-    architectures=(),
-    models=(
-        KnownModel("Skywork/Skywork-Reward-V2-Qwen3-0.6B", "Apache-2.0", 0.6),
-        KnownModel("Skywork/Skywork-Reward-V2-Qwen3-1.7B", "Apache-2.0", 1.7),
-        KnownModel("Skywork/Skywork-Reward-V2-Qwen3-4B", "Apache-2.0", 4.0),
-        KnownModel("Skywork/Skywork-Reward-V2-Qwen3-8B", "Apache-2.0", 8.2),
+FAMILIES = (
+    Family(
+        name=OutcomeFormat.family,
+        about="any classifier of chats with one output: an outcome reward, the same for every step",
+        readout=Outcome,
+        models=(
+            KnownModel("Skywork/Skywork-Reward-V2-Qwen3-0.6B", "Apache-2.0", 0.6),
+            KnownModel("Skywork/Skywork-Reward-V2-Qwen3-1.7B", "Apache-2.0", 1.7),
+            KnownModel("Skywork/Skywork-Reward-V2-Qwen3-4B", "Apache-2.0", 4.0),
+            KnownModel("Skywork/Skywork-Reward-V2-Qwen3-8B", "Apache-2.0", 8.2),
+        ),
+        build=_build,
+        aggregate="last",
     ),
-    build=_build,
-    aggregate="last",
 )

@@ -113,11 +113,12 @@ def _build(tokenizer: Tokenizer, directory: Path) -> PathfinderFormat:
     return PathfinderFormat(tokenizer, found[1])
 
 
-FAMILY = Family(
-    name=PathfinderFormat.family,
-    about="Qwen2.5 that is asked twice about each step: for its errors, then for P(<+>) given these",
-    readout=Verdicts,
-    architectures=(),
-    models=(KnownModel("declare-lab/PathFinder-PRM-7B", "MIT", 7.6, 69.5),),
-    build=_build,
+FAMILIES = (
+    Family(
+        name=PathfinderFormat.family,
+        about="Qwen2.5 that is asked twice about each step: for its errors, then for P(<+>) given these",
+        readout=Verdicts,
+        models=(KnownModel("declare-lab/PathFinder-PRM-7B", "MIT", 7.6, 69.5),),
+        build=_build,
+    ),
 )

@@ -109,6 +109,15 @@ class PieceFormat:
             kept.append(self.tag.id)
         return Encoded(tuple(kept), tuple(place for place, token in enumerate(kept) if token == self.tag.id))
 
+    def tagged(self, texts: Sequence[str], tag: Sequence[int], begin: Sequence[int] = ()) -> Encoded:
+        """An input of the ids `begin`, the first of the texts, and each other one, a step, with a tag after it. All are
+        encoded separately."""
+        head, *pieces = self.pieces.encode(texts)
+        draft = Draft().add([*begin, *head])
+        for piece in pieces:
+            draft.step(piece, tag)
+        return draft.done()
+
     @cached_property
     def _recognising(self) -> Tokenizer:
         """A tokenizer for prompts: special tokens in a text are what they say."""
@@ -141,9 +150,9 @@ class Draft:
         self._ids += ids
         return self
 
-    def step(self, ids: Sequence[int], tag: int) -> Self:
-        """Appends a step and the tag at which it is scored."""
-        return self.add([*ids, tag], [len(ids)])
+    def step(self, ids: Sequence[int], tag: Sequence[int]) -> Self:
+        """Appends a step and the ids of a tag, at the last of which it is scored."""
+        return self.add([*ids, *tag], [len(ids) + len(tag) - 1])
 
     def done(self, response: int = 0) -> Encoded:
         """The finished input; `response`: the index of the solution's first token."""

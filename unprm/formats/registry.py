@@ -1,4 +1,4 @@
-"""All families: every module here that has a `FAMILY`."""
+"""All families: the `FAMILIES` of every module here."""
 
 import pkgutil
 from collections.abc import Iterator
@@ -10,9 +10,10 @@ from unprm.formats.family import Family, KnownModel
 
 
 def families() -> dict[str, Family]:
-    """Families by name."""
-    found = (getattr(import_module(name), "FAMILY", None) for name in _modules())
-    return {family.name: family for family in found if isinstance(family, Family)}
+    """Families by name, in alphabetical order."""
+    modules = [import_module(f"unprm.formats.{each.name}") for each in pkgutil.iter_modules(unprm.formats.__path__)]
+    found: list[Family] = [family for module in modules for family in getattr(module, "FAMILIES", ())]
+    return {family.name: family for family in sorted(found, key=lambda family: family.name)}
 
 
 def family_named(name: str) -> Family:
@@ -45,7 +46,3 @@ def recognise(model: str, architectures: list[str]) -> Family:
         f"model {model!r} ({', '.join(architectures) or 'no architecture'}) has neither a prm_config.json nor a known "
         f"name: give a PRM adapter with --adapter, or say by --family how it is read: {', '.join(families())}"
     )
-
-
-def _modules() -> Iterator[str]:
-    return (f"unprm.formats.{module.name}" for module in pkgutil.iter_modules(unprm.formats.__path__))

@@ -2,7 +2,7 @@
 
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from unprm.errors import ModelInvalid
 
@@ -15,18 +15,12 @@ TODAY = date(2025, 6, 24)
 """The day of a template that writes today's date into the chat, so that scores don't change overnight."""
 
 
-class Rendered(NamedTuple):
-    """A chat's text, in which each mark stands once; those around whose text the template strips space; and the
-    tokenizer that has the template."""
+def render(directory: Path, *marks: str) -> tuple[str, frozenset[str], "PreTrainedTokenizerFast"]:
+    """The chat template of the model in a directory, with the marks as the messages of user and assistant in turn: the
+    text, in which each mark stands once; those around whose text the template strips space; and its tokenizer.
 
-    text: str
-    stripped: frozenset[str]
-    model: "PreTrainedTokenizerFast"
-
-
-def render(directory: Path, *marks: str) -> Rendered:
-    """The chat template of the model in a directory, with the marks as the messages of user and assistant in turn.
-    Raises `ModelInvalid` if there is none, or it does not repeat each message once."""
+    Raises `ModelInvalid` if there is no template, or it does not repeat each message once.
+    """
     # slow to import, and listing the families does without
     from jinja2 import TemplateError
     from transformers import PreTrainedTokenizerFast
@@ -45,4 +39,4 @@ def render(directory: Path, *marks: str) -> Rendered:
         if text.count(mark) != 1:
             raise ModelInvalid(f"{directory}: its chat template does not repeat the {role}'s message once")
         text = text.replace(f" {mark} ", mark)
-    return Rendered(text, stripped, model)
+    return text, stripped, model

@@ -153,15 +153,14 @@ class UnprmFormat(PieceFormat):
         head, *pieces = self.pieces.encode([question, *steps])
         draft = Draft().add(head)
         for piece in pieces:
-            draft.step(piece, self.config.step_tag_id)
+            draft.step(piece, [self.config.step_tag_id])
         return draft.done(response=len(head) if self.config.head == "implicit" else 0)
 
 
 FAMILY = Family(
-    name="unprm",
+    name=UnprmFormat.family,
     about="a causal language model and the LoRA adapter that `training train` made for it; read at each step's tag",
     readout=None,
-    architectures=(),
-    models=(),
     build=lambda tokenizer, directory: UnprmFormat(tokenizer, PrmConfig.read(directory)),
 )
+FAMILIES = (FAMILY,)

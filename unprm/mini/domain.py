@@ -8,7 +8,9 @@ import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from unprm import mini
 from unprm.mini.stories import Sentence, read
+from unprm.wire import Demonstration
 
 SYMBOLS = {
     "gain": "+",
@@ -167,6 +169,13 @@ def knows(text: str) -> bool:
         return len(text) <= _LONGEST and parse(text).is_small
     except ValueError:
         return False
+
+
+def about(name: str, problem: str | None) -> Demonstration:
+    """What to know of the scores that an embedded model, a demonstration, gives solutions of a problem."""
+    inside = problem is not None and knows(problem)
+    place = "this problem is in it" if inside else "this problem is outside it: the scores mean nothing"
+    return Demonstration(in_domain=inside, detail=f"{name} is a demonstration: {mini.KNOWLEDGE}, and {place}.")
 
 
 def from_sentences(text: str, sentences: Iterable[Sentence]) -> Problem:

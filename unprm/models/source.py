@@ -11,9 +11,9 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel
 
+from unprm import mini
 from unprm.checkpoints import lora
 from unprm.checkpoints.files import (
-    EMBEDDED,
     PrmFiles,
     StoredDtype,
     fetch,
@@ -143,7 +143,7 @@ def _check_unconfigured(spec: ModelSpec, family: Family) -> None:
 
 def _family(spec: ModelSpec, name: str | None) -> Family:
     """The family of this name, or the one that the model's files show."""
-    if name is None and (spec.adapter or spec.model in EMBEDDED):
+    if name is None and (spec.adapter or spec.model in mini.ADAPTERS):
         return unprm.FAMILY
     if name == unprm.FAMILY.name:
         return unprm.FAMILY

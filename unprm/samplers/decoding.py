@@ -116,7 +116,8 @@ def attention(
     transformers' copy of the keys for every query head. Returns (rows, positions, heads, width)."""
     rows, heads, positions, width = query.shape
     if positions > 1:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
+        states, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
+        return states, None
     grouped = query.reshape(rows, key.shape[1], -1, width)
     states = functional.scaled_dot_product_attention(grouped, key, value, attn_mask=attention_mask, scale=scaling)
     return states.reshape(rows, 1, heads, width), None

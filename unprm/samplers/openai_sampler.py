@@ -7,7 +7,7 @@ log-probabilities: enough for candidate solutions, not for annotating them.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any
 
 from pydantic import ValidationError
 from transformers.convert_slow_tokenizer import bytes_to_unicode
@@ -16,8 +16,7 @@ from unprm.errors import SamplerFailed
 from unprm.openai.choices import Completions
 from unprm.openai.client import NEUTRAL, APIError, APIStatusError, OpenAIClient
 from unprm.openai.models import AnyChoice, ChatChoice, CompletionResponse, Json, TextChoice, Token
-from unprm.samplers.base import TokenSampler
-from unprm.samplers.prompts import messages
+from unprm.samplers.prompts import TokenSampler, messages
 from unprm.types import Completion, SamplingSettings
 
 ATTEMPTS = 6
@@ -27,7 +26,7 @@ _LETTERS: dict[int, str] = bytes_to_unicode()
 _BYTES = {letter: byte for byte, letter in _LETTERS.items()}
 
 
-class _Endpoint(Generic[AnyChoice]):
+class _Endpoint(Completions[AnyChoice]):
     """Samples from a model at a path of a server; `form`: what is answered."""
 
     def __init__(
@@ -38,24 +37,19 @@ class _Endpoint(Generic[AnyChoice]):
         model: str,
         settings: SamplingSettings,
     ) -> None:
-        self._completions = Completions(client, path, form)
-        self._path = path
+        super().__init__(client, path, form)
         self._common = {"model": model, "temperature": settings.temperature, "top_p": settings.top_p}
 
-    async def sample(self, fields: Json, count: int, seed: int, affinity: str) -> list[AnyChoice]:
+    async def choices(self, fields: Json, count: int, seed: int, affinity: str) -> list[AnyChoice]:
         """`count` choices of a body with these fields. Raises `SamplerFailed`."""
         try:
-            parts = await self._completions.sample(self._common | fields, count, seed, affinity)
+            parts = await self.sample(self._common | fields, count, seed, affinity)
         except (APIError, ValidationError) as error:
             raise _failure(self._path, error) from error
         found = [choice for part in parts for choice in part.choices]
         if len(found) < count:
             raise SamplerFailed(f"{count} completions were asked for, {len(found)} came back")
         return found
-
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self._completions.close()
 
 
 class OpenAISampler(TokenSampler):
@@ -79,7 +73,7 @@ class OpenAISampler(TokenSampler):
             "logprobs": 1,
             "return_token_ids": True,  # vLLM's; llama.cpp sends them anyway
         }
-        return [self._completion(choice) for choice in await self._server.sample(fields, count, seed, affinity)]
+        return [self._completion(choice) for choice in await self._server.choices(fields, count, seed, affinity)]
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -165,7 +159,7 @@ class ChatSampler:
             "max_completion_tokens": self._settings.max_tokens,
             "logprobs": True,
         }
-        return [self._completion(choice) for choice in await self._server.sample(fields, count, seed, problem)]
+        return [self._completion(choice) for choice in await self._server.choices(fields, count, seed, problem)]
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """Raises `SamplerFailed`: annotation continues the tokens of a prefix, which a chat API can't do."""

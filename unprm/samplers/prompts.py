@@ -1,11 +1,11 @@
-"""The prompts of sampling models.
+"""The prompts of sampling models, and the base of the samplers that take them as token ids.
 
 Chat models get their own chat template around one instruction and the problem, after two worked examples if those are
 requested; models without a template, such as `unprm-mini`, get the problem and a line break, never an example.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from unprm.checkpoints.files import read_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.pieces import plain
+from unprm.types import Completion, Sampler, SamplingSettings
 
 INSTRUCTION = (
     "Solve the problem below. Write one step of the reasoning per line, each beginning with its number in the form "
@@ -103,3 +104,33 @@ def end_tokens(directory: Path) -> tuple[int, ...]:
         if named is not None:
             return tuple(named) if isinstance(named, list) else (named,)
     raise ModelInvalid(f"{directory} names no end-of-text token (eos_token_id)")
+
+
+class TokenSampler(Sampler):
+    """A sampler of the model `name`, whose tokenizer is in `directory`.
+
+    Raises `ModelInvalid` if there is no tokenizer, or its chat template changes the problem.
+    """
+
+    neutral: Mapping[str, float] = {}
+
+    def __init__(self, directory: Path, name: str, settings: SamplingSettings) -> None:
+        self._name, self._settings = name, settings
+        self._prompter = Prompter.load(directory, settings.worked_examples)
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._name
+
+    def prompt(self, problem: str) -> tuple[int, ...]:
+        """Token ids of the prompt for a solution."""
+        return self._prompter.encode(problem)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, without special tokens."""
+        return self._prompter.decode(ids)
+
+    async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
+        """`count` solutions of a problem."""
+        return await self.complete(self.prompt(problem), count, seed, affinity=problem)

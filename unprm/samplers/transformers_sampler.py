@@ -10,9 +10,8 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from unprm.errors import SamplerFailed
-from unprm.samplers.base import TokenSampler
 from unprm.samplers.decoding import DecodingBatch, Row
-from unprm.samplers.prompts import end_tokens
+from unprm.samplers.prompts import TokenSampler, end_tokens
 from unprm.types import Completion, SamplingSettings
 
 BATCH = 128

@@ -11,7 +11,7 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from unprm.errors import SamplerFailed
-from unprm.samplers.base import TokenSampler
+from unprm.samplers.prompts import TokenSampler
 from unprm.types import Completion, SamplingSettings
 
 

@@ -1,5 +1,7 @@
 """Responses: scores, votes, previews and errors."""
 
+from functools import partial
+from operator import is_
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
@@ -13,11 +15,7 @@ LONGEST_COMPARED = 1000
 """Maximum characters of an answer in the outcomes of `CompareResponse`, which would repeat it for every vote, and in
 the gateway's reports, where it may be the arguments of tool calls."""
 
-
-def _is_none(value: object) -> bool:
-    return value is None
-
-
+_is_none = partial(is_, None)
 # missing in a response that has none
 _StepLogOdds = Annotated[list[float] | None, Field(exclude_if=_is_none)]
 _UsedThreshold = Annotated[

@@ -109,7 +109,8 @@ def test_a_seed_always_gives_the_same_documents(mixture, digest):
     assert found.hexdigest()[:16] == digest
 
 
-def test_batches_fit_their_length_and_come_again_from_the_same_seed(tokenizer):
+def test_batches_fit_their_length_and_come_again_from_the_same_seed(tokenizer, monkeypatch):
+    monkeypatch.setattr(corpus, "CHUNK", 200)
     lengths = (96, 160, 256)
 
     def some(seed):

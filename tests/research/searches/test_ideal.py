@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from research.__main__ import app
+from tests.support import tables
 
 STEPS = ["one", "two", "three", "four"]
 
@@ -22,8 +23,8 @@ def _table(tmp_path, *solutions):
     labels.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     result = CliRunner().invoke(app, ["ideal", str(labels)])
     assert result.exit_code == 0, result.output
-    found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in result.output.splitlines() if "|" in line]
-    return {name: cells for name, *cells in found}
+    rows = [row for table in tables(result.output) for row in table]
+    return {name: cells for name, *cells in (row.values() for row in rows)}
 
 
 def test_a_search_by_rise_finds_what_stands_out_and_never_the_first_step(tmp_path):

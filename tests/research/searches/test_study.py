@@ -12,6 +12,7 @@ from research.searches.by_people import by_people
 from research.searches.findings import markdown
 from research.searches.study import study, variants
 from research.searches.truth import agreement
+from tests.support import tables
 from tests.training import lines
 from tests.training.data.test_construct import _annotate, _console, _records, _sample, _select
 from tests.training.scripted import ScriptedSampler
@@ -55,13 +56,10 @@ def test_a_study_charges_each_search_what_it_takes_alone(studied, selected, equi
     assert sampler.completions < charged
     agreed = agreement(stats.load(output / "uncertainty.jsonl"))
     assert 0 <= agreed.first <= agreed.at_or_after <= agreed.resolved <= 1
-    table = markdown(output)
-    assert table.count("\n| ") == 1 + len(variants(settings))
-    assert "| random | 0 | 0 | 0 | 100.0 % |" in table
-    columns, _, *rows = [
-        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line[:1] == "|"
-    ]
-    by_search = {name: dict(zip(columns[1:], cells, strict=True)) for name, *cells in rows}
+    (rows,) = tables(markdown(output))
+    by_search = {row["search"]: row for row in rows}
+    assert by_search.keys() == variants(settings).keys()
+    assert list(by_search["random"].values())[:5] == ["random", "0", "0", "0", "100.0 %"]
     assert by_search["adaptive_binary"]["samples saved against adaptive_binary"] == "0.0 %"
 
 
@@ -74,13 +72,11 @@ def test_people_s_labels_are_a_truth(studied, tmp_path):
         by_people(labels)(wrong[0].problem, ["another step"])
     result = CliRunner().invoke(app, ["searches", str(place), "--labels", str(labels)])
     assert result.exit_code == 0, result.output
-    columns, line = (
-        next(row for row in result.output.splitlines() if row.startswith(f"| {name} |")).split(" | ")
-        for name in ("search", "adaptive_binary")
-    )
+    (shown,) = tables(result.output)
+    (row,) = (row for row in shown if row["search"] == "adaptive_binary")
     found = sum(row.first_error == 1 for row in wrong) / len(wrong)
     assert 0 < found < 1
-    assert line[columns.index("first error found")].startswith(f"{100 * found:.1f} ")
+    assert row["first error found"].startswith(f"{100 * found:.1f} ")
 
 
 def test_the_command_takes_the_preset(selected, tmp_path):

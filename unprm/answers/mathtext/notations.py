@@ -143,18 +143,3 @@ def plain_notation(text: str) -> str:
         if sign in text:
             text = pattern.sub(rewrite, text)
     return text
-
-
-_COMMA = re.compile(r"[^\d(\[{]*\d+,\d+[^\d)\]}]*")
-_THOUSANDS = re.compile(r"\d+(?:\.\d+)?[kK]")
-
-
-def other_reading(answer: str) -> str:
-    """The answer as another number that it may mean: 3.5 for ``3,5``, which may be a list, and 5000 for ``5k``,
-    which may be a product; else empty."""
-    if _COMMA.fullmatch(answer) and not _GROUP_OF_THREE.search(answer):
-        return answer.replace(",", ".", 1)
-    return f"{answer[:-1]}*1000" if _THOUSANDS.fullmatch(answer) else ""
-
-
-_GROUP_OF_THREE = re.compile(r",\d{3}(?!\d)")

@@ -13,6 +13,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from unprm.formats import conversations
 from unprm.formats.conversations import Conversation
@@ -27,6 +28,8 @@ _OPENING = re.compile(
 )
 """Where a special token may begin: `<|im_end|>`, `</s>`, `<｜User｜>`, `[INST]`, `[|user|]`, `]~b]`; and the forms of
 the brackets that normalization (NFKC) turns into them. Also where the verdict of a check would, if it were quoted."""
+CHECKED = {"correct": 1.0, "incorrect": 0.0}
+"""The verdicts of a check, and their scores."""
 _SECRET = secrets.token_bytes(32)
 
 
@@ -83,6 +86,7 @@ class ChainLayout:
     separator: str
     system: str = ""
     stops: bool = True
+    answers: ClassVar[Mapping[str, float]] = CHECKED
 
     def messages(self, problem: str, steps: Sequence[str]) -> Messages:
         """The conversation that asks for the check."""

@@ -24,7 +24,7 @@ from typing import ClassVar
 from unprm.concurrent import all_of
 from unprm.engines.judge.answers import THOUGHT, expected, stated, verdicts
 from unprm.engines.judge.chat import JudgeChat, Refused
-from unprm.engines.judge.layouts import ChainLayout, Messages, StepLayout, plain
+from unprm.engines.judge.layouts import CHECKED, ChainLayout, Messages, StepLayout, plain
 from unprm.openai.models import ChatChoice
 from unprm.types import Evidence, Usage
 
@@ -39,7 +39,6 @@ LIKELIEST = 5
 TEMPERATURE, TOP_P = 0.6, 0.95
 """As DeepSeek recommends for the models that GenPRM and ThinkPRM were made of, and ThinkPRM's own configuration has it;
 checks of one solution must differ."""
-_ANSWERS = {"correct": 1.0, "incorrect": 0.0}
 _REPLY = re.compile(r"(</?(?:analyze|verify|output)>|\[Code Output\]|\\boxed\{)")
 """What GenPRM's checks are built of."""
 
@@ -130,20 +129,28 @@ class Stepwise(Readout):
 
 
 @dataclass(frozen=True)
-class Chain(Readout):
-    """Samples `repeats` chains of at most `max_tokens` tokens for each solution."""
+class Written(Readout):
+    """Samples `repeats` checks of a solution, written by the layout in answers of at most `max_tokens` tokens."""
 
-    layout: ChainLayout
+    layout: ChainLayout | StepLayout
     repeats: int
     max_tokens: int
 
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
-        """The one that asks for all chains."""
+        """The one that asks for the checks; in place of replies still to be written the layout's assumed answers."""
         return [self.layout.messages(problem, steps)]
 
     def described(self, likeliest: int) -> str:
         """The verdicts, and how they are read."""
-        return _described(_ANSWERS, likeliest, self.repeats)
+        better, worse = self.layout.answers
+        read = f"P({better}) against P({worse}) at" if likeliest else f"the share of {better} among"
+        return rf"{read} the verdicts \boxed{{{better}}} or \boxed{{{worse}}} of {self.repeats} sampled checks"
+
+
+class Chain(Written):
+    """Samples chains, each a check of all steps."""
+
+    layout: ChainLayout
 
     async def read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
         """Chains without a verdict for each step are left out."""
@@ -155,27 +162,15 @@ class Chain(Readout):
         return Reading([_mean(scores[index] for scores in chains) for index in range(len(steps))], usage)
 
 
-@dataclass(frozen=True)
-class StepChain(Readout):
-    """Samples `repeats` checks of each solution, step after step; that of a step has at most `max_tokens` tokens, and
-    follows the same check's text on the steps before."""
+class StepChain(Written):
+    """Samples checks step after step; that of a step follows the same check's text on the steps before."""
 
     layout: StepLayout
-    repeats: int
-    max_tokens: int
     rounds: ClassVar[int] = 8
-
-    def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
-        """The conversation of the last step, with the layout's assumed answer in place of each earlier check."""
-        return [self.layout.messages(problem, steps)]
 
     def asked(self, problem: str, steps: Sequence[str]) -> int:
         """A prompt for each step of each check, as if the judge wrote the assumed answers."""
         return self.repeats * super().asked(problem, steps)
-
-    def described(self, likeliest: int) -> str:
-        """The verdicts, and how they are read."""
-        return _described(self.layout.answers, likeliest, self.repeats)
 
     async def read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
         """The checks run side by side. One without a verdict on a step is left out of that step's mean."""
@@ -211,7 +206,7 @@ def chain_scores(choice: ChatChoice, steps: int, stops: bool = True) -> list[flo
     that `stops` may do so at the first incorrect step: those after it get 0.
     """
     only = 1 if steps == 1 else None
-    found = {verdict.step or only: verdict for verdict in verdicts(choice, _ANSWERS)}
+    found = {verdict.step or only: verdict for verdict in verdicts(choice, CHECKED)}
     read = [found[number] for number in takewhile(found.__contains__, range(1, steps + 1))]
     scores = [verdict.score for verdict in read]
     if stops and read and read[-1].stated == 0:
@@ -255,9 +250,3 @@ def _reply(text: str) -> str:
     broken up; what the layout itself is built of stays."""
     parts = _REPLY.split(text.rpartition(THOUGHT)[2])
     return "".join(part if index % 2 else plain(part) for index, part in enumerate(parts))
-
-
-def _described(answers: Iterable[str], likeliest: int, repeats: int) -> str:
-    better, worse = answers
-    read = f"P({better}) against P({worse}) at" if likeliest else f"the share of {better} among"
-    return rf"{read} the verdicts \boxed{{{better}}} or \boxed{{{worse}}} of {repeats} sampled checks"

@@ -1,7 +1,6 @@
 """Attention over a tree of tokens: a pass stores the keys and values of its tokens, and attends to those that earlier
 passes stored for the same prefixes. `segments` says which."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -97,48 +96,34 @@ def attention(
     keys.index_copy_(0, segments.slots, key[0].transpose(0, 1))
     values.index_copy_(0, segments.slots, value[0].transpose(0, 1))
     queries = query[0].transpose(0, 1)
-    if isinstance(segments.layout, Padded):
-        return _by_groups(queries, keys, values, segments.layout, scaling, sliding_window)[None], None
-    return _flash(queries, keys, values, segments.layout, scaling, sliding_window)[None], None
+    if isinstance(layout := segments.layout, Padded):
+        made = [_group(queries, keys, values, group, scaling, sliding_window) for group in layout.groups]
+        return torch.cat(made)[layout.order][None], None
+    parts = queries.split([packed.tokens for packed in layout])
+    made = [_flash(*each, keys, values, scaling, sliding_window) for each in zip(parts, layout, strict=True)]
+    return torch.cat(made)[None], None
 
 
 def _flash(
-    query: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    runs: Sequence[Packed],
-    scaling: float,
-    window: int | None,
+    query: torch.Tensor, packed: Packed, keys: torch.Tensor, values: torch.Tensor, scaling: float, window: int | None
 ) -> torch.Tensor:
     """(tokens, heads, width), as `query`; a token attends to the last `window` tokens, itself included."""
     from torch.nn.attention.varlen import varlen_attn  # slow to import, and only GPUs need it
 
-    parts = query.split([packed.tokens for packed in runs])
-    made = []
-    for part, packed in zip(parts, runs, strict=True):
-        attended = varlen_attn(
-            part.contiguous(),
-            keys[packed.keys],
-            values[packed.keys],
-            packed.cu_seq_q,
-            packed.cu_seq_k,
-            packed.max_q,
-            packed.max_k,
-            scale=scaling,
-            window_size=(-1 if window is None else window - 1, 0),
-            enable_gqa=True,
-        )
-        assert isinstance(attended, torch.Tensor)
-        made.append(attended)
-    return torch.cat(made)
-
-
-def _by_groups(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, segments: Padded, scaling: float, window: int | None
-) -> torch.Tensor:
-    """As `_flash`."""
-    made = [_group(query, keys, values, group, scaling, window) for group in segments.groups]
-    return torch.cat(made)[segments.order]
+    attended = varlen_attn(
+        query.contiguous(),
+        keys[packed.keys],
+        values[packed.keys],
+        packed.cu_seq_q,
+        packed.cu_seq_k,
+        packed.max_q,
+        packed.max_k,
+        scale=scaling,
+        window_size=(-1 if window is None else window - 1, 0),
+        enable_gqa=True,
+    )
+    assert isinstance(attended, torch.Tensor)
+    return attended
 
 
 def _group(

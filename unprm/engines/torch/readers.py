@@ -3,9 +3,10 @@
 Where a head tells a Beta distribution, a value and a margin are each a list of two numbers, log β and log α.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate, chain
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,85 +25,68 @@ _EDGE = 40.0
 """log α and log β are clamped to [-_EDGE, _EDGE], so that quantiles are finite."""
 
 
-class Reader(Protocol):
-    """Reads one value at each of some tokens. It depends only on the sequence up to that token, so it holds for every
-    sequence with that prefix."""
+class Reader(ABC):
+    """Reads one value at each of some tokens, and computes an item's margins from them. A value depends only on the
+    sequence up to that token, so it holds for every sequence with that prefix.
 
-    @property
-    def decoders(self) -> Sequence[PreTrainedModel]:
-        """The networks that run."""
-        ...
+    `decoders`: the networks that run. `modules`: everything that has weights, in evaluation mode and on its device.
+    """
 
-    @property
-    def modules(self) -> Sequence[nn.Module]:
-        """Everything that has weights."""
-        ...
+    lag: ClassVar[int] = 0
+    """How many tokens before a token its value is read."""
 
-    @property
-    def lag(self) -> int:
-        """How many tokens before a token its value is read."""
-        ...
+    def __init__(self, decoders: Sequence[PreTrainedModel], modules: Sequence[nn.Module]) -> None:
+        self.decoders, self.modules = decoders, modules
 
     def indices(self, item: Encoded) -> Sequence[int]:
         """Indices of the tokens whose values an item's margins are computed from, ascending."""
-        ...
+        return item.positions
 
+    @abstractmethod
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
         """The values, (n,) or (n, 2), of `tokens`, ids (n,), int64. `hidden`: each network's last hidden states where
         the values are read, (n, hidden), in the network's type."""
-        ...
 
     def margins(self, item: Encoded, values: Sequence[Any]) -> list[Any]:
         """The margin of each of an item's positions, from the values at `indices`."""
-        ...
-
-
-class AtPositions:
-    """A head, from (n, hidden) to (n,) or (n, 2), on the last hidden state of `decoder` at each scored position."""
-
-    lag = 0
-
-    def __init__(self, decoder: PreTrainedModel, head: nn.Module, device: torch.device) -> None:
-        self.decoders = [decoder.to(device).eval()]
-        self._head = head.to(device).eval()
-        self.modules = [*self.decoders, self._head]
-
-    def indices(self, item: Encoded) -> Sequence[int]:
-        """As `Reader`."""
-        return item.positions
-
-    def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
-        """As `Reader`."""
-        values: torch.Tensor = self._head(hidden[0])
-        return values
-
-    def margins(self, item: Encoded, values: Sequence[Any]) -> list[Any]:
-        """As `Reader`."""
         return list(values)
 
 
-class LikelihoodRatios:
+class AtPositions(Reader):
+    """A head, from (n, hidden) to (n,) or (n, 2), on the last hidden state of `decoder` at each scored position."""
+
+    def __init__(self, decoder: PreTrainedModel, head: nn.Module, device: torch.device) -> None:
+        self._head = head.to(device).eval()
+        super().__init__([decoder.to(device).eval()], [decoder, self._head])
+
+    def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
+        """The head's outputs."""
+        values: torch.Tensor = self._head(hidden[0])
+        return values
+
+
+class LikelihoodRatios(Reader):
     """`beta` times the log-likelihood ratio of the response so far, of `model` to `reference`, on `device`."""
 
     lag = 1
 
     def __init__(self, model: PreTrainedModel, reference: PreTrainedModel, beta: float, device: torch.device) -> None:
-        self.modules = [network.to(device).eval() for network in (model, reference)]
-        self.decoders = [network.get_decoder() for network in self.modules]
-        self._beta = beta
+        networks = [network.to(device).eval() for network in (model, reference)]
+        super().__init__([network.get_decoder() for network in networks], networks)
+        self._networks, self._beta = networks, beta
 
     def indices(self, item: Encoded) -> Sequence[int]:
-        """As `Reader`: the response's tokens."""
+        """Those of the response's tokens."""
         return range(item.response, item.positions[-1] + 1)
 
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
-        """As `Reader`: the logarithm of each token's ratio."""
-        outputs = (network.get_output_embeddings() for network in self.modules)
-        model, reference = (log_probs(output, states, tokens) for output, states in zip(outputs, hidden, strict=True))
+        """The logarithm of each token's ratio."""
+        outputs = (network.get_output_embeddings() for network in self._networks)  # may have been replaced
+        model, reference = (log_probs(*each, tokens) for each in zip(outputs, hidden, strict=True))
         return model - reference
 
     def margins(self, item: Encoded, values: Sequence[Any]) -> list[Any]:
-        """As `Reader`."""
+        """Of each position, the sum of the logarithms up to it, times `beta`."""
         sums = list(accumulate(values))
         return [self._beta * sums[position - item.response] for position in item.positions]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import chain
 
 from unprm.formats.family import TwoPassFormat
-from unprm.types import BatchScores, Encoded, Engine, ModelDescription
+from unprm.types import BatchScores, Encoded, Engine
 
 ANSWER = 0.5
 """A first pass's answer is good from this probability on."""
@@ -16,13 +16,8 @@ class TwoPassEngine:
     engine that shares prefixes runs each step about twice."""
 
     def __init__(self, inner: Engine, format: TwoPassFormat) -> None:
-        self.format = format
+        self.format, self.description = format, inner.description
         self._inner = inner
-
-    @property
-    def description(self) -> ModelDescription:
-        """The served model."""
-        return self._inner.description
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
         """Step scores per item. Tokens are those of both passes of all its steps."""

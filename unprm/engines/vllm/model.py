@@ -77,12 +77,9 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
             },
             logit_sigma=None if readout.divisor == 1 else readout.divisor,
         )
-    if isinstance(readout, Head) and classifies_tokens(files.base):
-        return VllmModel(files.base)
-    if isinstance(readout, Head) and len(readout.layers) == 1:
-        return _with_value_head(files.base, readout)
     if isinstance(readout, Head):
-        return VllmModel(files.base)
+        is_known = len(readout.layers) > 1 or classifies_tokens(files.base)
+        return VllmModel(files.base) if is_known else _with_value_head(files.base, readout)
     raise ModelInvalid("vLLM does not score models of this family: use --engine torch")
 
 

@@ -1,0 +1,183 @@
+"""PRMs that read a problem and its steps without a chat, and score each step at a tag or newline after it: those of
+Math-Shepherd, Skywork-o1, VersaPRM and TRL."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from unprm.errors import ModelInvalid
+from unprm.formats.family import LAYER, Family, Head, KnownModel, Verdicts
+from unprm.formats.pieces import PieceFormat, StepTag, token_id
+from unprm.steps import numbered
+from unprm.types import Encoded
+
+SPACE = "▁"
+"""A space, as SentencePiece writes it; in a text, this character can't be distinguished from a space."""
+_BEGIN = "<|begin_of_text|>"
+"""What Llama begins every text with."""
+_NETWORKS = (
+    "Gemma", "Gemma2", "Glm", "Glm4", "Llama", "Ministral", "Mistral", "Mixtral", "Phi3", "Qwen2", "Qwen2Moe", "Qwen3",
+    "Qwen3Moe", "SmolLM3", "Starcoder2",
+)  # fmt: skip
+"""Those whose head for tokens is a layer named `LAYER`."""
+
+
+class MathShepherdFormat(PieceFormat):
+    """Math-Shepherd's PRM: ` ки` after each step, P(+) against `-` there (Wang et al., "Math-Shepherd", 2024).
+
+    Raises `ModelInvalid` if the tag or a verdict is not in the vocabulary.
+    """
+
+    family = "math-shepherd"
+    input_format = "{problem} Step 1: {step 1} ки\\nStep 2: {step 2} ки\\n… (scored at each ки: P(+) against -)"
+    tag: StepTag
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer)
+        self._begin = token_id(tokenizer, "<s>")
+        tag, positive, negative = (token_id(tokenizer, SPACE + name) for name in ("ки", "+", "-"))
+        self.tag = StepTag(tag, "")
+        self.readout = Verdicts(positive, negative)
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """Ids of the whole input as one text, since a separate piece would get a space before it; scored at the tags.
+
+        Space at a step's end is left out: next to the space of the tag it would change the tag's token.
+        """
+        first, *others = (step.replace(SPACE, " ").rstrip() + " ки" for step in numbered(steps))
+        ids, (_, *positions, _) = self.pieces.locate([f"{problem} ", first, *(f"\n{step}" for step in others), "\n"])
+        assert all(ids[position] == self.tag.id for position in positions), "the tag was merged with what is before it"
+        return Encoded((self._begin, *ids), tuple(position + 1 for position in positions))
+
+
+class SkyworkFormat(PieceFormat):
+    """Skywork-o1's PRMs: a value head that is read at the newline after each step (Skywork-o1 Open Series, 2024).
+
+    `begin`: id of the token that begins a text. Raises `ModelInvalid` if a newline is not one token.
+    """
+
+    family = "skywork"
+    readout = Head(("v_head.summary",))
+    input_format = "{begin of text}{problem}\\n{step 1}\\n{step 2}\\n… (scored at the newline after each step)"
+
+    def __init__(self, tokenizer: Tokenizer, begin: int) -> None:
+        super().__init__(tokenizer)
+        self._begin = begin
+        self._newline = self.pieces.single("\n")
+
+    @classmethod
+    def build(cls, tokenizer: Tokenizer, directory: Path) -> "SkyworkFormat":
+        """As `Family`."""
+        begin = json.loads((directory / "config.json").read_text("utf-8")).get("bos_token_id")
+        if not isinstance(begin, int):
+            raise ModelInvalid(f"{directory / 'config.json'} has no bos_token_id, which begins this family's input")
+        return cls(tokenizer, begin)
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """Ids of problem and steps, each encoded separately, a newline after each; scored at the steps' newlines."""
+        return self.tagged([f"{problem}\n", *steps], [self._newline], [self._begin])
+
+
+class VersaprmFormat(PieceFormat):
+    """VersaPRM and the PRMs that it was trained from: a space and four newlines after each step, P(+) against `-` there
+    (Zeng et al., "VersaPRM: Multi-Domain Process Reward Model via Synthetic Reasoning Data", 2025).
+
+    Raises `ModelInvalid` if the tag or a verdict is not one token.
+    """
+
+    family = "versaprm"
+    input_format = (
+        "{begin of text, with Llama}{problem} \\n\\n{step 1} \\n\\n\\n\\n{step 2} \\n\\n\\n\\n… "
+        "(scored after each step: P(+) against -)"
+    )
+    tag: StepTag
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        begin = tokenizer.token_to_id(_BEGIN)
+        super().__init__(tokenizer, () if begin is None else [_BEGIN])
+        self._begin = [] if begin is None else [begin]
+        tag, positive, negative = map(self.pieces.single, (" \n\n\n\n", "+", "-"))
+        self.tag = StepTag(tag, " \n\n\n\n")
+        self.readout = Verdicts(positive, negative)
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """Ids of problem and steps, a tag after each step; scored at the tags.
+
+        As by the authors, space around a text is left out, and so is what looks like a tag within it.
+        """
+        question, *texts = (text.strip().replace(self.tag.text, "") for text in (problem, *steps))
+        return self.tagged([f"{question} \n\n", *texts], [self.tag.id], self._begin)
+
+
+class TrlFormat(PieceFormat):
+    """What TRL's `PRMTrainer` saves: a language model with a head of two classes on its tokens, which is read at the
+    newline after each step (TRL 1.13). `begin`: the ids that begin a text, one or none."""
+
+    family = "trl"
+    readout = Head((LAYER,))
+    input_format = "{begin of text, if any}{problem}{step 1}\\n{step 2}\\n… (scored at the newline after each step)"
+
+    def __init__(self, tokenizer: Tokenizer, begin: Sequence[int]) -> None:
+        super().__init__(tokenizer)
+        self._begin = begin
+        (self._separator,) = self.pieces.encode(["\n"])
+
+    @classmethod
+    def build(cls, tokenizer: Tokenizer, directory: Path) -> "TrlFormat":
+        """As `Family`."""
+        path = directory / "tokenizer_config.json"
+        begin = json.loads(path.read_text("utf-8")).get("bos_token") if path.exists() else None
+        if isinstance(begin, dict):  # as transformers 4 writes it
+            begin = begin["content"]
+        return cls(tokenizer, [] if begin is None else [token_id(tokenizer, begin)])
+
+    def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """Ids of problem and steps, each encoded separately, and a separator after each step; scored at the separators'
+        last tokens."""
+        return self.tagged([problem, *steps], self._separator, self._begin)
+
+
+FAMILIES = (
+    Family(
+        name=MathShepherdFormat.family,
+        about="Mistral; P(+) at ки after each step",
+        readout=Verdicts,
+        models=(KnownModel("peiyi9979/math-shepherd-mistral-7b-prm", "not stated", 7.2, 31.5),),
+        build=lambda tokenizer, directory: MathShepherdFormat(tokenizer),
+    ),
+    Family(
+        name=SkyworkFormat.family,
+        about="Qwen2 with a value head, read at the newline after each step",
+        readout=Head,
+        architectures=("Qwen2ForPrmModel",),
+        models=(
+            KnownModel("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-1.5B", "Skywork Community", 1.5),
+            KnownModel("Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B", "Skywork Community", 7.6),
+        ),
+        build=SkyworkFormat.build,
+        aggregate="mean",
+    ),
+    Family(
+        name=VersaprmFormat.family,
+        about="Llama 3.1 or Qwen2.5-Math; P(+) at the four newlines after each step",
+        readout=Verdicts,
+        models=(
+            KnownModel("UW-Madison-Lee-Lab/VersaPRM", "Llama 3.1 Community", 8.0),
+            KnownModel("UW-Madison-Lee-Lab/VersaPRM-Aug", "Llama 3.1 Community", 8.0),
+            KnownModel("UW-Madison-Lee-Lab/VersaPRM-Base-8B", "Llama 3.1 Community", 8.0),
+            KnownModel("UW-Madison-Lee-Lab/Llama-PRM800K", "Llama 3.1 Community", 8.0),
+            KnownModel("UW-Madison-Lee-Lab/Qwen-PRM800K", "not known", 7.6),
+        ),
+        build=lambda tokenizer, directory: VersaprmFormat(tokenizer),
+    ),
+    Family(
+        name=TrlFormat.family,
+        about="a language model with a head of two classes that TRL's PRMTrainer made, read at the newline after each "
+        "step",
+        readout=Head,
+        architectures=tuple(f"{network}ForTokenClassification" for network in _NETWORKS),
+        build=TrlFormat.build,
+    ),
+)
