@@ -39,7 +39,7 @@ def main() -> int:
     except SettingsInvalid as error:
         print(error, file=sys.stderr)
         return 2
-    from .run import run
+    from .serving import run
 
     gc.freeze()
     gc.enable()

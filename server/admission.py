@@ -1,21 +1,35 @@
 """Admission: the one place where a request is let in or refused, and where it gives everything back.
 
 `Admission` belongs to the server, `Claims` to one request: its time, its caller's share, and what it holds. All limits
-that callers share are reached through `Claims`; leaving its block releases them, however the request ends.
+that callers share are reached through `Claims`; leaving its block releases them, however the request ends. `Context` is
+the request itself.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, TypeVar, cast
+
+from fastapi import Depends, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Scope
 
 from unprm.budget import Budget, Held
-from unprm.errors import DeadlineExceeded, ShuttingDown
+from unprm.errors import DeadlineExceeded, Overloaded, ShuttingDown
+from unprm.types import Usage
+from unprm.votes import registry
 
-from .http.callers import Quota
+from .errors import code_of, problem
 
+CONTEXT = "unprm.context"
+"""Key of the context in a request's scope."""
+CALLER_DEADLINE = "caller_deadline"
+"""Code in logs and metrics of a `deadline_exceeded` for which the caller gave too little time, or sent its body too
+slowly: the server has not failed."""
 BODIES = 32
 """Bodies and answers in flight may total this many maximum-size bodies."""
 _HURRIED = 0.5
@@ -23,19 +37,6 @@ _HURRIED = 0.5
 client always sends a little less than the limit.)"""
 
 T = TypeVar("T")
-RoomT = TypeVar("RoomT", covariant=True)
-
-
-class HasRoom(Protocol[RoomT]):
-    """Something that requests take room in, as a model's queue."""
-
-    def check_room(self, lengths: Sequence[int], caller: str) -> None:
-        """Raises `Overloaded` if solutions of these lengths, in characters, would be refused now."""
-        ...
-
-    def reserve(self, lengths: Sequence[int], caller: str) -> AbstractContextManager[RoomT]:
-        """Takes room for them until the end of the block. Raises `Overloaded`."""
-        ...
 
 
 class InUse:
@@ -61,6 +62,29 @@ class InUse:
     async def ended(self) -> None:
         """Waits until it is not in use."""
         await self._unused.wait()
+
+
+class Quota:
+    """Tokens that a caller may use: `per_minute` at once, and as many again each minute. Requests are let in while some
+    are left; what they use beyond is owed, and paid back before the next. `clock`: in seconds."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute = per_minute
+        self._clock = clock
+        self._left, self._then = float(per_minute), clock()
+
+    def check(self) -> None:
+        """Raises `Overloaded` if none are left."""
+        self.charge(0)
+        if self._left <= 0:
+            detail = f"the {self.per_minute} tokens a minute of this key are used up"
+            raise Overloaded(detail, (1 - self._left) * 60 / self.per_minute)
+
+    def charge(self, tokens: int) -> None:
+        """Takes tokens, or gives back a negative number of them."""
+        now = self._clock()
+        earned = (now - self._then) * self.per_minute / 60
+        self._left, self._then = min(self.per_minute, self._left + earned) - tokens, now
 
 
 class Admission:
@@ -159,16 +183,52 @@ class Claims:
         if self.quota is not None:
             self.quota.charge(tokens)
 
-    def check_room(self, models: Sequence[HasRoom[object]], lengths: Sequence[int]) -> None:
-        """Raises `Overloaded` if a model has no room now for solutions of these lengths, in characters."""
-        for model in models:
-            model.check_room(lengths, self.share)
 
-    @contextmanager
-    def room(self, models: Sequence[HasRoom[RoomT]], lengths: Sequence[int]) -> Iterator[list[RoomT]]:
-        """Takes room in every model, or in none, until the end of the block. Raises `Overloaded`."""
-        with ExitStack() as stack:
-            yield [stack.enter_context(model.reserve(lengths, self.share)) for model in models]
+@dataclass(slots=True)
+class Context:
+    """One request. `arrived`: a time of the event loop's clock; `claims`: what it may use and holds; `caller`: the name
+    of the key that was sent; `scope`: whose caches it uses; `code`: the error's, if the response is an error, for the
+    log and the metrics; `size`: bytes of the texts to be read for it, which are its body and, in the gateway, what the
+    upstream answers."""
+
+    request_id: str
+    arrived: float
+    claims: Claims
+    caller: str = ""
+    scope: str = ""
+    body: bytes = b""
+    size: int = 0
+    solutions: int = 0
+    usage: Usage = field(default_factory=Usage)
+    code: str = ""
+
+    def note(self, error: Exception) -> None:
+        """Notes an error's code, or `CALLER_DEADLINE`."""
+        code = code_of(error)
+        by_caller = isinstance(error, HTTPException) or self.claims.hurried  # the former: the body was too slow
+        self.code = CALLER_DEADLINE if code == "deadline_exceeded" and by_caller else code
+
+
+def context_of(scope: Scope) -> Context:
+    """The context stored in a request's scope."""
+    return cast(Context, scope[CONTEXT])
+
+
+async def _context(request: Request) -> Context:  # async: FastAPI would otherwise call it in a thread
+    return context_of(request.scope)
+
+
+TheContext = Annotated[Context, Depends(_context)]
+"""The request's context, as a parameter of an endpoint."""
+
+
+def respond(error: Exception, scope: Scope) -> Response:
+    """The response to an error of a request; its code is noted in the request's context."""
+    context, path = context_of(scope), scope["path"]
+    if isinstance(error, HTTPException) and error.status_code == 404 and path.startswith("/vote/"):
+        error = HTTPException(404, f"there is no such vote; expected one of {', '.join(registry.VOTES)}, or compare")
+    context.note(error)
+    return problem(error, context.request_id, path.startswith("/v1/"))
 
 
 @dataclass(eq=False, slots=True)

@@ -7,23 +7,19 @@ from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from pydantic import SecretStr
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
 from unprm.errors import UnprmError
-from unprm.models.options import Address
 
 from . import page
-from .context import respond
-from .http.callers import Keys
-from .middleware import Authorization, Envelope
-from .models.model import Source
-from .observe.metrics import Metrics
-from .routes import about, admin, pooling, reranking, verifying, votes
-from .routes.admin import Open
+from .admission import respond
+from .middleware import Authorization, Envelope, Keys
+from .models.model import Open, Source
+from .observe import Metrics
+from .routes import about, pooling, verifying, votes
 from .routes.openapi import ABOUT, DocumentedApp
 from .service import Service
 from .settings import Settings
@@ -48,7 +44,6 @@ def create_app(
     Raises `KeysInvalid`, `JournalUnusable`, and `RecordInvalid` for a calibration of votes that is none.
     """
     service = Service(settings, models, lost, metrics or Metrics(), clock)
-    keys = Keys(settings.api_key, settings.api_keys_file)
     app = DocumentedApp(
         title="unprm",
         version=_version(),
@@ -59,50 +54,32 @@ def create_app(
         redirect_slashes=False,
         lifespan=_lifespan,
         middleware=[
-            Middleware(Envelope, admission=service.admission, metrics=service.metrics, journal=service.journal),
-            Middleware(
-                Authorization,
-                keys=keys,
-                admin_keys=Keys(settings.admin_key, None),
-                open_metrics=settings.open_metrics,
-                share_caches=settings.share_caches,
-                hosts=settings.host,
-            ),
+            Middleware(Envelope, service=service),
+            Middleware(Authorization, settings=settings, keys=Keys(settings.api_key, settings.api_keys_file)),
         ],
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )
     app.state.service = service
-    app.include_router(votes.work)
-    app.include_router(reranking.router)
-    app.include_router(pooling.router)
-    app.include_router(verifying.router)
-    app.include_router(about.about)
+    for routes in (votes.work, pooling.router, verifying.router, about.about):
+        app.include_router(routes)
     if settings.upstream_url is None:
         app.include_router(about.listing)
     else:
         # imported only here: the HTTP client takes long to import
         from .routes.gateway import routes as gateway
-        from .routes.gateway.upstream import Upstream
 
-        def upstream(url: Address, key: SecretStr | None) -> Upstream:
-            secret = None if key is None else key.get_secret_value()
-            return Upstream(url, secret, service, service.metrics.called_upstream)
-
-        first, second = upstream(settings.upstream_url, settings.upstream_key), None
-        if settings.escalate_url is not None:
-            second = upstream(settings.escalate_url, settings.escalate_key)
-        app.state.upstreams = [each for each in (first, second) if each is not None]
-        app.include_router(gateway.router(first, second))
+        app.state.upstreams = gateway.upstreams(service)
+        app.include_router(gateway.router(*app.state.upstreams))
     app.include_router(page.router)
     if settings.admin_key is not None and open_model is not None:
-        app.include_router(admin.router(open_model))
+        app.include_router(about.administration(open_model))
     return app
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
-    await service.start()
+    service.models.start()
     try:
         yield
     finally:

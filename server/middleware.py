@@ -1,28 +1,34 @@
-"""Pure ASGI middleware: request ids, logging and metrics for every response, and authorization."""
+"""Pure ASGI middleware: request ids, logging and metrics for every response; and authorization: callers, whose share of
+the server they use, and their keys, which are read again when they change."""
 
 import asyncio
+import hmac
 import re
+import string
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import page
-from .admission import Admission, Claims
-from .context import CONTEXT, Context, context_of, respond
-from .http.callers import Keys, share_of
-from .http.errors import ForeignSite, Unauthorized
-from .observe.journal import Entry, Journal
-from .observe.logs import log_request
-from .observe.metrics import Metrics
-from .observe.tracing import set_attributes, span
+from .admission import CONTEXT, Claims, Context, Quota, context_of, respond
+from .journal import Entry
+from .observe import log_request, set_attributes, span
+from .reloading import Reloading
+from .service import Service
+from .settings import Settings
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+# ASCII: a key may contain any non-ASCII character, even one that Unicode counts as white space
+_LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})(\s+(?P<tokens>[1-9]\d{0,17}))?", re.ASCII)
 _OPEN = {"/", "/health", "/healthz", "/readyz", "/version", "/docs", "/openapi.json"}
 """Paths that need no key, like all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
 _METRICS = "/metrics"
@@ -39,18 +45,17 @@ CLIENT_GONE = 499
 class Envelope:
     """The outermost layer: assigns the request id, answers uncaught errors, logs and counts the outcome."""
 
-    def __init__(self, app: ASGIApp, admission: Admission, metrics: Metrics, journal: Journal | None) -> None:
-        self.app = app
-        self.admission = admission
-        self.metrics = metrics
-        self.journal = journal
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self._service = app, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request; errors end here, so that no other layer logs a caller's text."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        now, claims = asyncio.get_running_loop().time(), Claims(self.admission)
-        context = scope[CONTEXT] = Context(request_id_of(Headers(scope=scope)), now, claims)
+        sent = Headers(scope=scope).get("x-request-id", "")
+        request_id = sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex
+        now, claims = asyncio.get_running_loop().time(), Claims(self._service.admission)
+        context = scope[CONTEXT] = Context(request_id, now, claims)
         status = None
         answer = bytearray()
 
@@ -59,7 +64,7 @@ class Envelope:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)["X-Request-ID"] = context.request_id
-            elif self.journal is not None:
+            elif self._service.journal is not None:
                 answer.extend(message.get("body", b""))
             await send(message)
 
@@ -80,8 +85,8 @@ class Envelope:
         seconds = asyncio.get_running_loop().time() - context.arrived
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
-        self.metrics.answered(route, status, context.code, seconds)
-        if self.journal is not None and context.body:
+        self._service.metrics.answered(route, status, context.code, seconds)
+        if self._service.journal is not None and context.body:
             entry = Entry(
                 time=datetime.now(UTC).isoformat(timespec="milliseconds"),
                 request_id=context.request_id,
@@ -92,61 +97,121 @@ class Envelope:
                 request=context.body,
                 response=bytes(answer),
             )
-            self.journal.note(entry)
+            self._service.journal.note(entry)
         return log_request(scope["method"], route, status, seconds, context)
 
 
-class Authorization:
-    """Admits callers with a known key and records its name; without keys, admits everybody. `/admin/` has its own key.
+class KeysInvalid(ValueError):
+    """The key file can't be used; the message says where and contains no key."""
 
-    `open_metrics`: /metrics needs no key. `share_caches`: all callers have one scope. `hosts`: where the server
-    listens.
+
+class Keys:
+    """Names of callers by their keys; `key` is that of a caller without a name.
+
+    `file` has a line `NAME KEY [TOKENS]` for each caller, TOKENS being those that it may use in a minute; blank lines
+    and those that begin with # are ignored. It is checked at every request, so that rewriting it changes the keys. If a
+    new version is invalid, that is logged and the old keys stay; if the first is, raises `KeysInvalid`.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        keys: Keys,
-        admin_keys: Keys,
-        open_metrics: bool,
-        share_caches: bool,
-        hosts: Sequence[str],
-    ) -> None:
-        self.app = app
-        self._keys, self._admin_keys = keys, admin_keys
-        self._open_metrics, self._share_caches = open_metrics, share_caches
-        self._hosts = hosts
+    def __init__(self, key: SecretStr | None, file: Path | None) -> None:
+        self._configured = {} if key is None else {key.get_secret_value().encode(): ""}
+        self._read: dict[bytes, str] = {}
+        self._quotas: dict[str, Quota] = {}
+        self._file = None if file is None else Reloading("keys", lambda: self._take(_read(file)), file)
+
+    @property
+    def needed(self) -> bool:
+        """Whether callers must send a key."""
+        return bool(self._configured) or self._file is not None
+
+    def caller(self, sent: bytes) -> str | None:
+        """The name of the caller with this key, None if there is none. Takes equally long for every key."""
+        if self._file is not None:
+            self._file.refresh()
+        found = None
+        for key, name in (self._configured | self._read).items():
+            if hmac.compare_digest(sent, key):
+                found = name
+        return found
+
+    def quota(self, caller: str) -> Quota | None:
+        """The quota of a caller, by its name; None if it has none."""
+        return self._quotas.get(caller)
+
+    def _take(self, found: Mapping[bytes, tuple[str, int | None]]) -> None:
+        """Puts other keys in place; a quota that stays the same goes on."""
+        self._read = {key: name for key, (name, _) in found.items()}
+        before, self._quotas = self._quotas, {}
+        for name, tokens in found.values():
+            if tokens is not None:
+                kept = before.get(name)
+                self._quotas[name] = kept if kept and kept.per_minute == tokens else Quota(tokens)
+
+
+def _read(file: Path) -> dict[bytes, tuple[str, int | None]]:
+    """By key, the name and the tokens of its caller. Raises `KeysInvalid`."""
+    try:
+        lines = file.read_text("utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeysInvalid(f"the key file {file} can't be read ({type(error).__name__})") from None
+    found: dict[bytes, tuple[str, int | None]] = {}
+    for number, line in enumerate((line.strip(string.whitespace) for line in lines), 1):
+        if not line or line.startswith("#"):
+            continue
+        entry = _LINE.fullmatch(line)
+        if entry is None:
+            raise KeysInvalid(f"{file}, line {number}: expected NAME KEY [TOKENS], a key of at least 8 characters")
+        name, key, tokens = entry["name"], entry["key"].encode(), entry["tokens"]
+        if key in found or any(name == other for other, _ in found.values()):
+            raise KeysInvalid(f"{file}, line {number}: the name or the key is a duplicate")
+        found[key] = name, None if tokens is None else int(tokens)
+    if not found:
+        raise KeysInvalid(f"the key file {file} has no keys: nobody could use the server")
+    return found
+
+
+class Authorization:
+    """Admits callers with a known key and records its name; without keys, everybody. `/admin/` has a key of its own."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, keys: Keys) -> None:
+        self.app, self._settings = app, settings
+        self._keys, self._admin_keys = keys, Keys(settings.admin_key, None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises as `caller_of`, before any of the body is read."""
-        if scope["type"] == "http" and not is_open(scope["path"], self._open_metrics):
-            keys = self._admin_keys if scope["path"].startswith(_ADMIN) else self._keys
+        path = scope.get("path", "")
+        is_open = path in _OPEN or path.startswith(page.BELOW) or (path == _METRICS and self._settings.open_metrics)
+        if scope["type"] == "http" and not is_open:
+            keys = self._admin_keys if path.startswith(_ADMIN) else self._keys
             context = context_of(scope)
-            context.caller = caller_of(Headers(scope=scope), keys, self._hosts)
+            context.caller = caller_of(Headers(scope=scope), keys, self._settings.host)
             context.claims.share = share_of(context.caller, scope.get("client"))
             context.claims.quota = keys.quota(context.caller)
-            context.scope = "" if self._share_caches else context.caller
+            context.scope = "" if self._settings.share_caches else context.caller
         await self.app(scope, receive, send)
 
 
-def is_open(path: str, open_metrics: bool) -> bool:
-    """Whether the path needs no key; /metrics needs none only if `open_metrics`."""
-    return path in _OPEN or path.startswith(page.BELOW) or (open_metrics and path == _METRICS)
-
-
 def caller_of(headers: Headers, keys: Keys, hosts: Sequence[str]) -> str:
-    """The name of the caller whose key was sent, "" for one without a name. Raises `Unauthorized` or, where no key is
-    needed, `ForeignSite`; `hosts`: where the server listens."""
+    """The name of the caller whose key was sent, "" for one without a name; `hosts`: where the server listens.
+
+    Raises `HTTPException`: 401 or, where no key is needed, 403 if a browser may have been led here by a site that has
+    nothing to do with the server.
+    """
     if not keys.needed:
         sites = [f"//{headers['host']}"] if "host" in headers else []
         if not all(_is_local(site, hosts) for site in (*sites, *headers.getlist("origin"))):
-            raise ForeignSite
+            raise HTTPException(
+                403,
+                "without a key, the server answers only under its address or a local name, and pages from there: set "
+                "a key (--api-key) to use another name",
+            )
         return ""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     key = token.strip(" \t") if scheme.lower() == "bearer" else headers.get("x-api-key", "")  # of Anthropic's clients
     caller = keys.caller(key.encode("latin-1"))
     if caller is None:
-        raise Unauthorized
+        detail = "send a key of the server as `Authorization: Bearer KEY`"
+        raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
     return caller
 
 
@@ -166,7 +231,17 @@ def _is_local(site: str, hosts: Sequence[str]) -> bool:
     return True
 
 
-def request_id_of(headers: Headers) -> str:
-    """The caller's request id if it is valid, else a new one."""
-    sent = headers.get("x-request-id", "")
-    return sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex
+def share_of(caller: str, client: tuple[str, int] | None) -> str:
+    """The share that a request counts against: the named caller's; without a name, that of its client address.
+
+    Only the first 64 bits of an IPv6 address count: its owner chooses the others.
+    """
+    if caller or client is None:
+        return caller
+    try:
+        address = ip_address(client[0])
+    except ValueError:  # a socket without an address
+        return ""
+    if isinstance(address, IPv6Address):
+        return f"{address.ipv4_mapped}/32" if address.ipv4_mapped else f"{address.exploded[:19]}::/64"
+    return f"{address}/32"  # with a character that no caller's name has

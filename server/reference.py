@@ -16,8 +16,8 @@ from unprm.engines.fake import FakeEngine
 from unprm.models.load import load_engine
 
 from .app import create_app
-from .http.errors import TABLE
-from .routes.examples import REQUESTS
+from .errors import TABLE
+from .routes.openapi import REQUESTS
 from .settings import Settings
 
 Json = dict[str, Any]

@@ -1,19 +1,20 @@
 """Scores solutions by models: their texts are encoded by turns, then run in batches with those of other requests."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from unprm.concurrent import all_of
-from unprm.election.ballot import averaged, why_unscorable
+from unprm.election.ballot import averaged
 from unprm.engines.waiting import Scored
 from unprm.errors import DeadlineExceeded, NoVerdict, SolutionTooLong, Unscorable
-from unprm.types import Encoded, Engine, Format, Interval, Solution, Usage
+from unprm.types import Encoded, Engine, Interval, Solution, Usage
 
-from .context import Context
+from .admission import Context
 from .models.model import Model, Room
-from .observe.tracing import set_attributes, span
+from .observe import set_attributes, span
 
 Outcomes = dict[int, Encoded | SolutionTooLong]
 """By the index of a solution: the model input, or why there is none."""
@@ -42,7 +43,9 @@ async def score(
     described = [model.engine.description for model in models]
     recorded = described[0].recorded if len(models) == 1 else None
     threshold = None if recorded is None else recorded.threshold
-    with context.claims.room(models, [length(problem, solution) for solution in solutions.values()]) as rooms:
+    lengths = [length(problem, solution) for solution in solutions.values()]
+    with ExitStack() as stack:  # room in every model, or in none
+        rooms = [stack.enter_context(model.reserve(lengths, context.claims.share)) for model in models]
         outcomes = await all_of(
             _encode(model, problem, solutions, room, context) for model, room in zip(models, rooms, strict=True)
         )
@@ -108,15 +111,14 @@ async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], 
     return {index: outcomes[index] for index in solutions}
 
 
-async def encode_one(model: Model, problem: str, solution: Solution, max_steps: int, context: Context) -> Encoded:
-    """The model input of a single solution. Raises `Unscorable`, `Overloaded` and `ModelUnavailable`."""
-    if (error := why_unscorable(0, solution, max_steps)) is not None:
-        raise error
-    with model.encoding([length(problem, solution)], context.claims.share):
-        outcome = (await encode(model, problem, {0: solution}, context))[0]
-    if isinstance(outcome, SolutionTooLong):
-        raise outcome
-    return outcome
+@contextmanager
+def pointing(place: str) -> Iterator[None]:
+    """Errors about a solution point to where it was sent, {} being its index."""
+    try:
+        yield
+    except Unscorable as error:
+        error.pointer = place.format(error.index)
+        raise
 
 
 def length(problem: str, solution: Solution) -> int:
@@ -139,19 +141,15 @@ def _pieces(problem: str, solutions: Mapping[int, Solution], minimum: int) -> It
 
 def _encoded(engine: Engine, problem: str, solutions: Mapping[int, Solution], scope: str) -> Outcomes:
     limit = engine.description.max_tokens
-    encoded = {index: _input(engine.format, problem, solution) for index, solution in solutions.items()}
-    return {
-        index: replace(item, scope=scope, evidence=solutions[index].evidence)
-        if (tokens := len(item.ids)) <= limit
-        else SolutionTooLong(index, tokens, limit)
-        for index, item in encoded.items()
-    }
-
-
-def _input(format: Format, problem: str, solution: Solution) -> Encoded:
-    if solution.prompt is not None:
-        return format.at_tags(format.tokenize(solution.prompt))
-    return format.encode(problem, solution.steps)
+    outcomes: Outcomes = {}
+    for index, solution in solutions.items():
+        if solution.prompt is not None:
+            item = engine.format.at_tags(engine.format.tokenize(solution.prompt))
+        else:
+            item = engine.format.encode(problem, solution.steps)
+        too_long = SolutionTooLong(index, len(item.ids), limit) if len(item.ids) > limit else None
+        outcomes[index] = too_long or replace(item, scope=scope, evidence=solution.evidence)
+    return outcomes
 
 
 async def _encode(

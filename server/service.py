@@ -1,31 +1,30 @@
 """The service behind the routes, from start to shutdown."""
 
 import asyncio
-import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from unprm.answers.equivalence import Comparison, Equivalence, is_integer
+from unprm.answers.equivalence import Equivalence, is_integer
 from unprm.election import acceptance
 from unprm.errors import ShuttingDown, UnprmError
 from unprm.types import Solution
 
-from .admission import Admission, FairPool
-from .context import Context
-from .models.model import Source, Watch
+from .admission import Admission, Context, FairPool
+from .journal import Journal
+from .models.model import Source
 from .models.registry import Models
-from .observe.journal import Journal
-from .observe.metrics import Metrics
+from .observe import Metrics
 from .settings import Settings
 
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 _SMALL = 32_768
 """Up to this many bytes are read at once: handing them to a thread would take longer."""
@@ -35,7 +34,7 @@ _THREADS = 2
 """Threads of each pool that splits or encodes texts: while a long text occupies one, the other is free."""
 
 
-class Service:
+class Service(Collector):
     """What the routes of one app share: admission, models, answer equivalence and metrics."""
 
     def __init__(
@@ -55,14 +54,10 @@ class Service:
         self.vote_calibration = None if path is None else acceptance.read(path)
         self._readers = FairPool("readers", _THREADS)
         self._encoders = FairPool("encoders", _THREADS)
-        self.models = Models(sources, settings, Watch(metrics.ran, metrics.used, lost, clock), self._encoders)
+        self.models = Models(sources, settings, metrics, lost, clock, self._encoders)
         self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self.admission = Admission(settings.max_body_bytes)
-        self._observe()
-
-    async def start(self) -> None:
-        """Starts the parts; doesn't wait for the model."""
-        self.models.start()
+        metrics.registry.register(self)
 
     async def drain(self) -> None:
         """Refuses new work and waits for running requests, for `max_drain_seconds` at most; those that are left then,
@@ -71,14 +66,14 @@ class Service:
         try:
             await asyncio.wait_for(self.admission.running.ended(), self.settings.max_drain_seconds)
         except TimeoutError:
-            await self.models.stop(0)
+            await self.models.stop()
         finally:
             self.admission.end(ShuttingDown())
 
     async def stop(self) -> None:
         """Ends the parts; nothing is left running."""
         self.admission.draining = True
-        await self.models.stop(0)
+        await self.models.stop()
         self._readers.close()
         self._encoders.close()
         if self.journal is not None:
@@ -88,16 +83,8 @@ class Service:
         """Raises `ShuttingDown` or `ModelUnavailable`, with the reason, if no work can be done. Load does not count."""
         if self.admission.draining:
             raise ShuttingDown
-        self.models.check_ready()
-
-    @property
-    def ready(self) -> bool:
-        """Whether `check_ready` raises nothing."""
-        try:
-            self.check_ready()
-        except UnprmError:
-            return False
-        return True
+        for model in self.models:
+            model.scorer.check_ready()
 
     async def read(self, context: Context, function: Callable[[], T], size: int | None = None) -> T:
         """Runs a function on `size` bytes, by default on all texts of a request: at once if that is little, else by
@@ -118,42 +105,42 @@ class Service:
                 classes[index] = verbatim.setdefault(each.answer, len(solutions) + index)
             elif each.answer is not None:
                 formal[index] = each.answer
-        compared = await self._compared(list(formal.values()), context)
-        for index, number in zip(formal, compared.classes, strict=True):
-            classes[index] = number
-        return classes, [list(formal)[index] for index in compared.as_text]
-
-    async def _compared(self, answers: Sequence[str], context: Context) -> Comparison:
-        begun = self._equivalence.begin(answers, context.scope)
+        begun = self._equivalence.begin(list(formal.values()), context.scope)
         if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
             self._equivalence.advance(begun, math.inf)
         while begun.wanted:  # in slices, so that nobody waits for all of another's answers
             slice = partial(self._equivalence.advance, begun, _SLICE)
             await self._readers.run(context.claims, len(begun.wanted[-1]), slice)
-        return self._equivalence.finish(begun)
+        compared = self._equivalence.finish(begun)
+        for index, number in zip(formal, compared.classes, strict=True):
+            classes[index] = number
+        return classes, [list(formal)[index] for index in compared.as_text]
 
-    def _observe(self) -> None:
-        gauge, counter = self.metrics.gauge, self.metrics.counter
-        models, equivalence = self.models, self._equivalence
-        if (journal := self.journal) is not None:
-            counter("unprm_journal_dropped", "Requests left out of the journal.", lambda: journal.dropped)
-        gauge("unprm_running_requests", "Requests being worked on.", lambda: self.admission.running.count)
-        gauge("unprm_loading_models", "Served models that are being loaded.", lambda: models.loading)
-        gauge("unprm_ready", "Whether the server takes work, as /readyz says.", lambda: self.ready)
-        by_model = self.metrics.gauge_by_model
-        by_model("unprm_queued_tokens", "Tokens that wait for the model.", lambda: models.queued_tokens)
-        by_model("unprm_queued_requests", "Requests that wait for the model.", lambda: models.queued_requests)
-        counter("unprm_equivalence_answers", "Answers compared.", lambda: equivalence.stats.compared)
-        counter(
-            "unprm_equivalence_timeouts",
-            "Answers compared as text because time ran out.",
-            lambda: equivalence.stats.late,
-        )
-        counter(
-            "unprm_equivalence_failures",
-            "Answers compared as text because of an error.",
-            lambda: equivalence.stats.failures,
-        )
+    def collect(self) -> Iterator[Metric]:
+        """What is counted here, for Prometheus."""
+        if self.journal is not None:
+            dropped = self.journal.dropped
+            yield CounterMetricFamily("unprm_journal_dropped", "Requests left out of the journal.", dropped)
+        yield GaugeMetricFamily("unprm_running_requests", "Requests being worked on.", self.admission.running.count)
+        loading, ready = sum(model.state.state == "loading" for model in self.models), 0
+        with suppress(UnprmError):
+            self.check_ready()
+            ready = 1
+        yield GaugeMetricFamily("unprm_loading_models", "Served models that are being loaded.", loading)
+        yield GaugeMetricFamily("unprm_ready", "Whether the server takes work, as /readyz says.", ready)
+        tokens = GaugeMetricFamily("unprm_queued_tokens", "Tokens that wait for the model.", labels=["model"])
+        requests = GaugeMetricFamily("unprm_queued_requests", "Requests that wait for the model.", labels=["model"])
+        for model in self.models:
+            tokens.add_metric([model.name], model.queued[0])
+            requests.add_metric([model.name], model.queued[1])
+        yield from (tokens, requests)
+        stats = self._equivalence.stats
+        for name, help, count in (
+            ("unprm_equivalence_answers", "Answers compared.", stats.compared),
+            ("unprm_equivalence_timeouts", "Answers compared as text because time ran out.", stats.late),
+            ("unprm_equivalence_failures", "Answers compared as text because of an error.", stats.failures),
+        ):
+            yield CounterMetricFamily(name, help, count)
 
 
 async def _service(request: Request) -> Service:  # async: FastAPI would otherwise call it in a thread

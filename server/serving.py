@@ -1,22 +1,33 @@
-"""The process's HTTP server: uvicorn, which finishes running requests before it stops."""
+"""The process: it serves one or several models until a signal, by uvicorn, which finishes running requests before it
+stops."""
 
 import asyncio
 import ipaddress
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
-from .http.protocol import HEAD_SECONDS, BoundedProtocol
-from .http.reloading import Reloading
+from unprm.errors import ModelInvalid, RecordInvalid
+from unprm.models.options import LoadModelRequest
+from unprm.types import Engine
+
+from .app import create_app
+from .journal import JournalUnusable
+from .middleware import KeysInvalid
+from .models.load import load
+from .observe import Metrics, TracingUnavailable, configure_logs, configure_traces
+from .protocol import HEAD_SECONDS, BoundedProtocol
+from .reloading import Reloading
 from .service import Service
 from .settings import Settings
 
@@ -25,6 +36,11 @@ logger = logging.getLogger(__name__)
 
 LAST_SECONDS = 5
 """Time for callers to read their responses once all of them are ready."""
+_SWITCH_SECONDS = 0.0005
+"""Python's thread switch interval, a tenth of the default. The model's thread releases the interpreter for each of its
+many operations; with the default, under steady requests, it would wait ten times as long to get it back each time."""
+_FILES = 65_536
+"""Open files that are enough."""
 
 
 class CertificateInvalid(Exception):
@@ -33,6 +49,49 @@ class CertificateInvalid(Exception):
 
 class AddressUnusable(Exception):
     """The server can't listen at its address, for example because the port is in use."""
+
+
+def run(settings: Settings) -> int:
+    """Returns the exit status: 0 after a signal; 2 if keys, a calibration, an address or a model can't be used; 1 if
+    loading fails otherwise, or the model hangs or fails for good. If it is not 0, the last line on stderr says why."""
+    configure_logs(settings.log_level, settings.log_format)
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    _open_more_files()
+    if settings.otlp_endpoint:
+        try:
+            configure_traces(settings.otlp_endpoint)
+        except TracingUnavailable as error:
+            print(error, file=sys.stderr)
+            return 2
+
+    metrics = Metrics()
+
+    def open_model(request: LoadModelRequest) -> Engine:
+        return load(settings, request, metrics.called_judge)
+
+    def open_first(request: LoadModelRequest) -> Engine:
+        try:
+            return open_model(request)
+        except BaseException as error:  # whatever the error, the server can't serve its model
+            if isinstance(error, ModelInvalid):
+                server.give_up(2, f"the model can't be served: {error}")
+            else:
+                server.give_up(1, f"the model could not be loaded: {type(error).__name__}: {error}")
+            raise
+
+    def lose() -> None:
+        server.give_up(1, "the model is lost: it hangs or always fails; see the lines above")
+
+    models = {name: partial(open_first, request) for name, request in settings.models().items()}
+    try:
+        server = DrainingServer(create_app(settings, models, open_model, lose, metrics), settings)
+        server.run()
+    except (KeysInvalid, JournalUnusable, RecordInvalid, CertificateInvalid, AddressUnusable) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if server.reason:
+        logger.error("ended with status %d: %s", server.status, server.reason)
+    return server.status
 
 
 class DrainingServer(uvicorn.Server):
@@ -64,8 +123,15 @@ class DrainingServer(uvicorn.Server):
             raise CertificateInvalid(f"the certificate or its key can't be used ({error})") from None
         super().__init__(config)
         self._certificate: Reloading | None = None
-        if config.ssl is not None and settings.ssl_certfile is not None:
-            self._certificate = _certificate(config.ssl, settings.ssl_certfile, settings.ssl_keyfile)
+        if (context := config.ssl) is not None and (file := settings.ssl_certfile) is not None:
+            key = settings.ssl_keyfile  # None if it is in the certificate's file
+
+            def load_certificate() -> None:  # for new connections
+                # a context that is given a certificate without its key has none afterwards
+                for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+                    each.load_cert_chain(file, key)
+
+            self._certificate = Reloading("certificate", load_certificate, *filter(None, (file, key)))
         self._hosts, self._port = settings.host, settings.port
         self.status, self.reason = 0, ""
         self._service: Service = app.state.service
@@ -132,17 +198,6 @@ class DrainingServer(uvicorn.Server):
             )
 
 
-def _certificate(context: ssl.SSLContext, file: Path, key: Path | None) -> Reloading:
-    """A certificate and its private key, None if they are in one file. New connections get its latest version."""
-
-    def load() -> None:
-        # a context that is given a certificate without its key has none afterwards
-        for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
-            each.load_cert_chain(file, key)
-
-    return Reloading("certificate", load, *(each for each in (file, key) if each is not None))
-
-
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -178,3 +233,10 @@ def page_address(host: str, port: int, *, secure: bool) -> str:
     else:
         name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
     return f"{'https' if secure else 'http'}://{name}:{port}/"
+
+
+def _open_more_files() -> None:
+    """Raises the soft limit of open files, often 1,024, towards the hard one: each connection is a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))

@@ -13,15 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    Field,
-    FilePath,
-    SecretStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -93,8 +85,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         description="recorded: calibrate scores and set the error threshold from FoVer's data; see docs/engines.md.",
     )
     vote_calibration: FilePath | None = Field(
-        default=None,
-        description="Basis of `risk` in a vote: a file made by `unprm evaluate calibrate-votes`.",
+        default=None, description="Basis of `risk` in a vote: a file made by `unprm evaluate calibrate-votes`."
     )
     host: Annotated[list[str], NoDecode] = Field(
         default=["127.0.0.1"],
@@ -123,9 +114,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     max_steps: int = Field(default=1024, ge=1, description="Steps per solution.")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Largest request body.")
     max_queued_tokens: int = Field(
-        default=1_048_576,
-        ge=1,
-        description="Tokens that may wait, at most half of them one caller's; others get 429.",
+        default=1_048_576, ge=1, description="Tokens that may wait, at most half of them one caller's; others get 429."
     )
     max_request_seconds: Seconds = Field(
         default=60.0, description="Time limit of a request; X-Request-Timeout may lower it."

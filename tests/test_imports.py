@@ -59,7 +59,7 @@ def test_the_library_waits_with_what_it_needs():
 
 
 def test_the_server_answers_before_it_imports_what_models_need():
-    found = imported("-c", "import server.run")
+    found = imported("-c", "import server.serving")
     assert "fastapi" in found
     assert not found & (MODELS | {"httpx"})
 

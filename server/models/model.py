@@ -3,21 +3,21 @@
 import asyncio
 import gc
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
 from unprm.budget import Budget, Held
-from unprm.engines.scheduler import BatchFigures, Permit, Scheduler
+from unprm.engines.scheduler import Permit, Scheduler
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
-from unprm.models.options import public_name
+from unprm.models.options import LoadModelRequest, public_name
 from unprm.types import Engine, Usage
 from unprm.wire import ModelState
 
 from ..admission import FairPool, InUse
+from ..observe import Metrics
 from ..settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -34,16 +34,8 @@ _BODIES = 2
 
 Source = Engine | Callable[[], Engine]
 """A loaded engine, or a function that loads one."""
-
-
-class Watch(NamedTuple):
-    """Callbacks: `observe` after every batch and `used` after every request, with the model's name; `lost` when a model
-    hangs or fails for good. `clock`: in seconds, by which a request's parts are timed."""
-
-    observe: Callable[[str, BatchFigures], None]
-    used: Callable[[str, Usage], None]
-    lost: Callable[[], None]
-    clock: Callable[[], float] = time.monotonic
+Open = Callable[[LoadModelRequest], Engine]
+"""Loads a model; blocking."""
 
 
 class Room(NamedTuple):
@@ -56,17 +48,26 @@ class Room(NamedTuple):
 class Model:
     """An engine and its queue, which exist once it is loaded. Owns the engine: `stop` closes it.
 
-    `encoders`: the threads that encode texts; `clock`: as in `Watch`.
+    `lost` is called when it hangs or fails for good; `clock`: in seconds, by which a request's parts are timed;
+    `encoders`: the threads that encode texts.
     """
 
     PIECE = 65_536
     """Characters that are encoded in a turn; a longer solution gets a turn of its own."""
 
-    def __init__(self, source: Source, settings: Settings, watch: Watch, encoders: FairPool, name: str) -> None:
+    def __init__(
+        self,
+        source: Source,
+        settings: Settings,
+        metrics: Metrics,
+        lost: Callable[[], None],
+        clock: Callable[[], float],
+        encoders: FairPool,
+        name: str,
+    ) -> None:
         self._source = source
-        self._watch = watch
-        self.clock = watch.clock
-        self.encoders = encoders
+        self._metrics, self._lost = metrics, lost
+        self.clock, self.encoders = clock, encoders
         self._max_encoded = _BODIES * settings.max_body_bytes
         self._encoded = Budget(self._max_encoded, "characters")
         self._given_name = name
@@ -110,18 +111,9 @@ class Model:
         return ModelState(name=self.name, state=state, detail=self._detail)
 
     @property
-    def queued_tokens(self) -> int:
-        """Tokens that wait for the model."""
-        return 0 if self._scorer is None else self._scorer.queued_tokens
-
-    @property
-    def queued_requests(self) -> int:
-        """Requests that wait for the model."""
-        return 0 if self._scorer is None else self._scorer.queued_requests
-
-    def check_ready(self) -> None:
-        """Raises `ModelUnavailable` with the reason if it can't score."""
-        self.scorer.check_ready()
+    def queued(self) -> tuple[int, int]:
+        """Tokens, and requests, that wait for the model."""
+        return (0, 0) if self._scorer is None else (self._scorer.queued_tokens, self._scorer.queued_requests)
 
     def check_room(self, lengths: Sequence[int], caller: str) -> None:
         """Raises `Overloaded` if a caller's solutions of these lengths (characters, with the problem) would be refused
@@ -152,7 +144,7 @@ class Model:
 
     def used(self, usage: Usage) -> None:
         """Counts what it did for a request."""
-        self._watch.used(self.name, usage)
+        self._metrics.used(self.name, usage)
 
     def encoded(self, characters: int, tokens: int) -> None:
         """Updates the measured tokens per character with those of a request."""
@@ -198,7 +190,9 @@ class Model:
     async def _load(self, source: Callable[[], Engine]) -> None:
         loader = Worker("loader")
         try:
-            self._ready(await loader.call(partial(_loaded, source)))
+            engine = await loader.call(source)
+            await loader.call(_settle)
+            self._ready(engine)
         except ModelInvalid as error:
             self._reason, self._detail = _FAILED, str(error)
             logger.error("the model can't be served: %s", error)
@@ -215,9 +209,9 @@ class Model:
             batch_tokens=self._settings.batch_tokens,
             max_queued_tokens=self._settings.max_queued_tokens,
             patience=self._settings.max_batch_seconds,
-            observe=partial(self._watch.observe, self.name),
-            on_loss=self._watch.lost,
-            clock=self._watch.clock,
+            observe=partial(self._metrics.ran, self.name),
+            on_loss=self._lost,
+            clock=self.clock,
         )
         about = engine.description
         logger.info("serving %s (%s, %s on %s)", about.name, about.family, about.dtype, about.device)
@@ -227,12 +221,6 @@ class Model:
                 "unprm serve --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME",
                 about.name,
             )
-
-
-def _loaded(source: Callable[[], Engine]) -> Engine:
-    engine = source()
-    _settle()
-    return engine
 
 
 def _settle() -> None:

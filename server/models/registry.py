@@ -1,7 +1,7 @@
 """The served models, and how one is loaded, swapped or unloaded without a request being lost."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -10,8 +10,9 @@ from unprm.errors import InvalidRequest
 from unprm.wire import ModelState
 
 from ..admission import FairPool
+from ..observe import Metrics
 from ..settings import Settings
-from .model import Model, Source, Watch
+from .model import Model, Source
 
 
 class UnknownModel(InvalidRequest):
@@ -27,34 +28,28 @@ class Models:
     """The models of a server by name, the default first, and those that are being loaded beside them."""
 
     def __init__(
-        self, sources: Source | Mapping[str, Source], settings: Settings, watch: Watch, encoders: FairPool
+        self,
+        sources: Source | Mapping[str, Source],
+        settings: Settings,
+        metrics: Metrics,
+        lost: Callable[[], None],
+        clock: Callable[[], float],
+        encoders: FairPool,
     ) -> None:
-        self._model = partial(Model, settings=settings, watch=watch, encoders=encoders)
+        self._model = partial(Model, settings=settings, metrics=metrics, lost=lost, clock=clock, encoders=encoders)
         named = sources if isinstance(sources, Mapping) else {"": sources}
         self._served = [self._model(source, name=name) for name, source in named.items()]
         self._coming: dict[str, Model] = {}
         self._leaving: set[Model] = set()
         self._changes: set[asyncio.Task[None]] = set()
 
+    def __iter__(self) -> Iterator[Model]:
+        return iter(self._served)
+
     @property
     def names(self) -> list[str]:
         """The names that requests may use, the default first."""
         return [model.name for model in self._served]
-
-    @property
-    def queued_tokens(self) -> dict[str, int]:
-        """Tokens that wait for each model."""
-        return {model.name: model.queued_tokens for model in self._served}
-
-    @property
-    def queued_requests(self) -> dict[str, int]:
-        """Requests that wait for each model."""
-        return {model.name: model.queued_requests for model in self._served}
-
-    @property
-    def loading(self) -> int:
-        """Number of served models that are still loading."""
-        return sum(model.state.state == "loading" for model in self._served)
 
     @contextmanager
     def chosen(self, requested: str | Sequence[str] | None) -> Iterator[list[Model]]:
@@ -65,11 +60,6 @@ class Models:
             for model in models:
                 stack.enter_context(model.use.one())
             yield models
-
-    def check_ready(self) -> None:
-        """Raises `ModelUnavailable` with the reason if a model can't score."""
-        for model in self._served:
-            model.check_ready()
 
     def states(self) -> list[ModelState]:
         """States of the served models, the default first, then of those that are loading or failed to load."""
@@ -103,10 +93,10 @@ class Models:
         self._served.remove(model)
         self._leave(model)
 
-    async def stop(self, seconds: float) -> None:
-        """Finishes queued work within this time, fails the rest with `ShuttingDown`, closes all engines."""
+    async def stop(self) -> None:
+        """Fails queued work with `ShuttingDown`, closes all engines."""
         models = [*self._served, *self._coming.values(), *self._leaving]
-        await asyncio.gather(*(model.stop(seconds) for model in models))
+        await asyncio.gather(*(model.stop(0) for model in models))
         for change in self._changes:
             change.cancel()
         await asyncio.gather(*self._changes, return_exceptions=True)

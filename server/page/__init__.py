@@ -39,18 +39,6 @@ _OF_SWAGGER = {"swagger-ui-bundle.js", "swagger-ui.css"}
 router = APIRouter(include_in_schema=False)
 
 
-@router.api_route("/", methods=["GET", "HEAD"])
-async def index(request: Request) -> Response:
-    """The page that shows step scores and votes."""
-    return await _file("index.html", request)
-
-
-@router.api_route("/docs", methods=["GET", "HEAD"])
-async def docs(request: Request) -> Response:
-    """The API documentation, with forms to try it."""
-    return await _file("docs.html", request)
-
-
 @router.api_route(BELOW + "strategies.json", methods=["GET", "HEAD"])
 async def strategies() -> Response:
     """The votes that need answers and rewards alone, which the page shows: what it says of them."""
@@ -68,13 +56,13 @@ async def strategies() -> Response:
     return JSONResponse(texts, headers=HEADERS)
 
 
+@router.api_route("/", methods=["GET", "HEAD"])
+@router.api_route("/docs", methods=["GET", "HEAD"])
 @router.api_route(BELOW + "{path:path}", methods=["GET", "HEAD"])
-async def file(path: str, request: Request) -> Response:
-    """A file of the page."""
-    return await _file(path, request)
-
-
-async def _file(path: str, request: Request) -> Response:
+async def file(request: Request, path: str | None = None) -> Response:
+    """The page that shows step scores and votes, that of the documentation, or a file of theirs."""
+    if path is None:
+        path = "docs.html" if request.scope["path"] == "/docs" else "index.html"
     files = _SWAGGER if path in _OF_SWAGGER else _FILES
     response = await files.get_response(path, request.scope)
     response.headers.update(HEADERS)

@@ -1,18 +1,23 @@
-"""Routes about the server: probes, the model, metrics."""
+"""Routes about the server and its models: probes, metrics, what is served; and, with a key of their own, those that
+load, swap and unload models at run time."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import PlainTextResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
-from unprm.wire import CalibrationOut, LimitsOut, ModelName, ModelResponse, StatusResponse
+from unprm.models.options import LoadModelRequest
+from unprm.wire import CalibrationOut, LimitsOut, ModelName, ModelResponse, ModelsResponse, StatusResponse
 
+from ..admission import TheContext
+from ..models.model import Open
 from ..service import Service, TheService
-from ..voting import default_strategy
 from .openapi import METRICS, describe
+from .route import WorkRoute
+from .votes import default_strategy
 
 about = APIRouter()
 listing = APIRouter()
@@ -73,18 +78,19 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
 @listing.get("/v1/models", include_in_schema=False)
 async def models(service: TheService) -> dict[str, Any]:
     """The served models that are ready, in the form of OpenAI's API."""
-    ready = {state.name for state in service.models.states() if state.state == "ready"}
-    return {"object": "list", "data": [_card(service, name) for name in service.models.names if name in ready]}
+    return {"object": "list", "data": [_card(service, name) for name in _ready(service)]}
 
 
 @listing.get("/v1/models/{name:path}", include_in_schema=False)
 async def one_model(service: TheService, name: str) -> dict[str, Any]:
     """One of them."""
-    cards: list[dict[str, Any]] = (await models(service))["data"]
-    for card in cards:
-        if card["id"] == name:
-            return card
-    raise HTTPException(404)
+    if name not in _ready(service):
+        raise HTTPException(404)
+    return _card(service, name)
+
+
+def _ready(service: Service) -> list[str]:
+    return [model.name for model in service.models if model.state.state == "ready"]
 
 
 def _card(service: Service, name: str) -> dict[str, Any]:
@@ -107,4 +113,33 @@ async def openapi(request: Request) -> Response:
 @about.get("/metrics", response_class=PlainTextResponse, **METRICS)
 async def metrics(service: TheService) -> Response:
     """Metrics for Prometheus."""
-    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def administration(open_model: Open) -> APIRouter:
+    """The routes that change the served models."""
+    admin = APIRouter(prefix="/admin/models", tags=["admin"], route_class=WorkRoute)
+
+    @admin.get("")
+    async def list_models(service: TheService) -> ModelsResponse:
+        """All models and their states, the default first."""
+        return _states(service)
+
+    @admin.post("", status_code=202)
+    async def load_model(service: TheService, request: LoadModelRequest, _: TheContext) -> ModelsResponse:
+        """Starts loading a model beside the others. Once ready, it replaces the model of the same name, which is
+        unloaded when its last request is answered; if loading fails, that model stays."""
+        service.models.load(request.name, lambda: open_model(request))
+        return _states(service)
+
+    @admin.delete("/{name:path}", status_code=202)
+    async def unload_model(name: Annotated[ModelName, Path()], service: TheService) -> ModelsResponse:
+        """Stops serving a model; it is unloaded when its last request is answered."""
+        service.models.unload(name)
+        return _states(service)
+
+    return admin
+
+
+def _states(service: Service) -> ModelsResponse:
+    return ModelsResponse(models=service.models.states())

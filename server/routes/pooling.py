@@ -1,42 +1,38 @@
 """The addresses by which vLLM serves reward models: `/classify` with a reward for each prompt, `/pooling` with a row
-for each step, and `/tokenize`.
+for each step, and `/tokenize`; and those of reranking clients, `/rerank` and `/score`.
 
 A prompt arrives rendered, as text or token ids, and is scored at each of its step tags. Messages are a conversation:
 the last one is the solution, those before it are the problem. A row has two classes, of which the second is correct.
+To a reranking client a problem is the query, its solutions are the documents, rewards the relevance; fields that only a
+text retriever could use are ignored.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+import uuid
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    model_validator,
-)
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from unprm import steps as step_text
 from unprm.calibration import log_odds
 from unprm.election.ballot import why_unscorable
-from unprm.errors import InvalidRequest, TooManySolutions, Unscorable
+from unprm.errors import InvalidRequest, TooManySolutions
 from unprm.trajectories import Message, conversation, text_of
 from unprm.types import Prompt, Solution
-from unprm.wire import MAX_SOLUTIONS, ModelName, Text
+from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, ScoreRequest, Text
 
-from .. import scoring, voting
-from ..context import Context, TheContext
+from .. import scoring
+from ..admission import Context, TheContext
 from ..service import Service, TheService
-from .listing import ListResponse
+from . import votes
 from .route import WorkRoute
 
 router = APIRouter(route_class=WorkRoute)
+
+Json = dict[str, Any]
 
 _Ids = Annotated[tuple[Annotated[int, Field(ge=0, strict=True)], ...], Field(min_length=1, fail_fast=True)]
 _Content = Annotated[
@@ -45,7 +41,7 @@ _Content = Annotated[
 ]
 
 
-def _listed(value: object) -> object:
+def _as_list(value: object) -> object:
     alone = isinstance(value, str) or (isinstance(value, list) and bool(value) and isinstance(value[0], int))
     return [value] if alone else value
 
@@ -76,7 +72,7 @@ class ClassifyRequest(_Body):
     """Prompts, or a conversation. `use_activation`: whether probabilities are returned, or logits."""
 
     input: Annotated[
-        list[_Content] | None, Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True), BeforeValidator(_listed)
+        list[_Content] | None, Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True), BeforeValidator(_as_list)
     ] = None
     messages: list[Message] | None = Field(None, min_length=1, max_length=2000, fail_fast=True)
     use_activation: bool = Field(True, validation_alias=AliasChoices("use_activation", "activation"))
@@ -106,51 +102,53 @@ class TokenizeRequest(_Body):
     prompt: Text
 
 
-class TokenizeResponse(BaseModel):
-    """The token ids of a prompt, of which the model reads at most `max_model_len`."""
-
-    count: int
-    max_model_len: int
-    tokens: list[int]
-    token_strs: None = None
+class _Document(BaseModel):
+    text: FreeText
 
 
-class _Scores(NamedTuple):
-    model: str
-    steps: Sequence[tuple[float, ...]]
+_Documents = Annotated[list[FreeText | _Document], Field(min_length=1, max_length=MAX_SOLUTIONS)]
 
 
-async def classify(service: TheService, request: ClassifyRequest, context: TheContext) -> ListResponse:
+class RerankRequest(BaseModel):
+    """Solutions to be ordered by their rewards."""
+
+    model: ModelName | None = None
+    query: Text
+    documents: _Documents
+    top_n: int | None = Field(None, ge=1)
+    return_documents: bool = True
+
+
+class PairsRequest(BaseModel):
+    """A problem and its solutions, or as many problems as solutions, which are then paired in order."""
+
+    model: ModelName | None = None
+    problems: Text | list[Text] = Field(validation_alias=AliasChoices("text_1", "queries"))
+    solutions: FreeText | _Documents = Field(validation_alias=AliasChoices("text_2", "documents", "items"))
+
+
+async def classify(service: TheService, request: ClassifyRequest, context: TheContext) -> Json:
     """A reward for each prompt: the lowest of its step scores."""
-    scores = await _scores(service, request, context)
+    model, scores = await _scores(service, request, context)
     data = [
-        {
-            "index": index,
-            "label": "correct" if min(steps) >= 0.5 else "incorrect",
-            "probs": request.row(min(steps)),
-            "num_classes": 2,
-        }
-        for index, steps in enumerate(scores.steps)
+        {"label": "correct" if min(steps) >= 0.5 else "incorrect", "probs": request.row(min(steps)), "num_classes": 2}
+        for steps in scores
     ]
-    return ListResponse.of("classify", scores.model, data, context)
+    return _listed("classify", model, data, context)
 
 
-async def pooling(service: TheService, request: PoolingRequest, context: TheContext) -> ListResponse:
+async def pooling(service: TheService, request: PoolingRequest, context: TheContext) -> Json:
     """A row for each step of each prompt, or one for each prompt."""
-    scores = await _scores(service, request, context)
+    model, scores = await _scores(service, request, context)
     whole = request.task == "classify"
     data = [
-        {
-            "index": index,
-            "object": "pooling",
-            "data": request.row(min(steps)) if whole else list(map(request.row, steps)),
-        }
-        for index, steps in enumerate(scores.steps)
+        {"object": "pooling", "data": request.row(min(steps)) if whole else list(map(request.row, steps))}
+        for steps in scores
     ]
-    return ListResponse.of("pool", scores.model, data, context)
+    return _listed("pool", model, data, context)
 
 
-async def tokenize(service: TheService, request: TokenizeRequest, context: TheContext) -> TokenizeResponse:
+async def tokenize(service: TheService, request: TokenizeRequest, context: TheContext) -> Json:
     """The token ids of a prompt. Raises `InvalidRequest` for one that can't fit the model's window."""
     prompt, size = Prompt(request.prompt, request.add_special_tokens), len(request.prompt)
     with service.models.chosen(request.model) as (model,), model.encoding([size], context.claims.share):
@@ -158,15 +156,56 @@ async def tokenize(service: TheService, request: TokenizeRequest, context: TheCo
         if (least := -(-size // format.longest_token)) > limit:
             raise InvalidRequest(f"the prompt takes at least {least} tokens, the limit is {limit}", "/prompt")
         ids = await model.encoders.run(context.claims, size, partial(format.tokenize, prompt))
-        return TokenizeResponse(count=len(ids), max_model_len=limit, tokens=list(ids))
+        return {"count": len(ids), "max_model_len": limit, "tokens": ids, "token_strs": None}
 
 
-for _endpoint in (classify, pooling, tokenize):
-    router.add_api_route(f"/{_endpoint.__name__}", _endpoint, methods=["POST"], include_in_schema=False)
+async def rerank(service: TheService, request: RerankRequest, context: TheContext) -> Json:
+    """The solutions with the highest rewards, best first; of equal ones in the order of the request."""
+    texts = _texts(request.documents)
+    model, rewards = await _rewards(service, request.model, request.query, texts, context)
+    results = [
+        {
+            "index": index,
+            "relevance_score": rewards[index],
+            "document": {"text": texts[index]} if request.return_documents else None,
+        }
+        for index in sorted(range(len(texts)), key=lambda index: -rewards[index])[: request.top_n]
+    ]
+    return {"id": _new_id("rerank"), "model": model, "results": results, "usage": _usage(context)}
 
 
-async def _scores(service: Service, request: ClassifyRequest, context: Context) -> _Scores:
-    """Raises `Unscorable` if a prompt or solution can't be scored."""
+async def pairs(service: TheService, request: PairsRequest, context: TheContext) -> Json:
+    """Scores pairs of problem and solution. Raises `InvalidRequest` unless there is one problem, or one for each
+    solution."""
+    texts = _texts([request.solutions] if isinstance(request.solutions, str) else request.solutions)
+    problems = [request.problems] if isinstance(request.problems, str) else request.problems
+    if len(problems) not in (1, len(texts)):
+        raise InvalidRequest(f"{len(problems)} problems were sent for {len(texts)} solutions", "/text_1")
+    by_problem: dict[str, list[int]] = {}
+    for index in range(len(texts)):
+        by_problem.setdefault(problems[index % len(problems)], []).append(index)
+    rewards = [0.0] * len(texts)
+    model = ""
+    for problem, indices in by_problem.items():
+        model, found = await _rewards(service, request.model, problem, [texts[index] for index in indices], context)
+        for index, reward in zip(indices, found, strict=True):
+            rewards[index] = reward
+    return _listed("score", model, [{"object": "score", "score": reward} for reward in rewards], context)
+
+
+_ROUTES: dict[str, Callable[..., Any]] = {
+    "/classify": classify,
+    "/pooling": pooling,
+    "/tokenize": tokenize,
+    **dict.fromkeys(("/rerank", "/v1/rerank", "/v2/rerank"), rerank),
+    **dict.fromkeys(("/score", "/v1/score"), pairs),
+}
+for _path, _endpoint in _ROUTES.items():
+    router.add_api_route(_path, _endpoint, methods=["POST"], include_in_schema=False)
+
+
+async def _scores(service: Service, request: ClassifyRequest, context: Context) -> tuple[str, list[tuple[float, ...]]]:
+    """The model's name, and the step scores of each prompt. Raises `Unscorable` if one can't be scored."""
     problem = ""
     if request.messages is None:
         prompts = [Prompt(each, request.add_special_tokens) for each in request.input or ()]
@@ -180,18 +219,46 @@ async def _scores(service: Service, request: ClassifyRequest, context: Context) 
     context.solutions = len(solutions)
     if len(solutions) > service.settings.max_solutions:
         raise TooManySolutions(len(solutions), service.settings.max_solutions)
-    with service.models.chosen(request.model) as models, _pointing(request):
+    place = "/input/{}" if request.messages is None else "/messages"
+    with service.models.chosen(request.model) as models, scoring.pointing(place):
         if request.messages is not None and (error := why_unscorable(0, solutions[0], service.settings.max_steps)):
             raise error
         found = await scoring.score(models, problem, dict(enumerate(solutions)), True, context)
-        return _Scores(voting.name(models), [found.steps[index] for index in range(len(solutions))])
+        return votes.name_of(models), [found.steps[index] for index in range(len(solutions))]
 
 
-@contextmanager
-def _pointing(request: ClassifyRequest) -> Iterator[None]:
-    """Errors about a solution point to where it was sent."""
-    try:
-        yield
-    except Unscorable as error:
-        error.pointer = "/messages" if request.messages else error.pointer.replace("/solutions", "/input", 1)
-        raise
+async def _rewards(
+    service: Service, model: str | None, problem: str, texts: Sequence[str], context: Context
+) -> tuple[str, list[float]]:
+    """The model's name, and a reward for each text. Raises `Unscorable` if one can't be scored."""
+    sent = {"problem": problem, "solutions": texts, "model": model, "on_invalid": "refuse"}
+    request = ScoreRequest.model_validate(sent)
+    before = context.usage
+    scored = await votes.score(service, request, context)
+    context.usage = before + context.usage
+    return scored.model, [each.reward or 0.0 for each in scored.solutions]
+
+
+def _texts(documents: Sequence[str | _Document]) -> list[str]:
+    return [each if isinstance(each, str) else each.text for each in documents]
+
+
+def _listed(kind: str, model: str, data: list[Json], context: Context) -> Json:
+    """An entry for each text, in the order of the request; `kind`: what its id begins with."""
+    return {
+        "id": _new_id(kind),
+        "object": "list",
+        "created": int(time.time()),
+        "model": model,
+        "data": [{"index": index} | entry for index, entry in enumerate(data)],
+        "usage": _usage(context),
+    }
+
+
+def _new_id(kind: str) -> str:
+    return f"{kind}-{uuid.uuid4().hex}"
+
+
+def _usage(context: Context) -> dict[str, int]:
+    """The tokens of a request so far."""
+    return {"prompt_tokens": context.usage.tokens, "total_tokens": context.usage.tokens}

@@ -1,28 +1,37 @@
-"""Routes for work: limited in time and in body size, and ended when their caller disconnects."""
+"""Routes for work: limited in time and in body size, and ended when their caller disconnects.
+
+A body is read within limits of size and time, parsed, and bounded so that validation stays cheap.
+"""
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from unprm.errors import InvalidRequest, UnprmError
+from unprm import steps as step_text
+from unprm.errors import InvalidRequest, TooManySolutions, UnprmError
 
-from ..admission import Claims
-from ..context import context_of, respond
-from ..http.body import check_media_type, read_body, validated
-from ..http.errors import event
+from ..admission import Claims, context_of, respond
+from ..errors import event
 from ..service import Service
 from ..settings import Settings
 
 TIMEOUT_HEADER = "X-Request-Timeout"
+PART_BYTES, PART_SECONDS = 65_536, 5.0
+"""At least this many bytes of a body, or the rest of it, must arrive within each period of this many seconds."""
+_MAX_FIELDS = 64
+"""Maximum fields in an object: far more than any object needs, few enough that reporting unknown ones stays fast."""
 SENT_BYTES = 65_536
 """Bytes of an answer that are handed to the connection at once; they are then out of the caller's share."""
 
@@ -31,8 +40,8 @@ class WorkRoute(APIRoute):
     """A route that may take long. It reads the body, then answers until time is up or the caller disconnects.
 
     The latter two cancel the endpoint, and with it its work in the model's queue. An endpoint with a body is called
-    with the service, the validated body and the request's context, in this order. It returns a model or a `Response`.
-    FastAPI calls endpoints without a body.
+    with the service, the validated body and the request's context, in this order. It returns a `Response`, or what JSON
+    can hold, models included. FastAPI calls endpoints without a body.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -69,31 +78,41 @@ class WorkRoute(APIRoute):
         except UnprmError as error:
             if start is None:
                 raise
-            await _break_off(error, start, scope, send)
+            body = respond(error, scope).body
+            # as with OpenAI, a stream of events ends with one of the error; any other answer is left incomplete, and
+            # its connection closed
+            if Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream"):
+                await send({"type": "http.response.body", "body": event(body, "error")})
 
     async def _handle(self, request: Request) -> Response:
-        """The endpoint's response. Raises the errors of `check_media_type` and `validated`, and the endpoint's."""
+        """The endpoint's response. Raises `HTTPException` unless the body is declared as JSON, the errors of
+        `_validated`, and the endpoint's."""
         service: Service = request.app.state.service
         context = context_of(request.scope)
-        check_media_type(request.headers)
-        assert self.body_field is not None, "FastAPI handles the others"
-        limits = service.settings.max_solutions, service.settings.max_steps
-        body = await service.read(context, partial(validated, self.body_field.validate, context.body, *limits))
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        # a page of any site can post text/plain to a server on its reader's machine, but not application/json
+        if media_type != "application/json":
+            raise HTTPException(415, "send the body as `Content-Type: application/json`")
+        body = await service.read(context, partial(self._validated, context.body, service.settings))
         response = await self.endpoint(service, body, context)
         if not isinstance(response, Response):
-            content = await service.read(context, response.model_dump_json)
+            content = await service.read(context, partial(to_json, response, inf_nan_mode="null"))
             response = Response(content, self.status_code or 200, media_type="application/json")
         if not isinstance(response, StreamingResponse):
             context.claims.hold(len(response.body))
         return response
 
-
-async def _break_off(error: UnprmError, start: Message, scope: Scope, send: Send) -> None:
-    """Ends a response that has begun: a stream of events with one of the error, as with OpenAI; any other is left
-    incomplete, and its connection closed."""
-    body = respond(error, scope).body
-    if Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream"):
-        await send({"type": "http.response.body", "body": event(body, "error")})
+    def _validated(self, body: bytes, settings: Settings) -> Any:
+        """The body's value. Raises as `parse`, and `RequestValidationError`."""
+        assert self.body_field is not None, "FastAPI handles the others"
+        sent = parse(body, settings.max_solutions, settings.max_steps)
+        if sent is None:  # as FastAPI reports it
+            missing = {"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}
+            raise RequestValidationError([missing])
+        value, errors = self.body_field.validate(sent, loc=("body",))
+        if errors:
+            raise RequestValidationError(errors)
+        return value
 
 
 async def answer(app: ASGIApp, scope: Scope, receive: Receive, send: Send, claims: Claims) -> None:
@@ -155,3 +174,86 @@ def seconds_of(headers: Headers, cap: float) -> float:
     if not (math.isfinite(seconds) and seconds > 0):
         raise InvalidRequest(f"{TIMEOUT_HEADER} must be a positive number of seconds")
     return min(seconds, cap)
+
+
+async def read_body(headers: Headers, receive: Receive, limit: int, hold: Callable[[int], None]) -> bytes:
+    """The body; one declared as too large is refused unread, one that turns out too large as soon as it does. `hold` is
+    called with the number of bytes of every part, and may raise.
+
+    Raises `ClientDisconnect`, and `HTTPException` for a body that is too large, or too slow.
+    """
+    declared = headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > limit:
+        raise HTTPException(413, f"{int(declared)} bytes were sent, the limit is {limit}")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(PART_SECONDS) as pace:
+            async for part in _received(receive, pace):
+                if len(body) + len(part) > limit:
+                    raise HTTPException(413, f"more bytes were sent, the limit is {limit}")
+                hold(len(part))
+                body += part
+    except TimeoutError:
+        if not pace.expired():  # another timeout's
+            raise
+        due = f"{PART_BYTES} bytes, or the rest, must arrive within {PART_SECONDS:g} s"
+        raise HTTPException(504, f"the body arrives too slowly: {due}") from None
+    return bytes(body)
+
+
+async def _received(receive: Receive, pace: asyncio.Timeout) -> AsyncIterator[bytes]:
+    """The parts of a body; extends the timeout whenever enough of it has arrived."""
+    more, due = True, PART_BYTES
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part: bytes = message.get("body", b"")
+        due -= len(part)
+        if due <= 0:
+            due = PART_BYTES
+            pace.reschedule(asyncio.get_running_loop().time() + PART_SECONDS)
+        yield part
+        more = message.get("more_body", False)
+
+
+def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
+    """The JSON value, at most 200 levels deep. If a solution has too many steps, all beyond `max_steps` are joined into
+    one.
+
+    Raises `HTTPException` for what is none (also for encodings other than UTF-8 and for lone surrogates),
+    `TooManySolutions`, and `InvalidRequest` for an object with far too many fields.
+    """
+    try:
+        value = from_json(body)
+    except ValueError as error:
+        raise HTTPException(400, f"the body is not JSON in UTF-8: {error}") from None
+    if not isinstance(value, dict):
+        return value
+    _check_fields(value, "")
+    if isinstance(solutions := value.get("solutions"), list):
+        if len(solutions) > max_solutions:
+            raise TooManySolutions(len(solutions), max_solutions)
+        for index, solution in enumerate(solutions):
+            _bound(solution, f"/solutions/{index}", max_steps)
+    if isinstance(trajectories := value.get("trajectories"), list) and len(trajectories) > max_solutions:
+        raise TooManySolutions(len(trajectories), max_solutions)
+    _bound(value.get("solution"), "/solution", max_steps)
+    return value
+
+
+def _bound(solution: object, pointer: str, max_steps: int) -> None:
+    """Joins the steps beyond the maximum into one, and drops the step scores. The solution still has too many steps,
+    but the answer in its last one is kept; validating a million steps one by one would take long."""
+    if isinstance(solution, dict):
+        _check_fields(solution, pointer)
+    steps = solution.get("steps") if isinstance(solution, dict) else solution
+    if isinstance(steps, list) and len(steps) > max_steps and all(isinstance(step, str) for step in steps[max_steps:]):
+        steps[max_steps:] = [step_text.join(steps[max_steps:])]
+        if isinstance(solution, dict):
+            solution["step_scores"] = None
+
+
+def _check_fields(value: dict[str, Any], pointer: str) -> None:
+    if len(value) > _MAX_FIELDS:
+        raise InvalidRequest(f"an object has {len(value)} fields, the limit is {_MAX_FIELDS}", pointer)

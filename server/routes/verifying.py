@@ -16,9 +16,9 @@ from unprm.errors import Unscorable
 from unprm.trajectories import Function, Message, ToolCall, conversation, text_of
 from unprm.wire import ScoreRequest
 
-from .. import voting
-from ..context import TheContext
+from ..admission import TheContext
 from ..service import TheService
+from . import votes
 from .route import WorkRoute
 
 router = APIRouter(route_class=WorkRoute)
@@ -86,9 +86,13 @@ async def verify(service: TheService, request: VerifyRequest, context: TheContex
         sent: dict[str, Any] = {"problem": conversation(given), "solutions": [text_of(len(given), done[0])]}
     else:
         sent = {"trajectories": [{"messages": [*given, *done]}], "tools": asked.tools or []}
+    try:
+        scores = ScoreRequest.model_validate(sent)
+    except ValidationError as error:  # nothing was asked for, perhaps
+        raise RequestValidationError([each | {"loc": ("body", *each["loc"])} for each in error.errors()]) from None
     reward, steps = 0.0, list[float]()
     try:
-        (scored,) = (await voting.score_steps(service, _request(sent), context)).solutions
+        (scored,) = (await votes.score(service, scores, context)).solutions
         reward, steps = scored.reward or 0.0, list(scored.step_scores or ())
         if scored.message_scores is not None:  # earlier turns are read, but nobody's to be rewarded
             steps = [score for index, score in scored.message_scores.items() if int(index) >= len(given)]
@@ -102,14 +106,6 @@ async def verify(service: TheService, request: VerifyRequest, context: TheContex
 
 router.add_api_route("/seed_session", seed_session, methods=["POST"], include_in_schema=False)
 router.add_api_route("/verify", verify, methods=["POST"], include_in_schema=False, response_model=None)
-
-
-def _request(fields: dict[str, Any]) -> ScoreRequest:
-    """Raises `RequestValidationError`, for instance if nothing was asked for."""
-    try:
-        return ScoreRequest.model_validate(fields)
-    except ValidationError as error:
-        raise RequestValidationError([each | {"loc": ("body", *each["loc"])} for each in error.errors()]) from None
 
 
 def _messages(items: Iterable[Item]) -> list[Message]:

@@ -6,7 +6,6 @@ unprm scale --model Qwen/Qwen2.5-Math-PRM-7B --replicas 2 --replica-gpus 1
 import os
 import sys
 
-from ..http.callers import Keys, KeysInvalid
 from ..settings import SettingsInvalid
 from .settings import RAY, ScaleSettings
 
@@ -30,6 +29,8 @@ def main() -> int:
         os.environ.setdefault(name, value)
     remote = "RAY_ADDRESS" in os.environ
     if not remote:  # on a cluster, replicas read the file where they run
+        from ..middleware import Keys, KeysInvalid  # not before: it takes longer than `--help`
+
         try:
             Keys(settings.api_key, settings.api_keys_file)
         except KeysInvalid as error:

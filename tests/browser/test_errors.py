@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from server.http.errors import TABLE
+from server.errors import TABLE
 from tests.browser.harness import Sheet, scored
 from tests.server.harness import serving
 from unprm.engines.fake import FakeEngine

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from server.http.errors import TABLE
+from server.errors import TABLE
 from tests.server.harness import PROBLEM, Running, ask, boxed, serving
 from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import REWARD_STRATEGIES

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from server.context import CALLER_DEADLINE
+from server.admission import CALLER_DEADLINE
 from tests.server.harness import serving
 from tests.support import ROOT
 

@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 
 from server.app import create_app
-from server.observe import tracing
-from server.observe.logs import configure
+from server.observe import configure_logs, configure_traces
 from server.serving import DrainingServer
 from server.settings import Settings
 from unprm.engines.fake import FakeEngine
@@ -31,9 +30,9 @@ class _Gate(threading.Event):
 
 def main() -> int:
     settings = Settings.load(sys.argv[2:])
-    configure(settings.log_level, settings.log_format)
+    configure_logs(settings.log_level, settings.log_format)
     if settings.otlp_endpoint:
-        tracing.configure(settings.otlp_endpoint)
+        configure_traces(settings.otlp_endpoint)
     lost = sys.argv[1] == "lost"
     failures = dict.fromkeys(range(1000 if lost else 1), RuntimeError("CANARY"))
     engine = FakeEngine(gate=None if lost else _Gate(Path(sys.argv[1])), failures=failures, demo=True)

@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 
 from server.app import create_app
-from server.models.model import Source
-from server.routes.admin import Open
+from server.models.model import Open, Source
 from server.service import Service
 from server.serving import DrainingServer
 from server.settings import Settings

@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from server import service
-from server.admission import Claims
-from server.context import Context
-from server.observe.metrics import Metrics
+from server.admission import Claims, Context
+from server.observe import Metrics
 from server.settings import Settings
 from unprm.answers.equivalence import Begun, Equivalence
 from unprm.types import Solution

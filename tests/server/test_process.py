@@ -254,7 +254,7 @@ def test_a_renewed_certificate_is_served_without_a_restart(tmp_path: Path) -> No
         second = renew()
         until(lambda: served() == second)
         certificate.write_text("nothing")
-        until(lambda: "ERROR server.http.reloading: kept the old certificate" in server.text)
+        until(lambda: "ERROR server.reloading: kept the old certificate" in server.text)
         assert served() == second
         third = renew()
         until(lambda: served() == third)
@@ -326,7 +326,7 @@ def test_a_model_that_cannot_be_used_ends_with_status_2_and_one_sentence(
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
     last = ended.stderr.splitlines()[-1]
-    assert "ERROR server.run: ended with status 2: the model can't be served: " in last
+    assert "ERROR server.serving: ended with status 2: the model can't be served: " in last
     assert message in last
 
 

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from server.admission import Admission, Claims, FairPool
-from server.http.callers import Quota, share_of
+from server.admission import Admission, Claims, FairPool, Quota
+from server.middleware import share_of
 from tests.support import PATIENCE
 from unprm.errors import Overloaded
 

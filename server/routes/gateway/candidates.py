@@ -13,7 +13,7 @@ from unprm.types import Extraction
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import AnySolution, SolutionIn, confidence_of
 
-from ...context import Context
+from ...admission import Context
 from ...service import Service
 from .completion import NO_ANSWER, NO_CALL, Verbatim, action, calls_of, length_of, text_of
 from .report import Sample, UpstreamFailure

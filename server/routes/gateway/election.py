@@ -1,9 +1,8 @@
 """From a chat request to the elected completion: rounds of candidates until the vote is stable."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from unprm.answers.options import lists_options
 from unprm.election.adaptive import stability
@@ -11,14 +10,14 @@ from unprm.election.ballot import Ballot, usage_out
 from unprm.election.decide import representative
 from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
 from unprm.openai.models import Json
-from unprm.types import DecidedBy, Extraction
+from unprm.types import Extraction
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
-from unprm.wire import LONGEST_COMPARED, Demonstration, Unscored, VoteRequest
+from unprm.wire import LONGEST_COMPARED, Unscored, VoteOut, VoteRequest
 
-from ... import voting
-from ...context import Context
+from ...admission import Context
 from ...models.model import Model
 from ...service import Service
+from .. import votes
 from .candidates import Candidates
 from .report import Report, Sample, Stopped, UnscoredCandidate, notes
 from .schema import Election
@@ -48,11 +47,6 @@ class Terms:
     stable: float
     by_default: str | None = None
 
-    @property
-    def extraction(self) -> Extraction | None:
-        """How answers are read; None if the problem decides that."""
-        return self.request.extraction if "extraction" in self.request.model_fields_set else None
-
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -66,10 +60,6 @@ class Progress:
 Observer = Callable[[Sample | Progress], None]
 """Is called with every candidate as it arrives, if they are to be shown, and with the progress after each of them, and
 after each vote but the last."""
-
-
-def unobserved(step: Sample | Progress) -> None:
-    """Ignores it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +86,7 @@ class Rounds:
         candidates: Candidates,
         terms: Terms,
         context: Context,
-        observe: Observer = unobserved,
+        observe: Observer = lambda step: None,
     ) -> None:
         self._service, self._models, self._context, self._observe = service, models, context, observe
         self.candidates, self.terms = candidates, terms
@@ -104,7 +94,8 @@ class Rounds:
         self.stable = 0.0
         self._ballot: Ballot | None = None
         self._leader: str | None = None
-        self._extraction = terms.extraction
+        self._question_decides = "extraction" not in terms.request.model_fields_set
+        self._extraction: Extraction | None = None if self._question_decides else terms.request.extraction
         self._exhaust = False
 
     @property
@@ -156,34 +147,34 @@ class Rounds:
         if ballot is None:  # there may be answers, but without what the vote needs: then their frequency decides
             ballot, strategy = await self._vote("majority"), "majority"
         if ballot is None:
-            won, others = await self._without_answers(), []
+            won, others = await self._without_answers(), list[int]()
         else:
-            won = _by_vote(self._service, ballot, strategy, terms.request)
-            values = ballot.values(strategy)
-            others = [representative(each.members, values) for each in won["candidates"][1:]]
+            vote = ballot.outcome(strategy, terms.request, LONGEST_COMPARED)
+            self._service.metrics.voted(vote)
+            won, values = _won(ballot, vote), ballot.values(strategy)
+            others = [representative(each.members, values) for each in vote.candidates[1:]]
         if terms.request.risk is not None:  # what was not voted on as calibrated is not accepted
             won["accept"] = won.get("accept") or False
-        report = Report(
-            notes=[],
-            model=voting.name(self._models),
-            strategy=terms.strategy,
-            budget=terms.budget,
-            sampled=len(candidates.sampled.choices),
-            saved=terms.budget - candidates.attempted,
-            cut=candidates.cut,
-            rounds=candidates.rounds,
-            stopped=self.stopped or "budget",
-            stable=self.stable,
-            failures=candidates.failures,
-            usage=usage_out(self._context.usage),
-            solutions=candidates.samples if terms.request.candidates else None,
-            **won,
-        )
+        won |= {
+            "model": votes.name_of(self._models),
+            "strategy": terms.strategy,
+            "budget": terms.budget,
+            "sampled": len(candidates.sampled.choices),
+            "saved": terms.budget - candidates.attempted,
+            "cut": candidates.cut,
+            "rounds": candidates.rounds,
+            "stopped": self.stopped or "budget",
+            "stable": self.stable,
+            "failures": candidates.failures,
+            "usage": usage_out(self._context.usage),
+            "solutions": candidates.samples if terms.request.candidates else None,
+        }
+        report = Report(**won)
         report.notes = notes(
             report,
             candidates.token_limit,
             by_default=terms.by_default,
-            by_letters=terms.extraction is None and self._extraction == "choice",
+            by_letters=self._question_decides and self._extraction == "choice",
             by_frequency=ballot is not None and strategy != terms.strategy,
         )
         choices = [candidates.choice(index) for index in (report.solution_index, *others)]
@@ -196,8 +187,8 @@ class Rounds:
         if strategy != self.terms.strategy:
             request.risk = None
         try:
-            return await voting.ballot(self._service, self._models, request, [strategy], self._context)
-        except (NoAnswer, Unscorable, voting.NoConfidence):
+            return await votes.ballot(self._service, self._models, request, [strategy], self._context)
+        except (NoAnswer, Unscorable, votes.NoConfidence):
             return None
 
     async def _judge(self) -> None:
@@ -218,46 +209,27 @@ class Rounds:
         elif self.stable >= terms.stable and not self._exhaust:
             self.stopped = "stable"
 
-    async def _without_answers(self) -> dict[str, Any]:
-        """No candidate has an answer to vote for: the one with the highest reward, or confidence, is elected if the
-        request names a vote by these."""
+    async def _without_answers(self) -> Json:
+        """The outcome in the report if no candidate has an answer to vote for: the one with the highest reward, or
+        confidence, is elected if the request names a vote by these."""
         terms, count = self.terms, len(self.candidates.sampled.choices)
+        found: Json = {"solution_index": self.candidates.first_whole, "without_answer_count": count}
         signal = VOTES[terms.strategy].signal if terms.request.strategy is not None else "none"
-        best = self.candidates.first_whole
-        decided_by: DecidedBy | None = None
-        rewards: dict[int, float] = {}
-        known: Demonstration | None = None
-        unscored: dict[int, Unscored] = {}
-        if signal == "confidence":
-            request = await self._service.read(self._context, self._request)
-            values = [getattr(solution, "confidence", None) for solution in request.solutions]
-            best = representative(range(count), values)
-            decided_by = "confidence"
-        elif signal == "reward":
-            request = await self._service.read(self._context, self._request)
+        if signal == "none":
+            return found
+        request = await self._service.read(self._context, self._request)
+        values: list[float | None] = [getattr(solution, "confidence", None) for solution in request.solutions]
+        if signal == "reward":
             try:
-                scored = await voting.score_steps(self._service, request, self._context)
+                scored = await votes.score(self._service, request, self._context)
             except Unscorable as error:
                 raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
-            known = scored.demonstration
-            rewards = {index: item.reward for index, item in enumerate(scored.solutions) if item.reward is not None}
-            unscored = {index: item.unscored for index, item in enumerate(scored.solutions) if item.unscored}
-            best = max(rewards, key=lambda index: (rewards[index], -index))
-            decided_by = "reward"
-        return {
-            "answer": None,
-            "decided_by": decided_by,
-            "share": None,
-            "tie": False,
-            "margin": None,
-            "solution_index": best,
-            "reward": rewards.get(best),
-            "candidates": [],
-            "unscored": _unscored(unscored),
-            "without_answer_count": count,
-            "demonstration": known,
-            "compared_as_text": [],
-        }
+            values = [solution.reward for solution in scored.solutions]
+            found["unscored"] = _unscored(enumerate(each.unscored for each in scored.solutions))
+            found["demonstration"] = scored.demonstration
+        best = representative(range(count), values)
+        reward = values[best] if signal == "reward" else None
+        return found | {"decided_by": signal, "solution_index": best, "reward": reward}
 
     def _request(self) -> _Candidates:
         terms = self.terms
@@ -277,26 +249,17 @@ class Rounds:
         )
 
 
-def _by_vote(service: Service, ballot: Ballot, strategy: Strategy, terms: VoteTerms) -> dict[str, Any]:
-    vote = ballot.outcome(strategy, terms, LONGEST_COMPARED)
-    service.metrics.voted(vote)
-    return {
-        "answer": vote.answer,
-        "decided_by": vote.decided_by,
+def _won(ballot: Ballot, vote: VoteOut) -> Json:
+    """The outcome of a vote in the report."""
+    return dict(vote) | {
         "share": vote.candidates[0].count / sum(each.count for each in vote.candidates),
-        "tie": vote.tie,
-        "margin": vote.margin,
-        "solution_index": vote.solution_index,
         "reward": None if ballot.rewards is None else ballot.rewards[vote.solution_index],
-        "candidates": vote.candidates,
-        "unscored": _unscored({index: Unscored.of(error) for index, error in ballot.scores.unscorable.items()}),
+        "unscored": _unscored((index, Unscored.of(error)) for index, error in ballot.scores.unscorable.items()),
         "without_answer_count": ballot.without_answer_count,
         "demonstration": ballot.scores.demonstration,
         "compared_as_text": list(ballot.compared_as_text),
-        "accept": vote.accept,
-        "calibration": vote.calibration,
     }
 
 
-def _unscored(reasons: Mapping[int, Unscored]) -> list[UnscoredCandidate]:
-    return [UnscoredCandidate(index=index, **dict(reason)) for index, reason in reasons.items()]
+def _unscored(reasons: Iterable[tuple[int, Unscored | None]]) -> list[UnscoredCandidate]:
+    return [UnscoredCandidate(index=index, **dict(reason)) for index, reason in reasons if reason is not None]

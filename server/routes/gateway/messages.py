@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from unprm.openai.models import Json
 
-from ...http.errors import event
+from ...errors import event
 from .completion import calls_of, text_of, thoughts_of
 from .election import Elected, Progress
 from .report import Sample

@@ -70,7 +70,7 @@ class Report(BaseModel):
     has all elections, the last one being reported.
     """
 
-    notes: list[str]
+    notes: list[str] = []
     strategy: Strategy
     budget: int
     sampled: int
@@ -79,20 +79,20 @@ class Report(BaseModel):
     rounds: int
     stopped: Stopped
     stable: float
-    answer: str | None
-    decided_by: DecidedBy | None
-    share: float | None
-    tie: bool
-    margin: float | None
+    answer: str | None = None
+    decided_by: DecidedBy | None = None
+    share: float | None = None
+    tie: bool = False
+    margin: float | None = None
     solution_index: int
-    reward: float | None
-    candidates: list[CandidateOut]
-    unscored: list[UnscoredCandidate]
+    reward: float | None = None
+    candidates: list[CandidateOut] = []
+    unscored: list[UnscoredCandidate] = []
     without_answer_count: int
-    compared_as_text: list[int]
+    compared_as_text: list[int] = []
     failures: list[UpstreamFailure]
     model: str
-    demonstration: DemonstrationField
+    demonstration: DemonstrationField = None
     usage: UsageOut
     accept: Accept = None
     calibration: Calibrated = None

@@ -12,13 +12,11 @@ from unprm.openai.models import Json
 
 from .completion import text_of, thoughts_of
 from .election import Elected
-from .schema import NAMED, ChatRequest, Election, Passed, chat_request, read_all
+from .schema import MODEL, NAMED, PROBLEM, SYSTEM, UNPRM, ChatRequest, Election, Passed, chat_request, read_all
 
 
 class Part(BaseModel):
     """A piece of a message's text."""
-
-    model_config = ConfigDict(extra="ignore")
 
     type: Literal["input_text", "output_text"]
     text: str
@@ -26,8 +24,6 @@ class Part(BaseModel):
 
 class Message(BaseModel):
     """A message of the conversation so far."""
-
-    model_config = ConfigDict(extra="ignore")
 
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
@@ -44,14 +40,7 @@ class ResponsesRequest(Passed):
     is stored, whatever `store` says."""
 
     model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "model": "Qwen/Qwen2.5-Math-7B-Instruct",
-                "instructions": "Put the answer in \\boxed{}.",
-                "input": "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?",
-                "unprm": {"strategy": "wrf", "budget": 16},
-            }
-        },
+        json_schema_extra={"example": {"model": MODEL, "instructions": SYSTEM, "input": PROBLEM, "unprm": UNPRM}}
     )
 
     model: str

@@ -1,8 +1,6 @@
 """OpenAI's endpoints: a client of that API can use them unchanged."""
 
 import json
-import time
-import uuid
 from collections.abc import Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,7 +9,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
-from pydantic_core import to_json
+from starlette.exceptions import HTTPException
 
 from unprm.election.acceptance import acceptance
 from unprm.errors import InvalidRequest
@@ -19,32 +17,22 @@ from unprm.openai.models import Json
 from unprm.types import DEFAULT_STRATEGY, Usage
 from unprm.votes.registry import VOTES
 
-from ... import voting
-from ...context import Context, TheContext
-from ...http.errors import TABLE, problem
+from ...admission import Context, TheContext
+from ...errors import TABLE, problem
 from ...models.model import Model
 from ...service import Service, TheService
 from ...settings import Settings
+from .. import votes
 from ..openapi import problems
 from ..route import WorkRoute
-from .bulk import elect_all
 from .candidates import Candidates
+from .elect import elect, elect_all
 from .election import Elected, Rounds, Terms
 from .messages import MessageEvents, MessagesRequest, message
-from .rejection import elect
 from .responses import ResponsesRequest, response
-from .schema import (
-    BUDGET,
-    NAMED,
-    BulkRequest,
-    ChatRequest,
-    CompletionRequest,
-    MisspelledVote,
-    Passed,
-    TooManyCandidates,
-)
-from .stream import EVENTS, Chunks, ElectionStream
-from .upstream import UnknownToUpstream, Upstream, UpstreamFailed, UpstreamRefused
+from .schema import BUDGET, MISSPELLED, NAMED, BulkRequest, ChatRequest, CompletionRequest, Passed, TooManyCandidates
+from .stream import EVENTS, Chunks, ElectionStream, chat_completion
+from .upstream import Upstream, UpstreamFailed, UpstreamRefused
 
 _LISTING = (
     "invalid_request",
@@ -70,46 +58,50 @@ class GatewayRoute(WorkRoute):
         return settings.gateway_seconds
 
 
+def upstreams(service: Service) -> list[Upstream]:
+    """The upstreams of the settings: one, or two."""
+    settings, made = service.settings, list[Upstream]()
+    for url, key in ((settings.upstream_url, settings.upstream_key), (settings.escalate_url, settings.escalate_key)):
+        if url is not None:
+            secret = None if key is None else key.get_secret_value()
+            made.append(Upstream(url, secret, service))
+    return made
+
+
 def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
     """The routes for this upstream. `second`: for answers that are not accepted."""
     routes = APIRouter(prefix="/v1", route_class=GatewayRoute)
     about = APIRouter(route_class=WorkRoute)
 
-    async def chat(service: TheService, chat_request: ChatRequest, context: TheContext) -> Response:
+    async def chat(service: TheService, chat_request: ChatRequest, context: TheContext) -> Response | Json:
         """Answers as OpenAI's API does, with the completion that a vote elects among the upstream's candidates.
 
         `unprm` has the settings of the vote in the request, and its report in the answer.
         """
-        await _check_names([chat_request], context)
         election = await _election(service, chat_request, context)
         if chat_request.stream:
-            usage = bool((chat_request.stream_options or {}).get("include_usage"))
-            chunks = Chunks(_new_id(), chat_request.model, chat_request.answers, usage)
-            return ElectionStream(election, chunks, context)
-        return await _json(service, context, _answer(chat_request, await election()))
+            return ElectionStream(election, Chunks(chat_request), context)
+        return chat_completion(chat_request, await election())
 
-    async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response:
+    async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response | Json:
         """As `/v1/chat/completions`, for OpenAI's responses API; with tools or as a stream, without a vote."""
         if request.passed_on:
-            return await _relayed(upstream, "/responses", service, request, 1, context)
-        chat_request = await service.read(context, request.chat)
-        await _check_names([chat_request], context)
-        election = await _election(service, chat_request, context)
-        return await _json(service, context, response(request, await election()))
+            return await _relayed("/responses", service, request, 1, context)
+        election = await _election(service, await service.read(context, request.chat), context)
+        return response(request, await election())
 
-    async def converse(service: TheService, request: MessagesRequest, context: TheContext) -> Response:
+    async def converse(service: TheService, request: MessagesRequest, context: TheContext) -> Response | Json:
         """As `/v1/chat/completions`, for Anthropic's messages API."""
-        chat_request = await service.read(context, request.chat)
-        await _check_names([chat_request], context)
-        election = await _election(service, chat_request, context)
+        election = await _election(service, await service.read(context, request.chat), context)
         if request.stream:
             return ElectionStream(election, MessageEvents(request.model), context)
-        return await _json(service, context, message(request.model, await election()))
+        return message(request.model, await election())
 
     async def _election(
         service: Service, request: ChatRequest, context: Context
     ) -> partial[Coroutine[Any, Any, Elected]]:
         """The election, still to be called. Raises the errors that are known before the upstream is called."""
+        await _check_names([request], context)
         terms = await _terms(request, service, context)
         with service.models.chosen(terms.request.model):
             candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
@@ -122,17 +114,17 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
             return partial(elect, service, candidates, later, terms, context)
 
     async def _check_names(requests: Sequence[ChatRequest], context: Context) -> None:
-        """Raises `MisspelledVote` for a model whose name seems to choose a vote, unless the upstream lists that name or
+        """Raises `InvalidRequest` for a model whose name seems to choose a vote, unless the upstream lists that name or
         can't list any."""
         for name in {request.model for request in requests if request.may_be_misnamed}:
             try:
                 await upstream.model(name, context)
-            except UnknownToUpstream:
-                raise MisspelledVote from None
+            except HTTPException:
+                raise InvalidRequest(MISSPELLED, "/model") from None
             except (UpstreamRefused, UpstreamFailed):
                 pass  # it has no list
 
-    async def chats(service: TheService, bulk: BulkRequest, context: TheContext) -> Response:
+    async def chats(service: TheService, bulk: BulkRequest, context: TheContext) -> Json:
         """Answers many requests with one budget: after a first round for each, candidates go where the vote is least
         decided. `data` has a chat completion, or an error, for each request in turn."""
         await _check_names(bulk.requests, context)
@@ -155,22 +147,30 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         context.usage = sum((each.usage for each in contexts), Usage())
         context.solutions = sum(len(each.candidates.sampled.choices) for each in rounds)
         data = [
-            _answer(request, result) if isinstance(result, Elected) else _failure(result, context)
+            chat_completion(request, result) if isinstance(result, Elected) else _failure(result, context)
             for request, result in zip(bulk.requests, results, strict=True)
         ]
         sampled = sum(each.candidates.attempted for each in rounds)
         context.size += sum(each.candidates.sampled.size for each in rounds)
-        answer = {"object": "list", "data": data, "unprm": {"budget": bulk.budget, "sampled": sampled}}
-        return await _json(service, context, answer)
+        return {"object": "list", "data": data, "unprm": {"budget": bulk.budget, "sampled": sampled}}
 
-    async def completion(service: TheService, completion_request: CompletionRequest, context: TheContext) -> Response:
+    async def completion(service: TheService, request: CompletionRequest, context: TheContext) -> Response:
         """The upstream's own answer, without a vote."""
-        count = completion_request.candidates
-        return await _relayed(upstream, "/completions", service, completion_request, count, context)
+        return await _relayed("/completions", service, request, request.candidates, context)
+
+    async def _relayed(path: str, service: Service, request: Passed, count: int, context: Context) -> Response:
+        """The upstream's answer unchanged, streamed or not, to a request for a number of completions."""
+        _check_count(count, service.settings)
+        dump = partial(request.model_dump, mode="json", exclude_unset=True, exclude={"unprm"})
+        parts = upstream.relay(path, await service.read(context, dump), context)
+        streamed = (await anext(parts)).startswith(b"text/event-stream")
+        # whatever else the upstream calls it: nobody's browser is to take it for a page
+        headers = {"X-Content-Type-Options": "nosniff"}
+        return StreamingResponse(parts, headers=headers, media_type=EVENTS if streamed else "application/json")
 
     async def models(context: TheContext) -> Response:
         """The upstream's models."""
-        return Response(await upstream.models(context), media_type="application/json")
+        return Response((await upstream.models(context))[0], media_type="application/json")
 
     async def model(name: str, context: TheContext) -> Json:
         """One of the upstream's models, by its name or by one that also chooses a vote (`wrf-16@name`)."""
@@ -221,7 +221,7 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
             raise InvalidRequest(
                 "a calibration is of answers, not of tool calls: send a risk without tools", f"{pointer}/unprm/risk"
             )
-        calibration, scorer = service.vote_calibration, voting.name(models)
+        calibration, scorer = service.vote_calibration, votes.name_of(models)
         acceptance(
             calibration, election.risk, [strategy], election, scorer, election.aggregate, f"{pointer}/unprm/risk"
         )
@@ -236,8 +236,8 @@ def _why_majority(request: ChatRequest, models: Sequence[Model]) -> str | None:
     harm."""
     if request.may_call:
         return "where tools may be called, the vote is by majority unless another one is named"
-    if voting.demonstration(models, None) is not None:
-        return f"{voting.name(models)} is a demonstration: the vote is by majority unless another one is named"
+    if votes.demonstration(models, None) is not None:
+        return f"{votes.name_of(models)} is a demonstration: the vote is by majority unless another one is named"
     return None
 
 
@@ -246,47 +246,6 @@ def _check_count(candidates: int, settings: Settings) -> None:
         raise TooManyCandidates(candidates, settings.max_candidates)
 
 
-def _answer(request: ChatRequest, elected: Elected) -> Json:
-    return {
-        "id": _new_id(),
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": elected.sampled.model or request.model,
-        "choices": [choice | {"index": index} for index, choice in enumerate(elected.choices[: request.answers])],
-        "usage": elected.sampled.usage,
-        "unprm": elected.report.model_dump(mode="json"),
-    }
-
-
 def _failure(error: Exception, context: Context) -> Json:
-    return {
-        "object": "error",
-        "error": json.loads(bytes(problem(error, context.request_id, gateway=True).body))["error"],
-    }
-
-
-def _new_id() -> str:
-    return f"chatcmpl-{uuid.uuid4().hex}"
-
-
-async def _json(service: Service, context: Context, answer: Json) -> Response:
-    content = await service.read(context, partial(to_json, answer, inf_nan_mode="null"))
-    return Response(content, media_type="application/json")
-
-
-async def _relayed(
-    upstream: Upstream,
-    path: str,
-    service: Service,
-    request: Passed,
-    count: int,
-    context: Context,
-) -> Response:
-    """The upstream's answer unchanged, streamed or not, to a request for a number of completions."""
-    _check_count(count, service.settings)
-    dump = partial(request.model_dump, mode="json", exclude_unset=True, exclude={"unprm"})
-    parts = upstream.relay(path, await service.read(context, dump), context)
-    streamed = (await anext(parts)).startswith(b"text/event-stream")
-    # whatever else the upstream calls it: nobody's browser is to take it for a page
-    headers = {"X-Content-Type-Options": "nosniff"}
-    return StreamingResponse(parts, headers=headers, media_type=EVENTS if streamed else "application/json")
+    failed = json.loads(bytes(problem(error, context.request_id, gateway=True).body))
+    return {"object": "error", "error": failed["error"]}

@@ -12,13 +12,7 @@ from unprm.openai.models import Json, is_json
 from unprm.trajectories import Message, conversation
 from unprm.types import Aggregate, Probability
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
-from unprm.wire import (
-    ExtractionField,
-    ModelName,
-    RiskTerms,
-    SplitField,
-    Text,
-)
+from unprm.wire import ExtractionField, ModelName, RiskTerms, SplitField, Text
 
 MAX_CANDIDATES = 256
 """Maximum number of candidates for an answer."""
@@ -29,11 +23,25 @@ BUDGET = 8
 
 NAMED = re.compile(rf"({'|'.join(VOTES)})(?:-(\d{{1,6}}))?@(.+)")
 """A model's name that chooses the vote, the budget and the upstream's model: `wrf-16@name`, or `wrf@name`."""
+MISSPELLED = (
+    "the upstream lists no model of this name, and what stands before its @ is no vote: expected "
+    f"{', '.join(VOTES)}, as in `majority-8@MODEL`"
+)
 _LIKE_NAMED = re.compile(r"[A-Za-z][\w-]*@", re.ASCII)
 
 _WITHOUT_READING = "send the problem as `unprm.problem`, or name a vote without rewards, as `majority`"
-_PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
-_OTHER_PROBLEM = "Tom has 12 cards. Tom buys 3 bags with 5 cards in each bag. How many cards does Tom have now?"
+MODEL = "Qwen/Qwen2.5-Math-7B-Instruct"
+SYSTEM = "Put the answer in \\boxed{}."
+PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+UNPRM: Json = {"strategy": "wrf", "budget": 16}
+"""Of the examples."""
+_USER: Json = {"role": "user", "content": PROBLEM}
+_OTHER: Json = {
+    "role": "user",
+    "content": "Tom has 12 cards. Tom buys 3 bags with 5 cards in each bag. How many cards does Tom have now?",
+}
+_CHAT: Json = {"model": MODEL, "messages": [{"role": "system", "content": SYSTEM}, _USER], "unprm": UNPRM}
+_BULK: Json = {"requests": [{"model": "m", "messages": [each]} for each in (_USER, _OTHER)], "budget": 16}
 
 
 class Election(VoteTerms, RiskTerms):
@@ -44,8 +52,7 @@ class Election(VoteTerms, RiskTerms):
         default=None, ge=1, le=MAX_CANDIDATES, description="Maximum number of candidates to sample."
     )
     stable: Probability | None = Field(
-        default=None,
-        description="Sampling stops once the vote won't change with this probability; 1: once it can't.",
+        default=None, description="Sampling stops once the vote won't change with this probability; 1: once it can't."
     )
     round: int = Field(
         default=4, ge=1, le=MAX_CANDIDATES, description="Candidates sampled between two checks of the vote."
@@ -59,8 +66,7 @@ class Election(VoteTerms, RiskTerms):
         default=[], max_length=64, description="Arguments to ignore when tool calls are compared."
     )
     candidates: bool = Field(
-        default=False,
-        description="Show every candidate: in a stream as it arrives, else as `solutions` in the report.",
+        default=False, description="Show every candidate: in a stream as it arrives, else as `solutions` in the report."
     )
     on_reject: Literal["say_so", "sample_more", "escalate"] | None = Field(
         default=None,
@@ -92,18 +98,7 @@ class Passed(BaseModel):
 class ChatRequest(Passed):
     """A request of OpenAI's chat API. Other fields are passed on unchanged."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "model": "Qwen/Qwen2.5-Math-7B-Instruct",
-                "messages": [
-                    {"role": "system", "content": "Put the answer in \\boxed{}."},
-                    {"role": "user", "content": _PROBLEM},
-                ],
-                "unprm": {"strategy": "wrf", "budget": 16},
-            }
-        },
-    )
+    model_config = ConfigDict(json_schema_extra={"example": _CHAT})
 
     messages: list[Json] = Field(min_length=1)
     stream: bool = False
@@ -198,18 +193,7 @@ class CompletionRequest(Passed):
 class BulkRequest(BaseModel):
     """Chat requests that share a number of candidates."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "example": {
-                "requests": [
-                    {"model": "m", "messages": [{"role": "user", "content": _PROBLEM}]},
-                    {"model": "m", "messages": [{"role": "user", "content": _OTHER_PROBLEM}]},
-                ],
-                "budget": 16,
-            }
-        },
-    )
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _BULK})
 
     requests: list[ChatRequest] = Field(min_length=1, max_length=MAX_CANDIDATES)
     budget: int = Field(
@@ -227,17 +211,6 @@ class BulkRequest(BaseModel):
         if any(request.unprm.on_reject for request in self.requests):
             raise ValueError("requests in a bulk share its budget and take no on_reject")
         return self
-
-
-class MisspelledVote(InvalidRequest):
-    """A model's name that seems to choose a vote, and chooses none."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the upstream lists no model of this name, and what stands before its @ is no vote: expected "
-            f"{', '.join(VOTES)}, as in `majority-8@MODEL`",
-            "/model",
-        )
 
 
 class TooManyCandidates(InvalidRequest):

@@ -1,8 +1,9 @@
-"""An answer as server-sent events, in OpenAI's form, which begin before there is one."""
+"""The elected completions in OpenAI's form: whole, or as server-sent events, which begin before there are any."""
 
 import asyncio
 import json
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import asdict
 from typing import Any, Protocol
@@ -13,11 +14,12 @@ from starlette.types import Receive, Scope, Send
 from unprm.concurrent import all_of
 from unprm.openai.models import Json
 
-from ...context import Context
-from ...http.errors import event, problem
+from ...admission import Context
+from ...errors import event, problem
 from .completion import calls_of, text_of
 from .election import Elected, Observer, Progress
 from .report import Sample
+from .schema import ChatRequest
 
 EVENTS = "text/event-stream"
 SILENCE = 5.0
@@ -29,17 +31,21 @@ _PARTS = 1000
 """Maximum number of parts in which an answer is sent: each costs the server time."""
 
 
-class Chunks:
-    """The events of the `answers` best answers of one request; `usage`: whether it is reported."""
+def chat_completion(request: ChatRequest, elected: Elected) -> Json:
+    """The elected completions as a chat completion."""
+    choices = [choice | {"index": index} for index, choice in enumerate(elected.choices[: request.answers])]
+    report = elected.report.model_dump(mode="json")
+    about = _about("chat.completion", elected.sampled.model or request.model)
+    return about | {"choices": choices, "usage": elected.sampled.usage, "unprm": report}
 
-    def __init__(self, name: str, model: str, answers: int, usage: bool) -> None:
-        self._answers, self._usage = answers, usage
-        self._common: Json = {
-            "id": name,
-            "object": "chat.completion.chunk",
-            "created": int(time.time()),
-            "model": model,
-        }
+
+class Chunks:
+    """The events of a chat completion: its answers, and the usage if the request asks for it."""
+
+    def __init__(self, request: ChatRequest) -> None:
+        self._answers = request.answers
+        self._usage = bool((request.stream_options or {}).get("include_usage"))
+        self._common = _about("chat.completion.chunk", request.model)
 
     def begin(self, index: int = 0) -> bytes:
         """The first chunk of an answer."""
@@ -151,6 +157,10 @@ def parts_of(text: str) -> Iterator[str]:
     size = -(-len(lines) // _PARTS)
     for start in range(0, len(lines), max(1, size)):
         yield "".join(lines[start : start + size])
+
+
+def _about(kind: str, model: str) -> Json:
+    return {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
 
 
 def _encoded(chunk: Json) -> bytes:

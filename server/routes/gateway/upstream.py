@@ -2,15 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Any
 from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 from pydantic_core import from_json
+from starlette.exceptions import HTTPException
 
 from unprm.errors import Overloaded, UnprmError
 from unprm.openai.choices import Choices
@@ -19,16 +20,14 @@ from unprm.openai.client import (
     APIConnectionError,
     APIError,
     APIStatusError,
-    Observe,
     OpenAIClient,
     Take,
     encoded,
-    ignore,
     read_on,
 )
 from unprm.openai.models import Json, RawChatResponse, RawModelList, UsageInfo
 
-from ...context import Context
+from ...admission import Context
 from ...service import Service
 
 MAX_CONCURRENT = 64
@@ -53,15 +52,6 @@ class UpstreamFailed(UnprmError):
     code = "upstream_failed"
 
 
-class UnknownToUpstream(UnprmError):
-    """The upstream lists no model of this name."""
-
-    code = "not_found"
-
-    def __init__(self) -> None:
-        super().__init__("the upstream has no model of this name; /v1/models lists those that it has")
-
-
 @dataclass(slots=True)
 class Sampled:
     """Completions of one prompt, as the upstream sent them, in `size` bytes; `usage`: the tokens of all of them
@@ -73,19 +63,17 @@ class Sampled:
     completion_tokens: int = 0
     size: int = 0
 
-    @classmethod
-    def of(cls, model: str, choices: list[Json], usage: UsageInfo | None, size: int) -> Self:
-        """From what one answer says."""
-        usage = usage or UsageInfo()
-        return cls(model, choices, usage.prompt_tokens, usage.completion_tokens, size)
-
     def add(self, other: "Sampled") -> None:
         """Adds the other's completions and tokens."""
         self.model = other.model or self.model
         self.choices += other.choices
+        self.size += other.size
+        self.add_tokens(other)
+
+    def add_tokens(self, other: "Sampled") -> None:
+        """Adds the other's tokens alone."""
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
-        self.size += other.size
 
     def __len__(self) -> int:
         return len(self.choices)
@@ -113,19 +101,19 @@ class Upstream:
     """One upstream; its address may end in `/v1`. The caller sets the deadline.
 
     What is sent and answered is encoded and parsed as the service reads texts, and counted in the caller's share of
-    memory meanwhile. `context`: of the request that it is done for. `observe` as in `OpenAIClient`.
+    memory meanwhile. `context`: of the request that it is done for.
     """
 
-    def __init__(self, url: str, key: str | None, service: Service, observe: Observe = ignore) -> None:
-        self._client = OpenAIClient([url], key, timeout=None, observe=observe)
+    def __init__(self, url: str, key: str | None, service: Service) -> None:
+        self._client = OpenAIClient([url], key, timeout=None, observe=service.metrics.called_upstream)
         self._service = service
         self._choices = Choices()
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
     async def sample(
         self, body: Json, count: int, context: Context, brief: bool, apart: bool, arrived: Arrived
-    ) -> Sampled:
-        """`count` completions, or fewer if the upstream returns fewer, in as many requests as it takes. `brief`: of
+    ) -> None:
+        """Asks for `count` completions in as many requests as it takes; the upstream may return fewer. `brief`: of
         tokens, only the log-probabilities are kept. `apart`: each completion is requested on its own.
 
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
@@ -137,24 +125,24 @@ class Upstream:
             return sampled
 
         size = 1 if apart or body.get("logprobs") else _PER_REQUEST
-        return _together(await self._choices.gather(ask, count, size))
+        results = await self._choices.gather(ask, count, size)
+        if isinstance(results[0], Exception) and not any(isinstance(each, Sampled) for each in results):
+            with _upstream_errors():
+                raise results[0]
 
-    async def models(self, context: Context) -> bytes:
-        """The upstream's models, in JSON. Raises as `sample`."""
+    async def models(self, context: Context) -> tuple[bytes, list[Json]]:
+        """The upstream's models: its answer in JSON, and what is in it. Raises as `sample`."""
         async with self._taking(context, {}) as take:
             with _upstream_errors():
                 answer = await self._client.fetch("/models", None, take)
-            await self._service.read(context, partial(_cards, answer), len(answer))
-            return answer
+            return answer, await self._service.read(context, partial(_cards, answer), len(answer))
 
     async def model(self, name: str, context: Context) -> Json:
-        """One of the upstream's models. Raises `UnknownToUpstream`, and as `sample`."""
-        answer = await self.models(context)
-        cards = await self._service.read(context, partial(_cards, answer), len(answer))
-        for card in cards:
+        """One of the upstream's models. Raises `HTTPException` if it lists none of this name, and as `sample`."""
+        for card in (await self.models(context))[1]:
             if card.get("id") == name:
                 return card
-        raise UnknownToUpstream
+        raise HTTPException(404, "the upstream has no model of this name; /v1/models lists those that it has")
 
     async def relay(self, path: str, body: Json, context: Context) -> AsyncGenerator[bytes, None]:
         """The upstream's answer as it arrives: first its media type, then its parts. Raises as `sample`."""
@@ -205,19 +193,7 @@ class Upstream:
                 return await self._service.read(context, partial(_sampled, answer, count, brief), len(answer))
 
 
-def _together(results: Sequence[Sampled | Exception]) -> Sampled:
-    """All completions; raises the first error if there are none."""
-    sampled = Sampled()
-    for result in results:
-        if isinstance(result, Sampled):
-            sampled.add(result)
-    if not sampled.choices and isinstance(results[0], Exception):
-        with _upstream_errors():
-            raise results[0]
-    return sampled
-
-
-def _parsed(answer: bytes, keep: Callable[[Json], Json]) -> Any:
+def _parsed(answer: bytes, keep: Callable[[Json], Json] | None = None) -> Any:
     """The value of an answer in JSON, of each object what `keep` returns. Raises `UpstreamFailed`."""
     try:
         if b"\\ud" in answer or b"\\uD" in answer:
@@ -228,10 +204,6 @@ def _parsed(answer: bytes, keep: Callable[[Json], Json]) -> Any:
         raise UpstreamFailed("the upstream's answer is not JSON") from None
 
 
-def _all(value: Json) -> Json:
-    return value
-
-
 def _logprobs(value: Json) -> Json:
     """Of a token, what a vote needs: the rest is several times as much to keep, and for the garbage collector."""
     return {"logprob": value["logprob"]} if "logprob" in value else value
@@ -239,7 +211,7 @@ def _logprobs(value: Json) -> Json:
 
 def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
     """The completions of an answer, at most as many as were asked for. Raises `UpstreamFailed`."""
-    value = _parsed(answer, _logprobs if brief else _all)
+    value = _parsed(answer, _logprobs if brief else None)
     try:
         completion = RawChatResponse.model_validate(value)
     except ValidationError:
@@ -249,13 +221,13 @@ def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
         first, *others = (len(encoded(choice["message"])) for choice in choices)
         written = usage.completion_tokens
         usage.completion_tokens = written + round(written * sum(others) / first)
-    return Sampled.of(completion.model, choices, usage, len(answer))
+    return Sampled(completion.model, choices, usage.prompt_tokens, usage.completion_tokens, len(answer))
 
 
 def _cards(answer: bytes) -> list[Json]:
     """The models in a list of them. Raises `UpstreamFailed`."""
     try:
-        return RawModelList.model_validate(_parsed(answer, _all)).data
+        return RawModelList.model_validate(_parsed(answer)).data
     except ValidationError:
         raise UpstreamFailed("the upstream's answer is not a list of models") from None
 

@@ -12,10 +12,10 @@ import openai
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from server.admission import Admission, Claims
-from server.context import Context
+from server.admission import Admission, Claims, Context
 from server.routes.gateway.election import Elected, Observer, Progress
 from server.routes.gateway.report import Report, Sample
+from server.routes.gateway.schema import ChatRequest
 from server.routes.gateway.stream import Chunks, ElectionStream
 from server.routes.gateway.upstream import Sampled, UpstreamFailed
 from tests.server.gateway.test_gateway import PROBLEM, ask, boxed, gateway
@@ -165,18 +165,17 @@ async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> N
         return Elected([choice], Sampled(), Report.model_construct(answer="7"))
 
     stream = ElectionStream(
-        election, Chunks("x", "m", 1, usage=False), Context("x", 0.0, Claims(Admission(1))), silence=0.001
+        election, Chunks(ChatRequest.model_validate(BODY)), Context("x", 0.0, Claims(Admission(1))), silence=0.001
     )
     async with served(stream, sent, go_on) as client:
         chunks = [chunk async for chunk in await client.chat.completions.create(model="m", messages=[], stream=True)]
     assert not any(part.startswith(b":") for part in sent[:4])  # the head and three events came first
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "It is 7"
     told: list[Any] = [chunk.model_extra for chunk in chunks if chunk.model_extra]
-    assert [each["unprm"] for each in told] == [
-        {"candidate": {"index": 0, "text": "It is 7", "finish_reason": "stop"}},
-        {"progress": {"sampled": 1, "budget": 4, "answer": None}},
-        {"answer": "7"},
-    ]
+    candidate, progress, report = [each["unprm"] for each in told]
+    assert candidate == {"candidate": {"index": 0, "text": "It is 7", "finish_reason": "stop"}}
+    assert progress == {"progress": {"sampled": 1, "budget": 4, "answer": None}}
+    assert report["answer"] == "7"
 
 
 @asynchronous
@@ -188,7 +187,7 @@ async def test_an_error_after_silence_is_an_event() -> None:
         raise UpstreamFailed("the upstream answered 500")
 
     context = Context("x", 0.0, Claims(Admission(1)))
-    stream = ElectionStream(election, Chunks("x", "m", 1, usage=False), context, silence=0.001)
+    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY)), context, silence=0.001)
     async with served(stream, [], go_on) as client:
         with pytest.raises(openai.APIError, match="the upstream answered 500") as caught:
             async for _ in await client.chat.completions.create(model="m", messages=[], stream=True):
@@ -211,7 +210,7 @@ async def test_an_election_ends_with_its_stream() -> None:
     async def send(message: Message) -> None:
         pass
 
-    stream = ElectionStream(election, Chunks("x", "m", 1, usage=False), Context("x", 0.0, Claims(Admission(1))))
+    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY)), Context("x", 0.0, Claims(Admission(1))))
     response = asyncio.create_task(stream({"type": "http"}, asyncio.Queue[Message]().get, send))
     await begun.wait()
     response.cancel()

@@ -22,11 +22,10 @@ import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from server import admission
+from server import admission, protocol
 from server import serving as serving_module
 from server.admission import Admission, Claims
 from server.app import create_app
-from server.http import body, protocol
 from server.models.model import Model
 from server.routes import route as routes
 from server.settings import Settings
@@ -188,7 +187,7 @@ def test_bodies_that_would_fill_the_memory_are_refused(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("before", "more"), [(0, b""), (1000, b" "), (90_000, b"")])
 def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, before: int, more: bytes) -> None:
-    monkeypatch.setattr(body, "PART_SECONDS", 0.3)
+    monkeypatch.setattr(routes, "PART_SECONDS", 0.3)
     with serving() as server, server.connect(raw(None, length=100_000) + b" " * before) as connection:
         connection.settimeout(0.02)
         answer = b""

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from server.app import create_app
-from server.http.body import parse
-from server.http.errors import TABLE
+from server.errors import TABLE
+from server.routes.route import parse
 from server.settings import Settings
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
 from tests.support import PATIENCE, until

@@ -6,7 +6,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from server.routes import examples
+from server.routes import openapi
 from tests.server.harness import Running, serving
 from tests.support import until
 
@@ -36,7 +36,7 @@ def test_every_example_is_answered_as_documented(mini: Running) -> None:
             if operation["operationId"] == "metrics":
                 continue
             expected = operation["responses"]["200"]["content"]["application/json"]["example"]
-            request = examples.REQUESTS.get(operation["operationId"])
+            request = openapi.REQUESTS.get(operation["operationId"])
             assert mini.http.request(method, path, json=request).json() == about(expected), path
             checked += 1
-    assert checked == len(examples.REQUESTS) + 3
+    assert checked == len(openapi.REQUESTS) + 3

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from server.http.callers import Keys, KeysInvalid
+from server.middleware import Keys, KeysInvalid
 from tests.server.harness import PROBLEM, Background, ask, boxed, read, serving
 from tests.server.upstream import upstream
 from tests.support import until

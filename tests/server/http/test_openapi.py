@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from server.app import create_app
-from server.http.errors import TABLE
-from server.routes import examples, openapi
+from server.errors import TABLE
+from server.routes import openapi
 from server.settings import Settings
 from tests.server.harness import Running, serving
 from unprm.engines.fake import FakeEngine
@@ -96,7 +96,7 @@ def test_every_operation_has_an_example_and_problems_as_problem_json(document: d
             assert media_type == "application/problem+json"
             assert content["schema"] == {"$ref": "#/components/schemas/ProblemDetails"}
             assert {TABLE[code].status for code in content["examples"]} == {int(status)}
-    assert names >= {*examples.REQUESTS, "healthz", "readyz", "model", "metrics"}
+    assert names >= {*openapi.REQUESTS, "healthz", "readyz", "model", "metrics"}
 
 
 def test_every_code_that_an_operation_can_answer_is_documented(document: dict[str, Any]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from server.observe import journal as journal_module
-from server.observe.journal import Entry, Journal, JournalUnusable
+from server import journal as journal_module
+from server.journal import Entry, Journal, JournalUnusable
 from tests.server.harness import ask, boxed, serving
 from tests.support import until
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_written_is_counted_and_holds_up_nobody(
             database.execute("ALTER TABLE elsewhere RENAME TO requests")
         assert server.post("/score_steps", ask("b")).status_code == 200
     assert len(rows(file)) == 1
-    assert [record.levelname for record in caplog.records if record.name == "server.observe.journal"] == ["ERROR"]
+    assert [record.levelname for record in caplog.records if record.name == "server.journal"] == ["ERROR"]
     assert "CANARY" not in caplog.text
 
 

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from server.observe.logs import JsonFormatter, TextFormatter, describe
+from server.observe import JsonFormatter, TextFormatter, describe
 
 
 def failed() -> BaseException:

@@ -4,10 +4,11 @@ import threading
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 from starlette.responses import PlainTextResponse
 
 from server.models.load import load
-from server.observe.metrics import Metrics
+from server.observe import Metrics
 from server.settings import Settings
 from tests.judge_server import MODEL, judging
 from tests.server.harness import ask, boxed, serving
@@ -80,4 +81,7 @@ def test_calls_to_the_judge_are_counted() -> None:
         settings = Settings(model=["judge"], judge_url=judge.url, judge_model=MODEL)
         (request,) = settings.models().values()
         load(settings, request, metrics.called_judge).close()
-        assert f'unprm_judge_seconds_count{{outcome="ok"}} {len(judge.requests)}.0' in metrics.text().decode()
+        assert (
+            f'unprm_judge_seconds_count{{outcome="ok"}} {len(judge.requests)}.0'
+            in generate_latest(metrics.registry).decode()
+        )

@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -12,7 +13,6 @@ from starlette.responses import Response
 
 from unprm.errors import InvalidRequest, Overloaded, UnprmError
 from unprm.fields import field_errors, summary
-from unprm.votes import registry
 from unprm.wire import FieldError, ProblemDetails
 
 MEDIA_TYPE = "application/problem+json"
@@ -55,69 +55,6 @@ TABLE = {
 }
 
 
-class MalformedJson(UnprmError):
-    """The body can't be parsed."""
-
-    code = "malformed_json"
-
-
-class Unauthorized(UnprmError):
-    """The key is missing or not one of the server's."""
-
-    code = "unauthorized"
-
-    def __init__(self) -> None:
-        super().__init__("send a key of the server as `Authorization: Bearer KEY`")
-
-
-class ForeignSite(UnprmError):
-    """A browser may have been led here by a site that has nothing to do with the server, which asks for no key."""
-
-    code = "foreign_site"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "without a key, the server answers only under its address or a local name, and pages from there: set a "
-            "key (--api-key) to use another name"
-        )
-
-
-class UnknownVote(UnprmError):
-    """No vote has this address."""
-
-    code = "not_found"
-
-    def __init__(self) -> None:
-        super().__init__(f"there is no such vote; expected one of {', '.join(registry.VOTES)}, or compare")
-
-
-class BodyTooLarge(UnprmError):
-    """The body is larger than the server reads; `sent` is None if its size was not declared."""
-
-    code = "body_too_large"
-
-    def __init__(self, limit: int, sent: int | None = None) -> None:
-        super().__init__(f"{'more' if sent is None else sent} bytes were sent, the limit is {limit}")
-
-
-class BodyTooSlow(UnprmError):
-    """The body arrives more slowly than the server allows."""
-
-    code = "deadline_exceeded"
-
-    def __init__(self, count: int, seconds: float) -> None:
-        super().__init__(f"the body arrives too slowly: {count} bytes, or the rest, must arrive within {seconds:g} s")
-
-
-class UnsupportedMediaType(UnprmError):
-    """The body is not declared as JSON."""
-
-    code = "unsupported_media_type"
-
-    def __init__(self) -> None:
-        super().__init__("send the body as `Content-Type: application/json`")
-
-
 def problem(error: Exception, request_id: str, gateway: bool = False) -> Response:
     """The response to any error. An error that is not in the table is answered as `internal` and logged.
 
@@ -125,15 +62,30 @@ def problem(error: Exception, request_id: str, gateway: bool = False) -> Respons
     """
     code = code_of(error)
     row = TABLE[code]
+    detail, fields, headers = row.title, list[FieldError](), dict[str, str]()
+    if row.retry_after is not None:
+        headers["Retry-After"] = str(row.retry_after)
     if code == "internal":
         logger.error("request %s failed", request_id, exc_info=error)
-    details = details_of(code, _detail(error, code), request_id, _fields(error))
+    elif isinstance(error, RequestValidationError):
+        fields = field_errors(error.errors())
+        detail = summary(fields, len(error.errors()))
+    elif isinstance(error, HTTPException):
+        headers |= error.headers or {}
+        if error.detail != HTTPStatus(error.status_code).phrase:  # which is what Starlette says of its own
+            detail = error.detail
+    else:
+        detail = str(error)
+        if isinstance(error, InvalidRequest) and error.pointer:
+            fields = [FieldError(pointer=error.pointer, detail=detail)]
+        if isinstance(error, Overloaded):
+            headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    details = details_of(code, detail, request_id, fields)
     body = details.model_dump_json()
     if gateway:
-        pointer = details.errors[0].pointer if details.errors else None
-        openai_error = {"message": details.detail, "type": code, "param": pointer, "code": code}
+        openai_error = {"message": detail, "type": code, "param": fields[0].pointer if fields else None, "code": code}
         body = json.dumps(details.model_dump(mode="json") | {"error": openai_error})
-    return Response(body, row.status, _headers(error, row), MEDIA_TYPE)
+    return Response(body, row.status, headers, MEDIA_TYPE)
 
 
 def event(data: bytes | memoryview, name: str = "") -> bytes:
@@ -156,38 +108,11 @@ def details_of(code: str, detail: str, request_id: str, errors: Sequence[FieldEr
 
 
 def code_of(error: Exception) -> str:
-    """The error's code, a key of the table."""
+    """The error's code, a key of the table; of an `HTTPException` the first with its status."""
     if isinstance(error, RequestValidationError):
         return "invalid_request"
     if isinstance(error, HTTPException):
-        return {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "internal")
+        return next((code for code, row in TABLE.items() if row.status == error.status_code), "internal")
     if isinstance(error, UnprmError) and error.code in TABLE:
         return error.code
     return "internal"
-
-
-def _detail(error: Exception, code: str) -> str:
-    if isinstance(error, UnprmError) and code != "internal":
-        return str(error)
-    if isinstance(error, RequestValidationError):
-        return summary(_fields(error), len(error.errors()))
-    return TABLE[code].title
-
-
-def _fields(error: Exception) -> list[FieldError]:
-    if isinstance(error, RequestValidationError):
-        return field_errors(error.errors())
-    if isinstance(error, InvalidRequest) and error.pointer:
-        return [FieldError(pointer=error.pointer, detail=str(error))]
-    return []
-
-
-def _headers(error: Exception, row: Row) -> dict[str, str]:
-    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    if isinstance(error, Unauthorized):
-        headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, Overloaded):
-        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
-    elif row.retry_after is not None:
-        headers["Retry-After"] = str(row.retry_after)
-    return headers

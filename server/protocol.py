@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from unprm.budget import Budget
 from unprm.errors import Overloaded
 
-from .callers import share_of
+from .middleware import share_of
 
 HEAD_SECONDS, HEAD_BYTES = 10.0, 65_536
 """Time for a request's line and headers to arrive, from the connection's start or the previous response, and their

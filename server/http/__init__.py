@@ -1,1 +1,0 @@
-"""HTTP: bodies, keys, errors, the API's description, and the server process."""

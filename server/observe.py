@@ -1,0 +1,226 @@
+"""What an operator sees: log lines, metrics for Prometheus, and OpenTelemetry traces. None of them has a caller's text.
+
+Messages of exceptions may contain such text (a parser quotes what it can't read), so of an exception only its type and
+the locations in its traceback are logged. A span has what the log has: routes, counts and times.
+"""
+
+import json
+import logging
+import logging.config
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+
+from unprm.engines.scheduler import BatchFigures
+from unprm.types import Usage
+from unprm.wire import VoteOut
+
+from .admission import Context
+
+Attributes = Mapping[str, str | int | float]
+
+_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_CALL_SECONDS = (*_SECONDS, 120.0, 300.0, 600.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_TOKENS = (64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
+
+logger = logging.getLogger(__name__)
+_tracing = False
+
+
+def configure_logs(level: str, style: Literal["json", "text"]) -> None:
+    """Configures the process's logging, to standard error."""
+    formatter = JsonFormatter if style == "json" else TextFormatter
+    logging.config.dictConfig(
+        {
+            "version": 1,
+            "disable_existing_loggers": False,
+            "formatters": {"line": {"()": formatter}},
+            "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+            # it logs each request to an upstream, of which a judge gets one per step
+            "loggers": {"httpx": {"level": "WARNING"}},
+            "root": {"level": level.upper(), "handlers": ["stderr"]},
+        }
+    )
+    logging.captureWarnings(True)
+
+
+def log_request(method: str, route: str, status: int, seconds: float, context: Context) -> dict[str, str | int | float]:
+    """Logs the line of one request; returns its fields. `route` is the template, so neither path nor query string is
+    logged."""
+    fields: dict[str, str | int | float] = {
+        "method": method if method in _METHODS else "other",
+        "route": route,
+        "status": status,
+        **({"code": context.code} if context.code else {}),
+        "ms": round(seconds * 1000, 1),
+        "request_id": context.request_id,
+        **({"caller": context.caller} if context.caller else {}),
+        "solutions": context.solutions,
+        "tokens": context.usage.tokens,
+        "computed_tokens": context.usage.computed_tokens,
+    }
+    logger.info("request", extra={"fields": fields})
+    return fields
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-01-31T12:00:00.000Z INFO server.observe: request method=POST …`"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        time, message, fields = _parts(record)
+        values = (f"{name}={value}" for name, value in fields.items())
+        return " ".join([f"{time} {record.levelname} {record.name}: {message}", *values]).rstrip()
+
+
+class JsonFormatter(logging.Formatter):
+    """`{"time": …, "level": …, "logger": …, "message": …}` and the record's fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        time, message, fields = _parts(record)
+        head = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": message}
+        return json.dumps(head | fields, ensure_ascii=False)
+
+
+def describe(error: BaseException) -> str:
+    """Types of an exception and its causes, and their traceback locations; no message, no values."""
+    frames = traceback.extract_tb(error.__traceback__, limit=-12)
+    places = " > ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
+    parts = [f"{type(error).__name__} at {places or 'no place known'}"]
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None:
+        parts.append(describe(cause))
+    return " from ".join(parts)
+
+
+def _parts(record: logging.LogRecord) -> tuple[str, str, dict[str, object]]:
+    """The time, the message and the fields of a record."""
+    time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    fields = dict(getattr(record, "fields", {}))
+    if record.exc_info and record.exc_info[1] is not None:
+        fields["exception"] = describe(record.exc_info[1])
+    # asyncio puts the representation of what failed, including its message, on further lines
+    return time, record.getMessage().partition("\n")[0], fields
+
+
+class Metrics:
+    """Counters of one app, in `registry`. Labels have few values: route templates, statuses, codes of errors, names of
+    served models, strategies, and the outcomes that `unprm.openai.client.Observe` lists."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        self._requests = counter("unprm_requests", "Requests answered.", ("route", "status", "code"))
+        self._seconds = histogram("unprm_request_seconds", "Time to the answer.", ("route",), buckets=_SECONDS)
+        model, call = ("model",), ("outcome",)
+        self._tokens = counter("unprm_tokens", "Tokens of requests.", model)
+        self._computed = counter("unprm_computed_tokens", "Tokens the model ran.", model)
+        self._cached = counter("unprm_cached_tokens", "Tokens reused from earlier computation.", model)
+        self._batch_items = histogram("unprm_batch_solutions", "Distinct sequences in a batch.", model, buckets=_SIZES)
+        self._batch_tokens = histogram("unprm_batch_tokens", "Tokens in a batch.", model, buckets=_TOKENS)
+        self._forward = histogram("unprm_forward_seconds", "Time the model took for a batch.", model, buckets=_SECONDS)
+        self._waits = histogram("unprm_queue_seconds", "Time until a request's first batch.", model, buckets=_SECONDS)
+        self._unread = counter("unprm_unread_steps", "Steps on which a judge gave no verdict.", model)
+        self._upstream = histogram(
+            "unprm_upstream_seconds", "Time of a call to the upstream.", call, buckets=_CALL_SECONDS
+        )
+        self._judge = histogram("unprm_judge_seconds", "Time of a call to the judge.", call, buckets=_CALL_SECONDS)
+        self._votes = counter("unprm_votes", "Votes taken.", ("strategy",))
+        self._ties = counter("unprm_ties", "Votes that ended in a tie.", ("strategy",))
+
+    def answered(self, route: str, status: int, code: str, seconds: float) -> None:
+        """Counts a request; `code`: the error's, "" without one."""
+        self._requests.labels(route, str(status), code).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def used(self, model: str, usage: Usage) -> None:
+        """Counts what a model did for a request."""
+        self._tokens.labels(model).inc(usage.tokens)
+        self._computed.labels(model).inc(usage.computed_tokens)
+        self._cached.labels(model).inc(usage.cached_tokens)
+
+    def ran(self, model: str, batch: BatchFigures) -> None:
+        """Counts a batch of a model."""
+        self._batch_items.labels(model).observe(batch.items)
+        self._batch_tokens.labels(model).observe(batch.tokens)
+        self._forward.labels(model).observe(batch.seconds)
+        self._unread.labels(model).inc(batch.unread)
+        for seconds in batch.waits:
+            self._waits.labels(model).observe(seconds)
+
+    def called_upstream(self, seconds: float, outcome: str) -> None:
+        """Counts a call to the upstream."""
+        self._upstream.labels(outcome).observe(seconds)
+
+    def called_judge(self, seconds: float, outcome: str) -> None:
+        """Counts a call to the judge. May be called from any thread."""
+        self._judge.labels(outcome).observe(seconds)
+
+    def voted(self, vote: VoteOut) -> None:
+        """Counts a vote, and adds it to the trace as OpenTelemetry's conventions for generative AI name a result: the
+        strategy, the score by which it elected, if it has one, and `tie` or what decided it."""
+        self._votes.labels(vote.strategy).inc()
+        self._ties.labels(vote.strategy).inc(vote.tie)
+        score, name = vote.candidates[0].score, "gen_ai.evaluation"
+        attributes = {f"{name}.name": vote.strategy, f"{name}.score.label": "tie" if vote.tie else vote.decided_by}
+        add_event(f"{name}.result", attributes if score is None else {**attributes, f"{name}.score.value": score})
+
+
+class TracingUnavailable(Exception):
+    """Traces are configured, but OpenTelemetry is not installed."""
+
+
+def configure_traces(endpoint: str) -> None:
+    """Sends this process's traces to a collector: OTLP over HTTP, `endpoint` without `/v1/traces`."""
+    try:
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise TracingUnavailable("traces need OpenTelemetry: pip install 'unprm[trace]'") from error
+    provider = TracerProvider(resource=Resource.create({"service.name": "unprm"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces")))
+    trace.set_tracer_provider(provider)
+    global _tracing
+    _tracing = True
+
+
+@contextmanager
+def span(name: str, headers: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """A span inside the current one or, with a request's `headers`, inside its caller's trace.
+
+    Yields the argument for `set_attributes`.
+    """
+    if not _tracing:
+        yield None
+        return
+    from opentelemetry import propagate, trace
+
+    parent = propagate.extract(headers) if headers is not None else None
+    with trace.get_tracer("unprm").start_as_current_span(name, parent, record_exception=False) as current:
+        yield current
+
+
+def add_event(name: str, attributes: Attributes) -> None:
+    """Adds an event to the current span."""
+    if _tracing:
+        from opentelemetry import trace
+
+        trace.get_current_span().add_event(name, dict(attributes))
+
+
+def set_attributes(current: Any, attributes: Attributes) -> None:
+    """Adds attributes to a span."""
+    if current is not None and current.is_recording():
+        current.set_attributes(dict(attributes))

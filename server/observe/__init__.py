@@ -1,1 +1,0 @@
-"""What an operator sees: logs, metrics, traces, and the journal of requests."""
