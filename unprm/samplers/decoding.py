@@ -112,15 +112,16 @@ def attention(
     **options: object,
 ) -> tuple[torch.Tensor, None]:
     """PyTorch's attention of queries, (rows, heads, positions, width), to keys and values, (rows, key heads, positions,
-    width). For one new token per row, query heads that share a key head become positions of it, which saves
-    transformers' copy of the keys for every query head. Returns (rows, positions, heads, width)."""
+    width), the values' width being their own. For one new token per row, query heads that share a key head become
+    positions of it, which saves transformers' copy of the keys for every query head. Returns (rows, positions, heads,
+    the values' width)."""
     rows, heads, positions, width = query.shape
     if positions > 1:
         states, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
         return states, None
     grouped = query.reshape(rows, key.shape[1], -1, width)
     states = functional.scaled_dot_product_attention(grouped, key, value, attn_mask=attention_mask, scale=scaling)
-    return states.reshape(rows, 1, heads, width), None
+    return states.reshape(rows, 1, heads, -1), None
 
 
 class DecodingBatch:

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from unprm.checkpoints.files import load_base
 from unprm.errors import ModelInvalid, SamplerFailed
@@ -49,6 +50,20 @@ def test_log_probabilities_are_the_model_s_own_before_temperature(network, base)
         expected = [logprobs[place, token].item() for place, token in zip(places, completion.ids, strict=True)]
         assert completion.logprobs == pytest.approx(expected, abs=1e-4)
         assert completion.text == sampler.decode(completion.ids)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize(("heads", "key_heads", "width"), [(4, 4, 8), (4, 2, 8), (4, 1, 8), (4, 4, 6)])
+def test_a_new_token_attends_as_by_transformers(heads, key_heads, width, masked):
+    """`width`: the values', which models with latent attention have narrower than the keys'."""
+    random, layer = torch.Generator().manual_seed(0), torch.nn.Module()
+    layer.num_key_value_groups = heads // key_heads
+    shapes = (3, heads, 1, 8), (3, key_heads, 5, 8), (3, key_heads, 5, width)
+    states = [torch.randn(shape, generator=random) for shape in shapes]
+    mask = (torch.arange(5) <= torch.tensor([4, 0, 2])[:, None])[:, None, None] if masked else None
+    expected, _ = sdpa_attention_forward(layer, *states, mask, scaling=0.3)
+    found, _ = decoding.attention(layer, *states, mask, scaling=0.3)
+    torch.testing.assert_close(found, expected)
 
 
 def test_temperature_zero_takes_the_most_likely_token(network, base):
