@@ -36,6 +36,8 @@ _SWAGGER = StaticFiles(packages=[("fastapi_swagger", "resources")])
 _OF_SWAGGER = {"swagger-ui-bundle.js", "swagger-ui.css"}
 """Files of the page at /docs that come from the package `fastapi_swagger`."""
 
+_PAGES = {"/": "index.html", "/docs": "docs.html"}
+
 router = APIRouter(include_in_schema=False)
 
 
@@ -59,10 +61,9 @@ async def strategies() -> Response:
 @router.api_route("/", methods=["GET", "HEAD"])
 @router.api_route("/docs", methods=["GET", "HEAD"])
 @router.api_route(BELOW + "{path:path}", methods=["GET", "HEAD"])
-async def file(request: Request, path: str | None = None) -> Response:
-    """The page that shows step scores and votes, that of the documentation, or a file of theirs."""
-    if path is None:
-        path = "docs.html" if request.scope["path"] == "/docs" else "index.html"
+async def file(request: Request) -> Response:
+    """The page that shows step scores and votes, that of the API documentation, or a file of theirs."""
+    path = _PAGES.get(request.scope["path"]) or request.path_params["path"]
     files = _SWAGGER if path in _OF_SWAGGER else _FILES
     response = await files.get_response(path, request.scope)
     response.headers.update(HEADERS)

@@ -19,8 +19,9 @@ FILES = Path(server.page.__file__).parent / "files"
 NAMES = sorted(path.relative_to(FILES).as_posix() for path in FILES.rglob("*") if path.is_file())
 
 
-def test_the_root_is_the_page(server: Running) -> None:
-    response = server.get("/")
+@pytest.mark.parametrize("address", ["/", "/?path=docs.html"])
+def test_the_root_is_the_page(server: Running, address: str) -> None:
+    response = server.get(address)
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/html")
     assert response.text == (FILES / "index.html").read_text("utf-8")
