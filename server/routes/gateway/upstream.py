@@ -193,15 +193,19 @@ class Upstream:
                 return await self._service.read(context, partial(_sampled, answer, count, brief), len(answer))
 
 
-def _parsed(answer: bytes, keep: Callable[[Json], Json] | None = None) -> Any:
+def _parsed(answer: bytes, keep: Callable[[Json], Json]) -> Any:
     """The value of an answer in JSON, of each object what `keep` returns. Raises `UpstreamFailed`."""
     try:
         if b"\\ud" in answer or b"\\uD" in answer:
             from_json(answer)  # unlike Python's, it refuses half a surrogate pair, which nobody could be sent
-        # in a function of Python's own other threads get a turn: a long answer takes seconds
+        # whatever `keep` does, other threads get a turn when it is called: a long answer takes seconds
         return json.loads(answer.decode(), object_hook=keep)
     except (ValueError, RecursionError):
         raise UpstreamFailed("the upstream's answer is not JSON") from None
+
+
+def _unchanged(value: Json) -> Json:
+    return value
 
 
 def _logprobs(value: Json) -> Json:
@@ -211,7 +215,7 @@ def _logprobs(value: Json) -> Json:
 
 def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
     """The completions of an answer, at most as many as were asked for. Raises `UpstreamFailed`."""
-    value = _parsed(answer, _logprobs if brief else None)
+    value = _parsed(answer, _logprobs if brief else _unchanged)
     try:
         completion = RawChatResponse.model_validate(value)
     except ValidationError:
@@ -227,7 +231,7 @@ def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
 def _cards(answer: bytes) -> list[Json]:
     """The models in a list of them. Raises `UpstreamFailed`."""
     try:
-        return RawModelList.model_validate(_parsed(answer)).data
+        return RawModelList.model_validate(_parsed(answer, _unchanged)).data
     except ValidationError:
         raise UpstreamFailed("the upstream's answer is not a list of models") from None
 

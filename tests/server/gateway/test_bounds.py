@@ -29,6 +29,7 @@ LONG = "x" * 40_000
     ("module", "name"),
     [
         (upstream_module, "_logprobs"),
+        (upstream_module, "_unchanged"),  # if the caller asks for log-probabilities
         (upstream_module, "encoded"),
         (candidates, "confidence_of"),
         (route, "to_json"),
@@ -48,7 +49,7 @@ def test_long_answers_are_read_and_written_while_others_are_answered(
     monkeypatch.setattr(module, name, held)
     problem = PROBLEM + (LONG if name == "encoded" else "")
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": problem}]}
-    body["unprm"] = {"strategy": "cisc", "budget": 2}
+    body |= {"unprm": {"strategy": "cisc", "budget": 2}, "logprobs": name == "_unchanged"}
     with upstream(boxed(1, LONG)) as reasoner, gateway(reasoner) as running:
         long = Background(lambda: running.post("/v1/chat/completions", body))
         assert begun.wait(PATIENCE)
