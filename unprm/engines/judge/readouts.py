@@ -130,14 +130,15 @@ class Stepwise(Readout):
 
 @dataclass(frozen=True)
 class Written(Readout):
-    """Samples `repeats` checks of a solution, written by the layout in answers of at most `max_tokens` tokens."""
+    """Samples `repeats` checks of a solution, which the judge writes in replies of at most `max_tokens` tokens."""
 
     layout: ChainLayout | StepLayout
     repeats: int
     max_tokens: int
 
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
-        """The one that asks for the checks; in place of replies still to be written the layout's assumed answers."""
+        """That of a check; where the judge replies step after step, that of the last step, with the layout's assumed
+        answer in place of each earlier reply."""
         return [self.layout.messages(problem, steps)]
 
     def described(self, likeliest: int) -> str:
