@@ -1,5 +1,5 @@
-"""Pure ASGI middleware: request ids, logging and metrics for every response; and authorization: callers, whose share of
-the server they use, and their keys, which are read again when they change."""
+"""Pure ASGI middleware: request ids, logging and metrics for every response, and authorization by keys, which are read
+again when they change. A request counts against its caller's share of the server."""
 
 import asyncio
 import hmac

@@ -221,7 +221,7 @@ def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
     """The JSON value, at most 200 levels deep. If a solution has too many steps, all beyond `max_steps` are joined into
     one.
 
-    Raises `HTTPException` for what is none (also for encodings other than UTF-8 and for lone surrogates),
+    Raises `HTTPException` for what is not JSON (also for encodings other than UTF-8 and for lone surrogates),
     `TooManySolutions`, and `InvalidRequest` for an object with far too many fields.
     """
     try:

@@ -29,7 +29,7 @@ def main() -> int:
         os.environ.setdefault(name, value)
     remote = "RAY_ADDRESS" in os.environ
     if not remote:  # on a cluster, replicas read the file where they run
-        from ..middleware import Keys, KeysInvalid  # not before: it takes longer than `--help`
+        from ..middleware import Keys, KeysInvalid  # imported only here: it takes longer than the rest of `--help`
 
         try:
             Keys(settings.api_key, settings.api_keys_file)

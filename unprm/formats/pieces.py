@@ -110,8 +110,8 @@ class PieceFormat:
         return Encoded(tuple(kept), tuple(place for place, token in enumerate(kept) if token == self.tag.id))
 
     def tagged(self, texts: Sequence[str], tag: Sequence[int], begin: Sequence[int] = ()) -> Encoded:
-        """An input of the ids `begin`, the first of the texts, and each other one, a step, with a tag after it. All are
-        encoded separately."""
+        """The input of the ids `begin`, the first text, and the other texts, which are steps, each followed by a tag at
+        whose last id it is scored. Every text is encoded separately."""
         head, *pieces = self.pieces.encode(texts)
         draft = Draft().add([*begin, *head])
         for piece in pieces:

@@ -172,7 +172,7 @@ def knows(text: str) -> bool:
 
 
 def about(name: str, problem: str | None) -> Demonstration:
-    """What to know of the scores that an embedded model, a demonstration, gives solutions of a problem."""
+    """What to know about a demonstration's scores of solutions to a problem; `name`: the model's."""
     inside = problem is not None and knows(problem)
     place = "this problem is in it" if inside else "this problem is outside it: the scores mean nothing"
     return Demonstration(in_domain=inside, detail=f"{name} is a demonstration: {mini.KNOWLEDGE}, and {place}.")
