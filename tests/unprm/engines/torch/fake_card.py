@@ -5,6 +5,7 @@ Registering the device type changes the whole process, so run this in a separate
 """
 
 import math
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 from torch.utils.flop_counter import flop_registry
-from training.prm.bytes_in_use import LiveBytes
 from transformers import PreTrainedModel
 
 from unprm.engines.torch import segments
@@ -56,6 +56,26 @@ class Count:
     def flops(self) -> int:
         """Multiplications and additions of all operations."""
         return sum(operation.flops for operation in self.operations)
+
+
+class LiveBytes:
+    """Bytes of the counted tensors: `now`, and their `peak` so far. Tensors that share memory count once."""
+
+    def __init__(self) -> None:
+        self.now = self.peak = 0
+        self._known: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
+
+    def add(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Counts these tensors from now on, until their memory is freed."""
+        for storage in (tensor.untyped_storage() for tensor in tensors):
+            if storage not in self._known:
+                self._known.add(storage)
+                self._change(storage.nbytes())
+                weakref.finalize(storage, self._change, -storage.nbytes())
+
+    def _change(self, size: int) -> None:
+        self.now += size
+        self.peak = max(self.peak, self.now)
 
 
 class FakeCard(TorchDispatchMode):
