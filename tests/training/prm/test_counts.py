@@ -161,7 +161,7 @@ def test_a_model_trained_on_counts_is_served_with_intervals(trainer, tmp_path, w
     with closing(load_engine(str(place), device="cpu", **options)) as engine, serving(engine) as running:
         first, _, again = (running.post("/score_steps", each).json()["solutions"] for each in requests)
         voted = running.post("/vote/prm", body | {"solutions": [STEPS, OTHER]}).json()["solutions"]
-        inside = vote("prm", PROBLEM, [STEPS, OTHER], engine, None, {}).solutions[0].model_dump()
+        inside = vote(PROBLEM, [STEPS, OTHER], "prm", prm=engine).solutions[0].model_dump()
     for solution, steps in (
         (first[0], STEPS),
         (first[1], OTHER),
