@@ -124,7 +124,7 @@ def test_a_prm_is_measured_and_the_report_drawn(world: World, blocks: list[Block
     world.run(report)
     assert world.path("runs/report.md").read_text("utf-8").count("my-prm") > 1
     samples = world.path("runs/lab/samples.jsonl")
-    with world.started(lab) as started:  # tests/training/test_lab.py runs a small one to its end
+    with world.started(lab) as started:  # tests/research/test_lab.py runs a small one to its end
         started.wait_for(lambda: samples.exists() and samples.read_text("utf-8").endswith("\n"))
     assert len(world.rows("runs/lab/samples.jsonl")[0]["completions"]) == 16
 
