@@ -59,7 +59,7 @@ def test_build_goes_from_questions_to_a_data_set(built):
         assert len(solution.steps) > 1
     labelled = sum(solution.labels is not None for solution in solutions)
     assert (place / "dataset" / "data" / "train.jsonl").read_text().count("\n") == labelled
-    assert "selected" in printed
+    assert " right and " in printed
 
 
 def test_the_commands_take_the_preset(built, tmp_path):
