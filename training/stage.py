@@ -34,10 +34,12 @@ def progress(
     """A progress display for tasks with a known number of steps: bars, with further `columns`, on a terminal; lines of
     text elsewhere. `get_time` is a clock, in seconds."""
     times = MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), *columns
-    title = TextColumn("{task.description}")
+    title = TextColumn("{task.description}", markup=False)
+    # the time left is estimated from all steps so far: a single one may take minutes
+    options: dict[str, Any] = {"get_time": get_time, "speed_estimate_period": math.inf}
     if console.is_terminal:
-        return Progress(title, BarColumn(), *times, console=console, disable=not shown, get_time=get_time)
-    return Lines(title, *times, console=Console(quiet=True) if not shown else console, disable=True, get_time=get_time)
+        return Progress(title, BarColumn(), *times, console=console, disable=not shown, **options)
+    return Lines(title, *times, console=Console(quiet=True) if not shown else console, disable=True, **options)
 
 
 class Lines(Progress):

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 
 from unprm.votes.registry import Strategy
 from unprm.wire import CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
@@ -56,11 +56,13 @@ def _ask(
 ) -> None:
     """Makes the call `operation` for each request, with the given fields set."""
     requests = _read(file, **fields)
-    with Client(url, api_key=key, timeout=timeout) as client:
+    console = Console(stderr=True)
+    hidden = len(requests) == 1 or not console.is_terminal
+    # what is printed goes above the bar, but into a file if it is to
+    bar = Progress(console=console, disable=hidden, redirect_stdout=sys.stdout.isatty())
+    with Client(url, api_key=key, timeout=timeout) as client, bar:
         outcomes = getattr(client, operation)(requests=requests, concurrency=concurrency)
-        hidden = len(requests) == 1 or not sys.stderr.isatty()
-        bar = track(outcomes, "answered", len(requests), console=Console(stderr=True), disable=hidden)
-        _show(requests, bar, as_json)
+        _show(requests, bar.track(outcomes, len(requests), description="answered"), as_json)
 
 
 def _offer(name: str, operation: str, summary: str, *own: inspect.Parameter) -> None:

@@ -113,11 +113,12 @@ def _best_of_n(paths: Sequence[Path]) -> BestOfN:
 
 def _processbench(paths: Sequence[Path]) -> ProcessBench:
     runs = [_valid(path, _ProcessBench) for path in paths]
-    counts = [{name: each.wrong + each.right for name, each in run.fixed.subsets.items()} for run in runs]
+    counts = [{name: (each.wrong, each.right) for name, each in run.fixed.subsets.items()} for run in runs]
     _check_equal(paths, "subsets", counts)
+    solutions = {name: sum(kinds) for name, kinds in counts[0].items()}
     results = [{"fixed": run.fixed, **run.__pydantic_extra__} for run in runs]
     ways = [way for way in results[0] if all(way in result for result in results)]
-    return {way: _first_errors(counts[0], [result[way] for result in results]) for way in ways}
+    return {way: _first_errors(solutions, [result[way] for result in results]) for way in ways}
 
 
 def _first_errors(solutions: Mapping[str, int], seeds: Sequence[Result]) -> FirstErrors:

@@ -133,6 +133,14 @@ def test_many_requests_are_a_line_each(server: Running, tmp_path: Path) -> None:
     assert [json.loads(line) for line in result.output.splitlines()] == expected
 
 
+def test_a_bar_on_the_terminal_leaves_the_answers_to_a_file(server: Running) -> None:
+    sent = "".join(json.dumps(request(given(answer, 0.9))) + "\n" for answer in "78")
+    arguments = ["score", "--json", "--url", server.url]
+    result = CliRunner(env={"FORCE_COLOR": "1"}).invoke(app, arguments, sent)  # makes rich take stderr for a terminal
+    assert [json.loads(line)["solutions"][0]["answer"] for line in result.stdout.splitlines()] == ["7", "8"]
+    assert "answered" in result.stderr
+
+
 def test_one_that_fails_is_told_and_the_others_answered(server: Running) -> None:
     lines = [request(boxed(1)), request("no answer"), request(boxed(3))]
     result = run(server, "vote", "--json", stdin="\n".join(map(json.dumps, lines)))

@@ -35,8 +35,8 @@ def _best_of_n(directory, run, shares, questions=200, judged=()):
         (place / "candidates.jsonl").write_text("".join(map(to_line, judged)), "utf-8")
 
 
-def _processbench(directory, run, f1, subsets=SUBSETS, wrong=60):
-    figures = {name: asdict(Figures(0.3, 0.8, f1, f1 - 0.05, f1 + 0.05, wrong, 40, 0)) for name in subsets}
+def _processbench(directory, run, f1, subsets=SUBSETS, wrong=60, right=40):
+    figures = {name: asdict(Figures(0.3, 0.8, f1, f1 - 0.05, f1 + 0.05, wrong, right, 0)) for name in subsets}
     result = {"subsets": figures, "average_f1": f1}
     results = {"model": "m", "fixed": {"threshold": 0.5, **result}, "best on gsm8k": {"threshold": 0.31, **result}}
     _write_json(directory / "processbench" / run / "results.json", results)
@@ -74,9 +74,10 @@ def test_seeds_that_were_measured_on_different_data_are_refused(tmp_path):
         write(tmp_path)
     _best_of_n(tmp_path, "UnPRM/1", {})
     _processbench(tmp_path, "UnPRM/0", 0.4)
-    _processbench(tmp_path, "UnPRM/1", 0.4, wrong=50)
-    with pytest.raises(RecordInvalid, match="other subsets than"):
-        write(tmp_path)
+    for changed in ({"wrong": 50}, {"wrong": 50, "right": 50}):
+        _processbench(tmp_path, "UnPRM/1", 0.4, **changed)
+        with pytest.raises(RecordInvalid, match="other subsets than"):
+            write(tmp_path)
 
 
 def test_outcomes_of_questions_are_those_of_unprm_where_there_is_one(tmp_path):

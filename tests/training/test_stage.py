@@ -46,6 +46,16 @@ def test_a_log_file_has_the_first_line_one_every_half_minute_and_the_last(consol
     assert len(shown) == 1 + 198 // 30 + 1
 
 
+def test_slow_steps_have_a_line_each_and_the_time_left(console: Console) -> None:
+    clock = Clock()
+    with stage.progress(console, get_time=clock) as progress:
+        task = progress.add_task("a [slow] one", total=4, completed=1)
+        for _ in range(3):
+            clock.now += 100.0
+            progress.advance(task)
+    assert lines(console)[1] == "a [slow] one 3/4 0:03:20 left 0:01:40"
+
+
 def test_a_board_tells_its_counts(console: Console) -> None:
     with stage.Board(console, "sampling", total=2) as board:
         board.advance(solutions=16)

@@ -190,6 +190,8 @@ def markdown(model: str, measured: Mapping[str, Result]) -> str:
     ]
     for published, row in PUBLISHED.items():
         f1 = dict(zip((*SUBSETS, "average"), map("{:.1f}".format, row), strict=True))
+        if set(names) != set(SUBSETS):
+            del f1["average"]  # it is of other subsets
         rows.append([published, "published", *(f1.get(name, "–") for name in (*names, "average"))])
     title = "ProcessBench: F1 of finding the first wrong step, in % (95 % interval)"
     return f"{title}\n\n{in_markdown(['model', 'figures', *names, 'average'], rows)}"

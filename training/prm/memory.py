@@ -30,13 +30,14 @@ ENOUGH_TOKENS = 4_096
 SPARE = 0.15
 """Share of the activations' memory reserved for allocators and kernels."""
 _COUNTED, _STEP = 64, 32
-"""Tokens of the pass that is counted, and of each of its steps."""
+"""Tokens of the smaller pass that is counted, and of each step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes that training takes in a process: `frozen` weights; `trained` weights, their gradients and AdamW's moments;
-    and `activations`, for each token of a pass."""
+    """Bytes that training takes in a process: `frozen` weights; `trained` weights, their gradients and AdamW's moments,
+    the largest gradient once more, while it is added, and copies in bfloat16; and `activations`, for each token of a
+    pass."""
 
     frozen: int
     trained: int
@@ -81,7 +82,8 @@ def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: i
     """
     wanted, given = settings.batch_tokens or MOST_TOKENS, settings.gradient_checkpointing
     largest = max(longest, min(wanted, settings.batch_size * longest))
-    plain = footprint(config, settings, device)
+    # with shared prefixes each layer keeps a mask, (tokens, tokens)
+    plain = footprint(config, settings, device, largest if settings.share_prefixes else 0)
     for checkpointing in (False, True) if given is None else (given,):
         found = _twice(plain, config, settings, device) if checkpointing else plain
         enough = ENOUGH_TOKENS if given is None and not checkpointing else longest
@@ -97,8 +99,9 @@ def plan(config: PreTrainedConfig, settings: TrainSettings, device: str, free: i
     )
 
 
-def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str) -> Footprint:
-    """Memory of training without gradient checkpointing; arguments as for `plan`."""
+def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str, tokens: int = 0) -> Footprint:
+    """Memory of training without gradient checkpointing, for passes of up to `tokens`, which only matters if prefixes
+    are shared; other arguments as for `plan`."""
     if device == "cuda":  # a GPU keeps a byte of each number's dropout, a CPU a whole number
         settings = replace(settings, lora_dropout=0.0)
     in_bf16 = computes_in_bf16(settings, device)
@@ -106,24 +109,33 @@ def footprint(config: PreTrainedConfig, settings: TrainSettings, device: str) ->
         base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, device))
         model = prepare(base, replace(settings, gradient_checkpointing=False), device)
         network = Network(model, make_head(model, settings, Verdicts(0, 1), in_bf16))
-    trained = sum(parameter.nbytes for parameter in network.parameters() if parameter.requires_grad)
-    frozen = sum(parameter.nbytes for parameter in network.parameters()) - trained
+    trained = [parameter.nbytes for parameter in network.parameters() if parameter.requires_grad]
+    frozen = sum(parameter.nbytes for parameter in network.parameters()) - sum(trained)
+    few, many = _COUNTED, max(tokens, 2 * _COUNTED)
+    with FakeTensorMode():
+        # meta tensors would not reflect autocast or the attention kernel
+        network._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))  # type: ignore[no-untyped-call]
+        saved, most = (_saved(network, settings, in_bf16, tokens) for tokens in (few, many))
+    activations = (most - saved) / (many - few)
+    fixed = max(0, saved - round(activations * few))
+    layers = config.num_hidden_layers  # and a layer's gradients
+    return Footprint(frozen, 4 * sum(trained) + max(trained) + fixed, round(activations * (layers + 1) / layers))
+
+
+def _saved(network: Network, settings: TrainSettings, in_bf16: bool, tokens: int) -> int:
+    """Bytes that autograd keeps of a pass, beside the weights; the network has fake tensors."""
     kept: dict[int, torch.Tensor] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         return kept.setdefault(tensor.untyped_storage()._cdata, tensor)
 
-    with FakeTensorMode():
-        # meta tensors would not reflect autocast or the attention kernel
-        network._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))  # type: ignore[no-untyped-call]
-        weights = {parameter.untyped_storage()._cdata for parameter in network.parameters()}
-        text = Encoded((0,) * _COUNTED, tuple(range(_STEP - 1, _COUNTED, _STEP)), int(settings.head == "implicit"))
-        (micro,) = micro_batches([Example(text, (1.0,) * len(text.positions))], _COUNTED)
-        with saved_tensors_hooks(keep, lambda tensor: tensor):
-            network(micro, in_bf16)
-        saved = sum(each.untyped_storage().nbytes() for place, each in kept.items() if place not in weights)
-    layers = config.num_hidden_layers
-    return Footprint(frozen, 4 * trained, saved * (layers + 1) // layers // _COUNTED)  # and a layer's gradients
+    weights = {parameter.untyped_storage()._cdata for parameter in network.parameters()}
+    text = Encoded((0,) * tokens, tuple(range(_STEP - 1, tokens, _STEP)), int(settings.head == "implicit"))
+    example = Example(text, (1.0,) * len(text.positions))
+    (micro,) = micro_batches([example], tokens, sharing=settings.share_prefixes)
+    with saved_tensors_hooks(keep, lambda tensor: tensor):
+        network(micro, in_bf16)
+    return sum(each.untyped_storage().nbytes() for place, each in kept.items() if place not in weights)
 
 
 def _twice(plain: Footprint, config: PreTrainedConfig, settings: TrainSettings, device: str) -> Footprint:

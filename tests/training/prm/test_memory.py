@@ -27,7 +27,7 @@ from unprm.formats.family import Verdicts
 from unprm.types import Encoded
 
 SHAPE = {
-    "vocab_size": 300,
+    "vocab_size": 30_000,
     "hidden_size": 64,
     "intermediate_size": 160,
     "num_hidden_layers": 8,
@@ -75,25 +75,26 @@ def _network(base, settings, verdicts=Verdicts(0, 1)):  # noqa: B008  (it is fro
         (Qwen2Config, {"head": "classes"}),
         (LlamaConfig, {"tune": "all", "bf16": True}),
         (MistralConfig, {"gradient_checkpointing": True, "tune": "all"}),
+        (Qwen2Config, {"share_prefixes": True}),
     ],
 )
 def test_the_activations_are_about_those_of_a_real_pass(kind, changes, one_thread):
     settings, config = replace(SETTINGS, **changes), kind(**SHAPE)
     base = AutoModelForCausalLM.from_config(config, dtype=base_dtype(settings, "cpu"))
     network = _network(base, settings)
-    text = Encoded((7,) * LENGTH, (33, 63), int(settings.head == "implicit"))
-    (micro,) = micro_batches([Example(text, (True, False))] * TEXTS, TEXTS * LENGTH)
+    examples = [Example(Encoded((text,) * LENGTH, (33, 63), 0), (True, False)) for text in range(TEXTS)]
+    (micro,) = micro_batches(examples, TEXTS * LENGTH, sharing=settings.share_prefixes)
 
     def work():
         network(micro, computes_in_bf16(settings, "cpu")).sum().backward()
 
     work()  # gradients of what is trained are there from now on
-    made = plan(config, replace(settings, batch_tokens=1), "cpu", 10**12, LENGTH)
+    made = plan(config, replace(settings, batch_tokens=TEXTS * LENGTH), "cpu", 10**12, LENGTH)
     assert made.gradient_checkpointing == bool(settings.gradient_checkpointing)
-    assert 1 <= made.footprint.activations * TEXTS * LENGTH / allocated(work) < 1.6
-    trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
-    assert made.footprint.trained == 16 * trained
-    assert made.footprint.frozen == sum(p.nbytes for p in network.parameters()) - 4 * trained
+    trained = [p.nbytes for p in network.parameters() if p.requires_grad]
+    assert 1 <= (made.footprint.activations * TEXTS * LENGTH + max(trained)) / allocated(work) < 2
+    assert made.footprint.trained == 4 * sum(trained) + max(trained)
+    assert made.footprint.frozen == sum(p.nbytes for p in network.parameters()) - sum(trained)
 
 
 CONFIG = Qwen2Config(**SHAPE)
@@ -138,6 +139,14 @@ def test_a_small_optimiser_batch_and_a_long_solution_bound_a_pass():
     assert plan(CONFIG, few, "cpu", enough, 100).batch_tokens == MOST_TOKENS
     with pytest.raises(ModelInvalid, match="of 300 tokens"):
         plan(CONFIG, few, "cpu", enough, 300)
+
+
+def test_copies_of_weights_in_bfloat16_are_there_once_and_not_for_each_token():
+    """Autocast makes them of weights in float32, which all are that are trained."""
+    plain, mixed = (footprint(CONFIG, replace(SETTINGS, tune="all", bf16=bf16), "cuda") for bf16 in (False, True))
+    layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 160
+    assert mixed.trained - plain.trained == pytest.approx(2 * 8 * layer, rel=0.25)
+    assert mixed.activations < plain.activations
 
 
 def test_frozen_layers_in_bfloat16_compute_in_float32():
