@@ -43,7 +43,9 @@ A process reward model: {what} `{base}`{quantized} that scores each step of a so
 | data | {data} |
 | optimiser steps | {summary.steps} of {settings.batch_size} solutions, {settings.epochs} epochs |
 | loss at the end | {summary.loss:.4f} ({settings.loss}, mean of the last tenth of the steps) |
+| trained weights | {trained} |
 | learning rate | {settings.learning_rate:g}, {settings.warmup:.0%} warm-up, cosine to zero |
+| seed | {settings.seed} |
 
 Trained by
 
@@ -98,7 +100,8 @@ def write_card(output: Path, config: PrmConfig, settings: TrainSettings, summary
     their last part, as the rest is private."""
     base = config.base
     local = base.startswith(".")
-    lora = settings.tune == "lora"
+    lora, targets = settings.tune == "lora", ", ".join(settings.lora_targets)
+    sizes = f"rank {settings.lora_rank}, alpha {settings.lora_alpha}, dropout {settings.lora_dropout}"
     names = [path.name if path.exists() else str(path) for path in settings.data]
     text = _TRAINED.format(
         config=config,
@@ -111,6 +114,7 @@ def write_card(output: Path, config: PrmConfig, settings: TrainSettings, summary
         data=", ".join(names),
         library="peft" if lora else "transformers",
         what="a LoRA adapter for" if lora else "all weights of",
+        trained=f"LoRA of {sizes}, on {targets}" if lora else "all",
         place=PLACE,
         command=_command(settings),
     )
