@@ -26,7 +26,7 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from unprm.models.options import JUDGE, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
+from unprm.models.options import JUDGE, MEMORY, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
 from unprm.votes.registry import Strategy
 from unprm.wire import MAX_SOLUTIONS
 
@@ -221,6 +221,13 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     def names_model(self) -> bool:
         """Whether the operator chose the model, rather than taking the default."""
         return "model" in self.model_fields_set
+
+    @property
+    def memory_of_each(self) -> float:
+        """Fraction of a GPU's memory that each model takes: by default an equal share, where one is kept for a model
+        that is loaded beside the others."""
+        served = sum(request.model != JUDGE for request in self.models().values())
+        return self.memory or MEMORY / max(1, served + (self.admin_key is not None))
 
     @property
     def max_candidates(self) -> int:

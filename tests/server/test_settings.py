@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from server.models.load import load
 from server.settings import Settings, SettingsInvalid
 
 # what Kubernetes sets beside Services called unprm and unprm-ray-serve-svc
@@ -120,3 +121,20 @@ def test_running_requests_may_finish_as_late_as_they_may_end() -> None:
 def test_the_address_of_a_service_is_no_port_as_an_option() -> None:
     with pytest.raises(SettingsInvalid, match="port"):
         Settings.load(["--port=tcp://10.0.0.11:80"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "share"),
+    [
+        ([], 0.9),
+        (["--model=a=org/a", "--model=b=org/b"], 0.45),
+        (["--model=a=org/a", "--model=b=org/b", "--admin-key=k"], 0.3),
+        (["--model=a=org/a", "--model=b=judge", "--judge-url=http://judge"], 0.9),
+        (["--model=a=org/a", "--model=b=org/b", "--memory=0.4"], 0.4),
+    ],
+)
+def test_models_share_a_gpu_s_memory(arguments: list[str], share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, loaded = Settings.load(arguments), []
+    monkeypatch.setattr("unprm.models.load.load_model", lambda _, options, __: loaded.append(options.memory))
+    load(settings, next(iter(settings.models().values())))
+    assert loaded == [pytest.approx(share)]

@@ -10,8 +10,8 @@ import torch
 from unprm import mini
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.torch import attention
-from unprm.engines.torch.engine import TorchEngine
-from unprm.engines.torch.memory import release_freed
+from unprm.engines.torch.engine import TorchEngine, planned, slot_bytes
+from unprm.engines.torch.memory import cache_bytes, release_freed
 from unprm.engines.torch.plain import PlainEngine
 from unprm.engines.torch.quantized import Eight, quantize, widen
 from unprm.engines.torch.readers import Reader
@@ -20,7 +20,7 @@ from unprm.engines.torch.two_pass import TwoPassEngine
 from unprm.engines.vllm.model import classifies_tokens, prepare
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Head, PrmFormat, TwoPassFormat, Verdicts
-from unprm.models.options import Device, Dtype, EngineName, EngineOptions, ModelSpec, public_name
+from unprm.models.options import MEMORY, Device, Dtype, EngineName, EngineOptions, ModelSpec, public_name
 from unprm.models.source import ModelSource
 from unprm.types import Engine, ModelDescription
 
@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 CPU_TOKENS = 1024
 """Tokens that a CPU runs at once: more are not faster, and their activations exceed its caches."""
+CPU_CACHE = 2**30
+"""Bytes of the prefix cache on a CPU."""
 _IN_PROCESS: dict[str, Any] = {"engine": "torch", "prefix_cache_gb": 0.0}
 
 
@@ -79,8 +81,8 @@ def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibr
         from unprm.engines.vllm.engine import VllmEngine  # an optional dependency
 
         prepared = prepare(files, source.readout, source.tokenizer, number)
-        caching = options.prefix_cache_gb > 0
-        share = options.memory, options.tensor_parallel_size
+        caching = options.prefix_cache_gb != 0
+        share = options.memory or MEMORY, options.tensor_parallel_size
         return _consistent(
             VllmEngine(prepared, source.format, description, number, options.batch_tokens, *share, caching)
         )
@@ -100,9 +102,28 @@ def _in_process(
     for module in reader.modules:
         widen(module)
     tokens = options.batch_tokens if place.type == "cuda" else min(options.batch_tokens, CPU_TOKENS)
-    engine = torch_engine(reader, source.format, description, tokens, int(options.prefix_cache_gb * 2**30))
+    cache = _cache_bytes(reader, options, description.max_tokens, tokens, place)
+    engine = torch_engine(reader, source.format, description, tokens, cache)
     release_freed()
     return TwoPassEngine(engine, source.format) if isinstance(source.format, TwoPassFormat) else engine
+
+
+def _cache_bytes(reader: Reader, options: EngineOptions, max_tokens: int, pass_tokens: int, place: torch.device) -> int:
+    """Bytes for the prefix cache; the weights are on their device."""
+    if options.prefix_cache_gb is not None:
+        return int(options.prefix_cache_gb * 2**30)
+    if place.type != "cuda":
+        return CPU_CACHE
+    torch.cuda.empty_cache()  # what loading took counts as free
+    free, total = torch.cuda.mem_get_info(place)
+    model, slot = planned(reader, max_tokens, pass_tokens), slot_bytes(reader)
+    size = cache_bytes(model, slot, options.memory or MEMORY, free, total)
+    left = free - model.slots - model.activations - size
+    logger.info(
+        "the prefix cache takes %.1f GB, %d tokens; %.1f of the GPU's %.1f GB are left free",
+        size / 1e9, size // slot, left / 1e9, total / 1e9,
+    )  # fmt: skip
+    return size
 
 
 def _consistent(engine: "RemoteEngine | VllmEngine") -> Engine:

@@ -78,7 +78,7 @@ class MemoryOut(WireModel):
     """Bytes that the model takes on its device."""
 
     weights: int = Field(ge=0)
-    slots: int = Field(ge=0, description="KV cache when full, including --prefix-cache-gb.")
+    slots: int = Field(ge=0, description="KV cache when full, including the prefix cache.")
     activations: int = Field(ge=0, description="Peak of a pass of --batch-tokens, on a CPU of 1,024 tokens.")
 
 

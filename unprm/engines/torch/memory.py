@@ -11,12 +11,24 @@ from transformers import PretrainedConfig, PreTrainedModel
 from unprm.engines.torch.quantized import EightBitLinear, WidenedLinear
 from unprm.types import MemoryPlan
 
+SPARE = 2**30
+"""Bytes of a GPU that are always left free: libraries load their code when it is first needed."""
+CACHED = 2**20
+"""Maximum tokens of a prefix cache whose size is not given: their ids and scores take memory of the host as well."""
+
 
 def plan(modules: Sequence[nn.Module], networks: Sequence[PreTrainedModel], slots: int, tokens: int) -> MemoryPlan:
     """`modules`: everything that has weights. `slots`: bytes for keys and values. `tokens`: run at once, by one network
     after the other."""
     activations = max(tokens * _bytes_per_token(network) for network in networks)
     return MemoryPlan(weight_bytes(modules), slots, activations + max(map(_widened, networks)))
+
+
+def cache_bytes(model: MemoryPlan, slot: int, share: float, free: int, total: int) -> int:
+    """Bytes of the prefix cache of a model that may take a `share` of a GPU's `total` bytes, of which `free` are left
+    with its weights there: all that the model's plan without a cache leaves. `slot`: bytes for a token."""
+    left = min(int(share * total) - model.weights, free - SPARE) - model.slots - model.activations
+    return min(max(0, left), CACHED * slot)
 
 
 def weight_bytes(modules: Iterable[nn.Module]) -> int:
