@@ -154,7 +154,7 @@ class EngineOptions(BaseModel):
         default=None,
         gt=0,
         le=1,
-        description="Fraction of the GPU's memory that each model takes. Default: 0.9, shared by the models, and by one "
+        description="Fraction of the GPU's memory that each model takes. Default: 0.9, shared by the models, and one "
         "more with --admin-key.",
     )
     tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs over which vLLM splits the model.")
