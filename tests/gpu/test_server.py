@@ -6,7 +6,6 @@ from contextlib import closing
 import pytest
 
 from tests.server.harness import serving
-from tests.support import until
 from unprm.models.load import load_engine
 
 PROBLEM = "what is 12 + 34 - 5"
@@ -17,11 +16,8 @@ def test_scores_and_votes_over_http_are_the_engine_s(device, adapter):
     with closing(load_engine(str(adapter), device="cpu", dtype="float32")) as engine:
         expected = engine.score([engine.format.encode(PROBLEM, steps) for steps in SOLUTIONS]).scores
 
-    def load():
-        return load_engine(str(adapter), device=device.type, dtype="bfloat16", prefix_cache_gb=0.05)
-
-    with serving(load) as running:
-        until(lambda: running.get("/readyz").status_code == 200)
+    engine = load_engine(str(adapter), device=device.type, dtype="bfloat16", prefix_cache_gb=0.05)
+    with serving(engine) as running:
         about = running.get("/model").json()
         assert about["device"].startswith(device.type)
         assert about["self_test"]["difference"] <= about["self_test"]["tolerance"]
