@@ -25,7 +25,6 @@ from typing import Any
 import torch
 from rich.console import Console
 from tokenizers import Tokenizer
-from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -164,13 +163,12 @@ def _kernels(what: str, score: Callable[[], object], whole: float, device: torch
     """The kernels of a pass that takes `whole` seconds when nothing watches it, and how long the card is idle; on a CPU
     its outermost operations."""
     on_card = device.type == "cuda"
-    activities = [ProfilerActivity.CUDA if on_card else ProfilerActivity.CPU]
-    with profile(activities=activities) as watched:
+    with profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * on_card]) as watched:
         score()
     events = [
         event
         for event in watched.events()
-        if (event.device_type is DeviceType.CUDA if on_card else event.cpu_parent is None)
+        if (event.device_type.name == "CUDA" if on_card else event.cpu_parent is None)
         and not event.is_user_annotation
     ]
     taken: Counter[str] = Counter()
