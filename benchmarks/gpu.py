@@ -168,8 +168,7 @@ def _kernels(what: str, score: Callable[[], object], whole: float, device: torch
     events = [
         event
         for event in watched.events()
-        if (event.device_type.name == "CUDA" if on_card else event.cpu_parent is None)
-        and not event.is_user_annotation
+        if (event.device_type.name == "CUDA" if on_card else event.cpu_parent is None) and not event.is_user_annotation
     ]
     taken: Counter[str] = Counter()
     for event in events:
