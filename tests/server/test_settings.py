@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from server.models.load import load
+from server.scale.settings import ScaleSettings
 from server.settings import Settings, SettingsInvalid
 
 # what Kubernetes sets beside Services called unprm and unprm-ray-serve-svc
@@ -138,3 +139,11 @@ def test_models_share_a_gpu_s_memory(arguments: list[str], share: float, monkeyp
     monkeypatch.setattr("unprm.models.load.load_model", lambda _, options, __: loaded.append(options.memory))
     load(settings, next(iter(settings.models().values())))
     assert loaded == [pytest.approx(share)]
+
+
+@pytest.mark.parametrize(
+    ("options", "share"), [({}, 0.9), ({"replica_gpus": 2}, 0.9), ({"replica_gpus": 0.5}, 0.45)], ids=str
+)
+def test_replicas_that_share_a_gpu_share_its_memory(options: dict[str, float], share: float) -> None:
+    assert ScaleSettings.of(options).memory_of_each == pytest.approx(share)
+    assert ScaleSettings.of(options | {"memory": 0.8}).memory_of_each == 0.8
