@@ -207,8 +207,8 @@ class VoteOut(WireModel):
     answer: str
     solution_index: int
     decided_by: DecidedBy = Field(
-        description="`unanimous`: all solutions have the answer; `only_answer`: no other answer could be read, and some "
-        "have none (`without_answer_count`)."
+        description="`unanimous`: all solutions have the answer; `only_answer`: no other answer could be read, and "
+        "some have none (`without_answer_count`)."
     )
     tie: bool
     tied_answers: list[str]
