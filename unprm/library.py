@@ -76,7 +76,7 @@ def vote(
 
 
 def _listed(values: Any, name: str) -> list[Any]:
-    """The values as a list. Raises `ValueError` if they are none: a text is no list of its letters, nor an object of its
+    """The values as a list. Raises `ValueError` if they are none: a text is no list of letters, nor an object of
     fields."""
     try:
         if not isinstance(values, str | bytes | Mapping | BaseModel):
