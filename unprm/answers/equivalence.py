@@ -45,7 +45,7 @@ import re
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -187,17 +187,14 @@ def _joined(keys: Sequence[AnswerKey]) -> list[str]:
     then has all that may mean it, so it is the largest; and one more answer adds to those alone that it may mean, so it
     makes no other class the largest.
     """
+    counts = Counter(keys)
     fuller: dict[str, set[str]] = {}
-    for key in keys:
+    for key in counts:
         for barer in key.barer:
             fuller.setdefault(barer, set()).add(key.key)
-    depths = {key.key: len(key.barer) for key in sorted(keys, key=lambda key: len(key.barer))}
-    fullest: dict[str, set[str]] = {}
-    for bare in sorted(depths, key=depths.__getitem__, reverse=True):
-        fullest[bare] = set().union(*(fullest[more] for more in fuller.get(bare, ()))) or {bare}
-    counts = Counter(keys)
-    meanings = {key: fullest[key.key] | fullest.get(key.otherwise, set()) for key in counts}
     order = {name: place for place, name in enumerate(dict.fromkeys(key.key for key in counts))}
+    fullest = {name: _fullest(name, fuller) for name in order}
+    meanings = {key: fullest[key.key] | fullest.get(key.otherwise, set()) for key in counts}
     support = Counter[str]()
     for key, count in counts.items():
         for name in sorted(meanings[key], key=order.__getitem__):
@@ -205,6 +202,17 @@ def _joined(keys: Sequence[AnswerKey]) -> list[str]:
     rank = {name: place for place, (name, _) in enumerate(support.most_common())}  # equals in order of appearance
     chosen = {key: min(names, key=rank.__getitem__) for key, names in meanings.items()}
     return [chosen[key] for key in keys]
+
+
+def _fullest(name: str, fuller: Mapping[str, Set[str]]) -> set[str]:
+    """The keys that say more than `name`, directly or not, and that none says more than; the name itself without any.
+    `fuller`: the keys that say more, by each that says less."""
+    reached, waiting = {name}, [name]
+    for each in waiting:  # which grows
+        further = fuller.get(each, set()) - reached
+        reached |= further
+        waiting += further
+    return {each for each in reached if each not in fuller} or {name}
 
 
 def other_reading(answer: str) -> str:

@@ -60,7 +60,7 @@ def test_a_number_without_a_unit_joins_the_largest_class_that_is_written_with_it
     assert answers.classes(["10 cm", "10", "12 cm"]) == [0, 0, 1]
     assert answers.classes(["10", "100 mm", "10 cm", "100"]) == [0, 0, 0, 0]
     assert answers.classes(["10.0", "20/2 cm", "10 cm", "10"]) == [0, 0, 0, 0]
-    assert answers.classes(["x=5 cm", "5 cm", "5"]) == [0, 0, 0]
+    assert answers.classes(["x=5 cm", "5 cm", "5", "x=5"]) == [0, 0, 0, 0]
     assert answers.classes(["x < 5 cm", "x < 5", "(30°, 60°)", "(30, 60)"]) == [0, 0, 1, 1]
     assert answers.classes(["10 m", "10 cm", "10", "100 mm"]) == [0, 1, 1, 1]
     assert answers.classes(["5 m/s", "5", "5 m/s upward", "5 kg", "5 m/s downward", "5 m/s upward"]) == [
@@ -74,6 +74,11 @@ def test_a_number_without_a_unit_joins_the_largest_class_that_is_written_with_it
     assert answers.classes(["3,5", "3.5", "5, 3", "3.5 cm", "4"]) == [0, 0, 1, 0, 2]
 
 
+def test_an_answer_may_have_a_unit_that_others_of_its_value_lack(answers):
+    """The first is 1/2, and says more than it would without the degrees."""
+    assert answers.classes(["x = x = 1/2 °", "x = 1/2"]) == answers.classes(["x = 1/2", "x = x = 1/2 °"]) == [0, 0]
+
+
 def test_among_equal_classes_it_joins_the_first(answers):
     assert answers.classes(["10 cm", "10", "10 m"]) == [0, 0, 1]
     assert answers.classes(["10", "10 m", "10 cm"]) == [0, 0, 1]
@@ -82,7 +87,7 @@ def test_among_equal_classes_it_joins_the_first(answers):
 
 
 # Bare values, with several units and names, those that may be read in two ways, and others.
-BARE = """5|5 cm|50 mm|50|5 kg|50 kg|x=5|y=5|x=5 cm|5 m/s|5 m/s upward|5 m/s downward
+BARE = """5|5 cm|50 mm|50|5 kg|50 kg|x=5|y=5|x=5 cm|x=5 kg|5 m/s|5 m/s upward|5 m/s downward
 5k|5000|5000 m|5 km|3,5|5, 3|3.5|3.5 cm""".replace("\n", "|")
 bare = st.lists(st.sampled_from(BARE.split("|")), min_size=1, max_size=3, unique=True)
 
