@@ -29,8 +29,9 @@ SamplerName = Literal["transformers", "vllm", "openai", "chat"]
 Evidence = Literal["before", "after"]
 """What an action of an agent is judged by: what was known `before` it, or also what came `after` it, up to the next."""
 
-DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
-"""What settled a vote."""
+DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous", "only_answer"]
+"""What settled a vote: `unanimous` if all candidates have the answer, `only_answer` if no other could be read and some
+candidates have none."""
 
 
 Interval = tuple[float, float]
