@@ -144,8 +144,8 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     )
     gateway_strategy: Strategy | None = Field(
         default=None,
-        description="Vote of chat completions that name none. Default: wrf; majority with a demonstration as the PRM, "
-        "and where tools may be called.",
+        description="Vote of chat completions that name none. Default: wrf; majority where tools may be called, the "
+        "conversation is not text, or a demonstration would score what is outside its domain.",
     )
     gateway_budget: int | None = Field(
         default=None,
@@ -216,11 +216,6 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
                 options = ", ".join(f"--{name.replace('_', '-')}" for name in ModelOptions.model_fields)
                 raise ValueError(f"{options} go with a single --model; several are each a PRM's directory or hub name")
         return self
-
-    @property
-    def names_model(self) -> bool:
-        """Whether the operator chose the model, rather than taking the default."""
-        return "model" in self.model_fields_set
 
     @property
     def max_candidates(self) -> int:

@@ -327,9 +327,17 @@ def _retry_after(response: httpx.Response) -> float | None:
 
 
 def _message(content: bytes) -> str | None:
-    """The words of an error: its message as OpenAI's API has it, or the error itself."""
     try:
-        error = from_json(content)["error"]
+        return error_message(from_json(content))
+    except ValueError:
+        return None
+
+
+def error_message(answer: Any) -> str | None:
+    """The words of an answer that is an error: its message as OpenAI's API has it, or the error itself; None if it is
+    no error."""
+    try:
+        error = answer["error"]
         return str(error if isinstance(error, str) else error["message"])[:_MAX_MESSAGE]
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None

@@ -35,8 +35,8 @@ class _Candidates(VoteRequest, VoteTerms):
 class Terms:
     """How an answer is elected: what the request says, and what the server decides where it says nothing.
 
-    `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `by_default`: why the
-    vote is by majority though nobody named one, in a sentence.
+    `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `why_majority`: why
+    a vote that nobody named is by majority.
     """
 
     request: Election
@@ -45,7 +45,7 @@ class Terms:
     strategy: Strategy
     budget: int
     stable: float
-    by_default: str | None = None
+    why_majority: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Rounds:
         report.notes = notes(
             report,
             candidates.token_limit,
-            by_default=terms.by_default,
+            why_majority=terms.why_majority,
             by_letters=self._question_decides and self._extraction == "choice",
             by_frequency=ballot is not None and strategy != terms.strategy,
         )

@@ -23,12 +23,14 @@ from unprm.openai.client import (
     OpenAIClient,
     Take,
     encoded,
+    error_message,
     read_on,
 )
-from unprm.openai.models import Json, RawChatResponse, RawModelList, UsageInfo
+from unprm.openai.models import Json, RawChatResponse, RawChoice, RawModelList, UsageInfo
 
 from ...admission import Context
 from ...service import Service
+from .completion import as_openai
 
 MAX_CONCURRENT = 64
 """Maximum number of concurrent requests to the upstream for one caller; further ones wait for their turn."""
@@ -54,11 +56,12 @@ class UpstreamFailed(UnprmError):
 
 @dataclass(slots=True)
 class Sampled:
-    """Completions of one prompt, as the upstream sent them, in `size` bytes; `usage`: the tokens of all of them
-    together."""
+    """Completions of one prompt in OpenAI's form, in `size` bytes; `usage`: the tokens of all of them together;
+    `context_tokens`: of the prompt alone, however often it was sent."""
 
     model: str = ""
     choices: list[Json] = field(default_factory=list)
+    context_tokens: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     size: int = 0
@@ -67,6 +70,7 @@ class Sampled:
         """Adds the other's completions and tokens."""
         self.model = other.model or self.model
         self.choices += other.choices
+        self.context_tokens = max(self.context_tokens, other.context_tokens)
         self.size += other.size
         self.add_tokens(other)
 
@@ -219,13 +223,30 @@ def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
     try:
         completion = RawChatResponse.model_validate(value)
     except ValidationError:
-        raise UpstreamFailed("the upstream's answer is not a chat completion") from None
-    choices, usage = value["choices"][:count], completion.usage or UsageInfo()
+        reason = error_message(value)
+        said = f"an error: {reason}" if reason else "not a chat completion"
+        raise UpstreamFailed(f"the upstream's answer is {said}") from None
+    readable = list(map(_choice, completion.choices[:count]))
+    if not any(readable):
+        raise UpstreamFailed("the upstream's answer is not a chat completion")
+    # one that can't be read costs itself
+    choices = [choice or {"message": {"role": "assistant", "content": None}} for choice in readable]
+    usage = completion.usage or UsageInfo()
     if "timings" in value:  # llama.cpp, which counts the first choice alone: the others' tokens are as their lengths
         first, *others = (len(encoded(choice["message"])) for choice in choices)
         written = usage.completion_tokens
         usage.completion_tokens = written + round(written * sum(others) / first)
-    return Sampled(completion.model, choices, usage.prompt_tokens, usage.completion_tokens, len(answer))
+    prompt = usage.prompt_tokens
+    return Sampled(completion.model, choices, prompt, prompt, usage.completion_tokens, len(answer))
+
+
+def _choice(sent: Any) -> Json | None:
+    """A completion in OpenAI's form, None if it can't be read."""
+    try:
+        RawChoice.model_validate(sent)
+    except ValidationError:
+        return None
+    return as_openai(sent)
 
 
 def _cards(answer: bytes) -> list[Json]:

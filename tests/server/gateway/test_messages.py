@@ -117,8 +117,8 @@ def test_images_are_passed_on_by_a_vote_without_rewards() -> None:
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
-        (ask(top_p=1, container="x"), "/container"),
-        (ask(tools=[{"type": "web_search_20250305", "name": "web_search"}]), "/tools/0/input_schema"),
+        (ask(top_p=1, unprm={"container": "x"}), "/unprm/container"),
+        (ask(tools=[{"type": "web_search_20250305", "name": "web_search"}]), "/tools/0"),
         (ask([{"type": "document", "source": {}}]), "/messages/0/content/0/type"),
         ({"model": "m", "messages": []}, "/max_tokens"),
     ],

@@ -67,7 +67,7 @@ def test_an_agent_calls_the_elected_tools(stream: bool) -> None:
             2,
             0,
         ),
-        ([calling(call("")), calling(RIGHT), calling(call("{}"))], 0, "add({})", 2, 0),
+        ([calling(call("{}")), calling(RIGHT), calling(call("")), calling(call("null"))], 0, "add({})", 3, 0),
         ([calling(call('{"a": "x  y"}')), calling(call('{"a": "x y"}'))], 0, 'add({"a":"x  y"})', 1, 0),
         ([calling(RIGHT), boxed(7), boxed("7.0")], 1, "7", 2, 0),
         ([calling(RIGHT), "It is done.", "All done."], 1, "no call", 2, 0),
