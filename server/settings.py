@@ -147,6 +147,9 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         description="Vote of chat completions that name none. Default: wrf; majority where tools may be called, the "
         "conversation is not text, or a demonstration would score what is outside its domain.",
     )
+    gateway_max_tokens: int = Field(
+        default=8192, ge=1, description="Maximum tokens of a candidate where the request sets no limit."
+    )
     gateway_budget: int | None = Field(
         default=None,
         ge=1,

@@ -74,7 +74,7 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         """Elects the best answer among several solutions of one problem. Use it when you have two or more attempts and
         need one answer; equal answers that are written differently count together. It returns: `answer`, the elected
         one; `solution_index`, the solution to show for it; `margin`, how far it leads, and `tie`, if it does not;
-        `candidates`, all answers with their counts and rewards, the best first; `why_majority`, where rewards could not be used. A small margin or a tie means: make
+        `candidates`, all answers with their counts and rewards, the best first. A small margin or a tie means: make
         more attempts and vote again. With `risk`, `accept` says whether the answer can be relied on."""
         accepted = {*_READING, *VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields, *RiskTerms.model_fields}
         terms = {name: value for name, value in settings.items() if name in accepted and value is not None}

@@ -230,6 +230,16 @@ class OpenAIClient:
         with self._connection_errors(server):
             return await self._open(server, path, body)
 
+    async def parts(self, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
+        """As `fetch`, but yields the answer's media type, and then its body as it arrives."""
+        server = self._pick("")
+        with self._connection_errors(server):
+            response = await self._open(server, path, body)
+            async with aclosing(read_on(response)) as parts:
+                yield response.headers.get("content-type", "").encode()
+                async for part in parts:
+                    yield part
+
     async def close(self) -> None:
         """Closes the connections."""
         await self._http.aclose()

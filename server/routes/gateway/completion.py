@@ -44,7 +44,8 @@ def as_openai(choice: Json) -> Json:
 
 
 def _call(call: Json) -> Json:
-    made = {"id": call.get("id") or f"call_{uuid.uuid4().hex}", "type": "function"} | call
+    made = {"type": "function"} | call | {"id": call.get("id") or f"call_{uuid.uuid4().hex}"}
+    made.pop("index", None)  # which only streams have
     if isinstance(function := call.get("function"), dict):
         arguments = function.get("arguments")
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)

@@ -106,8 +106,8 @@ def notes(
     """What a caller should know about an election, in sentences.
 
     `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `why_majority`: why a vote that
-    nobody named is by majority. `by_letters`: answers were read as letters of the question's options. `by_frequency`: no
-    candidate with an answer had what the vote needs.
+    nobody named is by majority. `by_letters`: answers were read as letters of the question's options. `by_frequency`:
+    no candidate with an answer had what the vote needs.
     """
     found = [*_missing(report, token_limit), *_outcome(report)]
     if why_majority:
@@ -135,6 +135,8 @@ def _why_rejected(report: Report) -> str:
 
 def _missing(report: Report, token_limit: str | None) -> Iterator[str]:
     """Which candidates are incomplete."""
+    for failure in report.failures:
+        yield f"{failure.candidates} of {report.budget} candidates are missing: {failure.detail}"
     cut, silent = report.cut, report.without_answer_count
     if cut:
         limit = token_limit or "the upstream's limit of tokens"

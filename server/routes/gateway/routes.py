@@ -12,7 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from unprm.election.acceptance import acceptance
-from unprm.errors import InvalidRequest
+from unprm.errors import InvalidRequest, NotText
 from unprm.openai.models import Json
 from unprm.types import DEFAULT_STRATEGY, Usage
 from unprm.votes.registry import VOTES
@@ -101,7 +101,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         """The tokens of a conversation by the upstream's own count."""
         chat = await service.read(context, request.chat)
         counted = Sampled()
-        body = chat.for_upstream()
+        body = chat.for_upstream() | {"max_tokens": 1}
         await upstream.sample(body, 1, context, True, True, lambda _, sampled: counted.add(sampled))
         context.claims.charge(counted.tokens)
         return {"input_tokens": counted.context_tokens}
@@ -234,7 +234,7 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
             try:
                 problem = await service.read(context, partial(request.problem, pointer))
             except InvalidRequest as error:
-                if election.strategy is not None:
+                if election.strategy is not None or not isinstance(error, NotText):
                     raise InvalidRequest(f"{error}; {_WITHOUT_READING}", error.pointer) from None
                 why_majority = f"the PRM can't read the conversation: {error}"
             else:

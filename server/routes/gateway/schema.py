@@ -161,7 +161,8 @@ class ChatRequest(Passed):
             tools = (self.tools or []) if self.may_call else []
             found = conversation(read_all(Message, self.messages, "/messages"), tools)
         except InvalidRequest as error:
-            raise InvalidRequest(str(error), f"{pointer}{error.pointer}") from None
+            error.pointer = f"{pointer}{error.pointer}"
+            raise
         if not found.strip():
             raise InvalidRequest("the messages have no text", f"{pointer}/messages")
         return found
