@@ -110,3 +110,10 @@ def test_running_requests_may_finish_as_late_as_they_may_end() -> None:
 def test_the_address_of_a_service_is_no_port_as_an_option() -> None:
     with pytest.raises(SettingsInvalid, match="port"):
         Settings.load(["--port=tcp://10.0.0.11:80"])
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.toml", "port = 9002"), ("a.yaml", "port: 9002")])
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, name: str, content: str) -> None:
+    file = tmp_path / name
+    file.write_text(f"\ufeff{content}", "utf-8")
+    assert Settings.load([f"--config={file}"]).port == 9002
