@@ -121,7 +121,8 @@ class OutputConfig(Request):
 
 
 class MessagesRequest(Passed):
-    """A request of Anthropic's messages API. Fields that are not read here are ignored, but for `_PASSED_ON`."""
+    """A request of Anthropic's messages API. Fields that are not read here are ignored; some of the chat API are
+    passed on."""
 
     model_config = ConfigDict(json_schema_extra={"example": _EXAMPLE})
 
