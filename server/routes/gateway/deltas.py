@@ -28,6 +28,7 @@ class Deltas:
         self.written = self.size = 0
         self._choices: dict[int, Json] = {}
         self._rest = b""
+        self._counted = False
 
     def feed(self, data: bytes) -> list[tuple[int, Json]]:
         """Reads the next part of the stream; returns the choices that end in it, by their indices. Raises
@@ -46,10 +47,16 @@ class Deltas:
                 raise StreamInvalid(f"the upstream's answer is an error: {reason}")
             self.model = value.get("model") or self.model
             if value.get("usage") is not None:
-                self.usage = UsageInfo.model_validate(value["usage"])
+                self._count(UsageInfo.model_validate(value["usage"]), last=not value["choices"])
             return [(choice["index"], made) for choice in value["choices"] if (made := self._add(choice))]
         except (ValueError, TypeError, KeyError, AttributeError):
             raise StreamInvalid("the upstream's stream is not a chat completion") from None
+
+    def _count(self, usage: UsageInfo, *, last: bool) -> None:
+        """`last`: it is told after the choices, once, or by llama.cpp once for each; else it is that so far."""
+        if last and self._counted and self.usage is not None:
+            usage.completion_tokens += self.usage.completion_tokens
+        self.usage, self._counted = usage, last
 
     def _add(self, part: Json) -> Json | None:
         """The choice that ends with this part of it; None if it goes on."""
