@@ -44,7 +44,7 @@ def as_openai(choice: Json) -> Json:
 
 
 def _call(call: Json) -> Json:
-    made = {"type": "function"} | call | {"id": call.get("id") or f"call_{uuid.uuid4().hex}"}
+    made: Json = {"type": "function"} | call | {"id": call.get("id") or f"call_{uuid.uuid4().hex}"}
     made.pop("index", None)  # which only streams have
     if isinstance(function := call.get("function"), dict):
         arguments = function.get("arguments")

@@ -124,7 +124,7 @@ class ResponsesRequest(Passed):
         turns = read_all(Message, [each for each in asked if each.get("type") != "reasoning"], "/input")
         before = [{"role": "system", "content": self.instructions}] if self.instructions else []
         fields: Json = {"model": self.model, "messages": [*before, *(message.for_chat() for message in turns)]}
-        renamed = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_output_tokens}
+        renamed: Json = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_output_tokens}
         renamed |= {"reasoning_effort": self.reasoning.effort} | self.text.for_chat()
         renamed |= {name: value for name, value in (self.model_extra or {}).items() if name in _PASSED_ON}
         fields |= {name: value for name, value in renamed.items() if value is not None}
