@@ -89,7 +89,9 @@ def _outcome(vote: VoteOut) -> Text:
 
 
 def _notes(voted: Voted) -> Iterator[Text]:
-    """Notes on the candidates that did not fully count."""
+    """What to know of a vote: why it is by majority, and which candidates did not fully count."""
+    if isinstance(voted, VoteResponse) and voted.why_majority is not None:
+        yield Text(f"by majority, as no vote was named: {_plain(voted.why_majority)}", "yellow")
     if voted.unscored_count:
         yield Text(f"{voted.unscored_count} of {len(voted.solutions)} candidates could not be scored", "yellow")
     if silent := voted.without_answer_count:

@@ -109,8 +109,7 @@ class ModelResponse(WireModel):
     demo: bool
     default_strategy: Strategy = Field(
         default=DEFAULT_STRATEGY,
-        description="The vote of `POST /vote`; with a demonstration model that nobody chose, the one outside its "
-        "domain.",
+        description="The vote of `POST /vote`; with a demonstration model, the one outside its domain.",
     )
     calibration: CalibrationOut | None = Field(
         default=None,

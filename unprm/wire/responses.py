@@ -237,6 +237,12 @@ class Voted(WireModel):
 class VoteResponse(Voted, VoteOut):
     """The outcome of a vote, with its solutions."""
 
+    why_majority: str | None = Field(
+        default=None,
+        exclude_if=_is_none,
+        description="Why a vote that was not named is by majority; missing otherwise.",
+    )
+
 
 class CompareResponse(Voted):
     """The outcome of every vote, over one scoring pass; `agree`: all elect the same answer. Answers in `strategies` are
