@@ -75,9 +75,9 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         need one answer; equal answers that are written differently count together. It returns: `answer`, the elected
         one; `solution_index`, the solution to show for it; `margin`, how far it leads, and `tie`, if it does not;
         `candidates`, all answers with their counts and rewards, the best first; `without_answer_count`, in how many
-        solutions no answer could be read; `why_majority`, if rewards could not be used. A small margin, a tie, or `only_answer` as `decided_by` (the others have
-        none) means: make more attempts and vote again. With `risk`, `accept` says whether the answer can be relied
-        on."""
+        solutions no answer could be read; `why_majority`, if rewards could not be used. A small margin, a tie, or
+        `only_answer` as `decided_by` (the others have none) means: make more attempts and vote again. With `risk`,
+        `accept` says whether the answer can be relied on."""
         accepted = {*_READING, *VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields, *RiskTerms.model_fields}
         terms = {name: value for name, value in settings.items() if name in accepted and value is not None}
         return await client.vote(strategy, problem, solutions, **terms)
