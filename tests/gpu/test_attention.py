@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from transformers import MistralConfig, MistralForCausalLM
 
-from tests.tiny import largest_error
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.readers import AtPositions
 from unprm.types import Encoded, ModelDescription
@@ -60,9 +59,3 @@ def test_scores_are_those_of_the_plain_model(dtype, tolerance, window):
                 expected = torch.sigmoid(head(hidden[list(item.positions)])).tolist()
             assert values == pytest.approx(expected, abs=tolerance)
     assert sum(engine.score(items).computed) == 0
-
-
-def test_eight_bits_are_near():
-    if torch.cuda.get_device_capability() < (8, 9):
-        pytest.skip("products in float8 need a GPU of compute capability 8.9 (Ada, Hopper) or later")
-    assert largest_error("float8", "cuda") < 0.15

@@ -135,8 +135,8 @@ class EngineOptions(BaseModel):
     """The engine that runs a model, its device and its memory.
 
     `engine`: `vllm` takes the fraction `memory` of the memory of each of `tensor_parallel_size` GPUs; `remote` is a
-    vLLM server at `url` that serves the model. `dtype`: `int8` and `float8` compute the linear layers in eight bits and
-    the rest as `auto` does.
+    vLLM server at `url` that serves the model. `dtype`: `int8`, on CPUs, and `float8`, by vLLM, compute the linear
+    layers in eight bits and the rest as `auto` does.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -151,7 +151,9 @@ class EngineOptions(BaseModel):
     tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs over which vLLM splits the model.")
     device: Device = Field(default="auto", description="auto: CUDA if available.")
     dtype: Dtype = Field(
-        default="auto", description="auto: bfloat16 on CUDA, or float32. int8 is for CPUs, float8 for Ada and Hopper."
+        default="auto",
+        description="auto: bfloat16 on CUDA, and for large models on CPUs that multiply it fast, or float32. int8 is "
+        "for CPUs, float8 for vLLM.",
     )
     max_solution_tokens: int = Field(
         default=8192, ge=1, description="Maximum tokens of problem and solution together; at most the model's window."
