@@ -26,7 +26,7 @@ def base_dtype(settings: TrainSettings, device: str) -> torch.dtype:
 
 def computes_in_bf16(settings: TrainSettings, device: str) -> bool:
     """Whether matrix products are computed in bfloat16, too: not on a CPU without fast instructions for it."""
-    return settings.bf16 and multiplies_bf16_fast(torch.device(device))
+    return settings.bf16 and (device == "cuda" or multiplies_bf16_fast(torch.device(device)))
 
 
 def read_shape(base: str) -> PreTrainedConfig:

@@ -56,7 +56,8 @@ def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibr
     _check_dtype(options.dtype, place)
     source = ModelSource.find(spec)
     files = source.files
-    number = _pick_dtype(options.dtype, place.type, files.weight_bytes(), multiplies_bf16_fast(place))
+    fast = place.type == "cpu" and multiplies_bf16_fast(place)  # a GPU that is asked initialises CUDA: see `Gpu.find`
+    number = _pick_dtype(options.dtype, place.type, files.weight_bytes(), fast)
     chosen = _pick_engine(options, place, source)
     dtype = options.dtype if options.dtype in ("int8", "float8") else str(number).removeprefix("torch.")
     description = ModelDescription(
@@ -229,8 +230,8 @@ def _check_dtype(dtype: Dtype, device: torch.device) -> None:
 
 
 def _pick_dtype(dtype: Dtype, device: str, stored: int, fast: bool) -> torch.dtype:
-    """The type for everything that is not in eight bits. `device`: its type; `fast`: whether it multiplies in bfloat16
-    as fast as in float32; `stored`: bytes of the model's weights on disk."""
+    """The type for everything that is not in eight bits. `device`: its type; `stored`: bytes of the model's weights on
+    disk; `fast`: whether a CPU multiplies in bfloat16 as fast as in float32."""
     halved = dtype == "bfloat16"
     if dtype in ("auto", "float8"):
         halved = device == "cuda" or (fast and stored >= LARGE)
