@@ -34,7 +34,8 @@ from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
 from unprm.checkpoints.files import load_base, load_tokenizer
-from unprm.engines.torch.quantized import widen
+from unprm.engines.torch.devices import multiplies_bf16_fast
+from unprm.engines.torch.quantized import widen_all
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm_client import Client
@@ -137,7 +138,8 @@ def _padded(base: Path, votes: Sequence[Query]) -> float:
     config = PrmConfig.for_base(tokenizer, "size", ".")
     form = UnprmFormat(tokenizer, config)
     plain = Plain(network, Verdicts(config.positive_id, config.negative_id))
-    widen(plain.decoder)  # makes the baseline as fast as possible on this CPU
+    if not multiplies_bf16_fast(torch.device("cpu")):
+        widen_all(plain.decoder)  # makes the baseline as fast as possible on this CPU
     items = [[form.encode(problem, steps) for steps in solutions] for problem, solutions in votes]
     return median(lambda batch: padded(plain, batch), items)
 

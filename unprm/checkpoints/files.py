@@ -50,6 +50,10 @@ class PrmFiles:
         """The directory of the PRM's own configuration."""
         return self.adapter or self.base
 
+    def weight_bytes(self) -> int:
+        """Bytes of the base's weights on disk."""
+        return sum(path.stat().st_size for path in self.base.glob("*.safetensors"))
+
 
 def locate(
     model: str,

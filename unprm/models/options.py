@@ -136,9 +136,9 @@ class LoadModelRequest(ModelSpec):
 class EngineOptions(BaseModel):
     """The engine that runs a model, its device and its memory.
 
-    `engine`: `remote` is a vLLM server at `url` that serves the model. `dtype`: `int8` and `float8` compute the linear
-    layers in eight bits and the rest as `auto` does. `memory`: the fraction of the GPU's, or of each of
-    `tensor_parallel_size` GPUs', that the model takes for weights, activations, and keys and values; None: `MEMORY`.
+    `engine`: `remote` is a vLLM server at `url` that serves the model. `dtype`: `int8`, on CPUs, and `float8`, by vLLM,
+    compute the linear layers in eight bits and the rest as `auto` does. `memory`: the fraction of the GPU's, or of each
+    of `tensor_parallel_size` GPUs', that the model takes for weights, activations, and keys and values; None: `MEMORY`.
     `prefix_cache_gb`: None: on CUDA what `memory` leaves, on a CPU 1.
     """
 
@@ -160,7 +160,9 @@ class EngineOptions(BaseModel):
     tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs over which vLLM splits the model.")
     device: Device = Field(default="auto", description="auto: CUDA if available.")
     dtype: Dtype = Field(
-        default="auto", description="auto: bfloat16 on CUDA, or float32. int8 is for CPUs, float8 for Ada and Hopper."
+        default="auto",
+        description="auto: bfloat16 on CUDA, and for large models on CPUs that multiply it fast, or float32. int8 is "
+        "for CPUs, float8 for vLLM.",
     )
     max_solution_tokens: int = Field(
         default=8192, ge=1, description="Maximum tokens of problem and solution together; at most the model's window."

@@ -67,8 +67,9 @@ class SelfTestOut(WireModel):
 
     difference: float = Field(
         ge=0,
-        description="Largest difference between values that should be equal: margins of the engine and of plain "
-        "forward passes (torch), scores of the same steps alone and together (vllm, remote), or scored twice (judge).",
+        description="Difference between values that should be equal: margins of the engine and of plain forward passes "
+        "(torch, root mean square), or, at most, scores of the same steps alone and together (vllm, remote), or scored "
+        "twice (judge).",
     )
     tolerance: float = Field(gt=0, description="Largest difference at which the model is still served.")
     cached: bool = Field(description="Whether tokens are run only once.")
