@@ -77,7 +77,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
     def free(self) -> None:
         """Frees the store."""
-        self.keys = self.values = None
+        self.keys = self.values = torch.empty(0)
         self.is_initialized = False
 
     def begin(self, first: int, keys: torch.Tensor, values: torch.Tensor, longest: int) -> None:

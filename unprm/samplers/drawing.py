@@ -11,13 +11,9 @@ from hashlib import blake2b
 import torch
 from torch.nn import functional
 
-BITS = 64
-"""Of keys, counters and constants; calculations are modulo 2⁶⁴, as those of int64 are."""
-
-
 def _signed(number: int) -> int:
-    """The int64 with the bits of this number modulo 2⁶⁴."""
-    return (number + 2 ** (BITS - 1)) % 2**BITS - 2 ** (BITS - 1)
+    """The int64 that equals this number modulo 2⁶⁴, which calculations with int64 are."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 _GAMMA = 0x9E3779B97F4A7C15
@@ -29,7 +25,7 @@ NEXT = _signed(_GAMMA << 32)
 
 def counter(seed: int, place: int) -> int:
     """The counter, int64, of a row with this seed, any integer, that has `place` tokens."""
-    key = int.from_bytes(blake2b(str(seed).encode("ascii"), digest_size=BITS // 8).digest(), "little")
+    key = int.from_bytes(blake2b(str(seed).encode("ascii"), digest_size=8).digest(), "little")
     return _signed(key + NEXT * place)
 
 
@@ -62,7 +58,7 @@ def uniform(counters: torch.Tensor, count: int) -> torch.Tensor:
 
 def _shifted(numbers: torch.Tensor, bits: int) -> torch.Tensor:
     """int64 numbers shifted to the right, with zeros from the left."""
-    return (numbers >> bits) & (2 ** (BITS - bits) - 1)
+    return (numbers >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def nucleus(weights: torch.Tensor, top_p: float) -> torch.Tensor:
