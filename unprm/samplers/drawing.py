@@ -11,6 +11,7 @@ from hashlib import blake2b
 import torch
 from torch.nn import functional
 
+
 def _signed(number: int) -> int:
     """The int64 that equals this number modulo 2⁶⁴, which calculations with int64 are."""
     return (number + 2**63) % 2**64 - 2**63
