@@ -141,6 +141,7 @@ class UnprmFormat(PieceFormat):
                     f"the adapter belongs to another base than the one given ({config.base} is expected)"
                 )
         self.config = config
+        self.pieces.reserve(config.step_tag_id)
         if config.head != "implicit":  # which needs to know where the response begins
             self.tag = StepTag(config.step_tag_id, config.step_tag)
         self.readout = config.readout
