@@ -2,7 +2,9 @@
 for each step, and `/tokenize`; and those of reranking clients, `/rerank` and `/score`.
 
 A prompt arrives rendered, as text or token ids, and is scored at each of its step tags. Messages are a conversation:
-the last one is the solution, those before it are the problem. A row has two classes, of which the second is correct.
+the last one is the solution, those before it are the problem, without a system message that the model's own template
+begins with. A row has two classes, of which the second is correct. A solution that has the text of the step tag in it
+is split there, any other as elsewhere.
 To a reranking client a problem is the query, its solutions are the documents, rewards the relevance; fields that only a
 text retriever could use are ignored.
 """
@@ -21,7 +23,7 @@ from unprm.calibration import log_odds
 from unprm.election.ballot import why_unscorable
 from unprm.errors import InvalidRequest, TooManySolutions
 from unprm.trajectories import Message, conversation, text_of
-from unprm.types import Prompt, Solution
+from unprm.types import Format, Prompt, Solution
 from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, ScoreRequest, Text
 
 from .. import scoring
@@ -211,11 +213,9 @@ async def _scores(service: Service, request: ClassifyRequest, context: Context) 
         prompts = [Prompt(each, request.add_special_tokens) for each in request.input or ()]
         solutions = [Solution((), prompt=prompt) for prompt in prompts]
     else:
-        *before, last = request.messages
-        if last.tool_calls:
-            raise InvalidRequest("the last message's tool calls can't be scored", f"/messages/{len(before)}/tool_calls")
-        problem, text = conversation(before), text_of(len(before), last)
-        solutions = [Solution(tuple(step_text.split(text, "auto")))]
+        with service.models.chosen(request.model) as (model,):
+            problem, steps = _read(request.messages, model.engine.format)
+        solutions = [Solution(tuple(steps))]
     context.solutions = len(solutions)
     if len(solutions) > service.settings.max_solutions:
         raise TooManySolutions(len(solutions), service.settings.max_solutions)
@@ -227,11 +227,26 @@ async def _scores(service: Service, request: ClassifyRequest, context: Context) 
         return votes.name_of(models), [found.steps[index] for index in range(len(solutions))]
 
 
+def _read(messages: Sequence[Message], format: Format) -> tuple[str, list[str]]:
+    """The problem and the steps of a conversation."""
+    *before, last = messages
+    if last.tool_calls:
+        raise InvalidRequest("the last message's tool calls can't be scored", f"/messages/{len(before)}/tool_calls")
+    text = text_of(len(before), last)
+    if before and before[0].role == "system" and text_of(0, before[0]) == format.system.strip():
+        before[0] = Message(role="system")
+    steps = format.steps(text)
+    return conversation(before), step_text.split(text, "auto") if steps is None else steps
+
+
 async def _rewards(
     service: Service, model: str | None, problem: str, texts: Sequence[str], context: Context
 ) -> tuple[str, list[float]]:
     """The model's name, and a reward for each text. Raises `Unscorable` if one can't be scored."""
-    sent = {"problem": problem, "solutions": texts, "model": model, "on_invalid": "refuse"}
+    with service.models.chosen(model) as (chosen,):
+        steps = [chosen.engine.format.steps(text) for text in texts]
+    solutions = [text if parts is None else parts or "" for text, parts in zip(texts, steps, strict=True)]
+    sent = {"problem": problem, "solutions": solutions, "model": model, "on_invalid": "refuse"}
     request = ScoreRequest.model_validate(sent)
     before = context.usage
     scored = await votes.score(service, request, context)

@@ -17,6 +17,10 @@ class FakeFormat(ByteFormat):
 
     family = "fake"
 
+    def steps(self, text: str) -> list[str] | None:
+        """As `Format`; `ş` is the separator."""
+        return [part for part in text.split("ş") if part.strip()] if "ş" in text else None
+
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         """As `Format`; `ş` is the tag."""
         if not isinstance(prompt.content, str):

@@ -17,7 +17,7 @@ from unprm.errors import ModelInvalid
 from unprm.formats.conversations import FOVER, GRANITE, RLHFLOW, Conversation
 from unprm.formats.family import Family, KnownModel, Verdicts
 from unprm.formats.pieces import Draft, PieceFormat, parts_of
-from unprm.formats.rendered import render
+from unprm.formats.rendered import render, system_turn
 from unprm.types import Encoded
 
 _MARKS = "\ue000\ue001\ue002\ue003\ue004\ue005"
@@ -63,6 +63,7 @@ class VerdictChatFormat(PieceFormat):
                 f"no token of its own parts the messages in the chat template of a family {family} model"
             )
         self.family = family
+        self.system = system_turn(opening)
         self._conversation, self._strips = conversation, chat.strips
         self._leads, self._tail = (opening[-1], answered[-1]), asked[0]
         self._opening, self._asked = self._ids(opening[:-1]), self._ids(["", *asked[1:-1]])

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from unprm.formats.family import Family, KnownModel, Outcome
 from unprm.formats.pieces import Draft, PieceFormat, Pieces, parts_of
-from unprm.formats.rendered import PROBLEM, SOLUTION, render
+from unprm.formats.rendered import PROBLEM, SOLUTION, render, system_turn
 from unprm.steps import join
 from unprm.types import Encoded
 
@@ -38,6 +38,7 @@ class OutcomeFormat(PieceFormat):
         self._stripped, self._pad, parts = stripped, pad, parts_of(text, tokenizer)
         # also what is an added token, but no special one, is plain text in a problem or a step
         self.pieces = Pieces(tokenizer, parts[1::2])
+        self.system = system_turn(parts_of(text.partition(PROBLEM)[0], tokenizer))
         self._parts = [self.pieces.mark(part) if k % 2 else part for k, part in enumerate(parts) if part]
 
     def at_tags(self, ids: Sequence[int]) -> Encoded:
