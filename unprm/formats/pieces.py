@@ -30,7 +30,7 @@ class Pieces:
         self._marks = {mark: token_id(tokenizer, mark) for mark in marks}
         self.tokenizer = plain(tokenizer)
         added = {token.content: token for token in tokenizer.get_added_tokens_decoder().values()}
-        names = {*marks, *(name for name in added if len(name.strip()) > 1)}
+        self._names = names = {*marks, *(name for name in added if len(name.strip()) > 1)}
         # an added token that is no special one would be recognised in any text
         self.tokenizer.add_special_tokens([_special(added.get(name, AddedToken(name))) for name in sorted(names)])
         unknown = self.tokenizer.encode(_UNKNOWN, add_special_tokens=False).ids  # has no other encoding
@@ -46,7 +46,9 @@ class Pieces:
         self._reserved.add(token)
 
     def single(self, text: str) -> int:
-        """The id of a text that is one token; raises `ModelInvalid` if it isn't."""
+        """The id of a text that is one token, or the name of an added one; raises `ModelInvalid` if it is neither."""
+        if text in self._names:
+            return token_id(self.tokenizer, text)
         (ids,) = self.encode([text])
         if len(ids) != 1:
             raise ModelInvalid(
@@ -87,13 +89,13 @@ class Pieces:
         ids: list[int] = []
         for character in self.tokenizer.id_to_token(token) or "":
             single = self.tokenizer.token_to_id(character)
-            if single is None or single in self._reserved:
-                spelled = [self.tokenizer.token_to_id(f"<0x{byte:02X}>") for byte in character.encode()]
-            else:
-                spelled = [single]
-            if None in spelled:
-                return [token]
-            ids += spelled
+            if single is not None and single not in self._reserved:
+                ids.append(single)
+                continue
+            for byte in character.encode():
+                if (single := self.tokenizer.token_to_id(f"<0x{byte:02X}>")) is None:
+                    return [token]
+                ids.append(single)
         return ids
 
 

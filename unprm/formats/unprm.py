@@ -111,7 +111,7 @@ class PrmConfig(BaseModel):
         """How a score is read at a tag."""
         match self.head:
             case "verdicts":
-                return Verdicts(self.positive_id, self.negative_id)
+                return Verdicts(self.positive_id, self.negative_id, rows_alone=True)
             case "value" | "classes":
                 return Head((LAYER,), self.distribution is not None)
             case "implicit":
