@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.byte_format import TAG, ByteFormat, texts
+from unprm.steps import at_separator
 from unprm.types import BatchScores, Encoded, ModelDescription, Prompt
 
 _SPAN = 2**32
@@ -17,9 +18,9 @@ class FakeFormat(ByteFormat):
 
     family = "fake"
 
-    def steps(self, text: str) -> list[str] | None:
+    def steps(self, text: str, most: int) -> list[str] | None:
         """As `Format`; `ş` is the separator."""
-        return [part for part in text.split("ş") if part.strip()] if "ş" in text else None
+        return at_separator(text, "ş", most)
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         """As `Format`; `ş` is the tag."""

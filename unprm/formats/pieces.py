@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple, Self
 from tokenizers import AddedToken, Tokenizer
 
 from unprm.errors import InvalidRequest, ModelInvalid
+from unprm.steps import at_separator
 from unprm.types import Encoded, Prompt
 
 _UNKNOWN = "\U0010fffd"
@@ -126,12 +127,11 @@ class PieceFormat:
         # entries consist of bytes or characters, and a text has at least as many bytes as characters
         self.longest_token = max(map(len, self.pieces.tokenizer.get_vocab()))
 
-    def steps(self, text: str) -> list[str] | None:
+    def steps(self, text: str, most: int) -> list[str] | None:
         """As `Format`."""
-        tag = self.tag
-        if tag is None or tag.text not in text:
+        if self.tag is None or (parts := at_separator(text, self.tag.text, most)) is None:
             return None
-        return [part if tag.apart else part.strip() for part in text.split(tag.text) if part.strip()]
+        return parts if self.tag.apart else [part.strip() for part in parts]
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         """As `Format`."""

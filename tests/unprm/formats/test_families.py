@@ -124,14 +124,15 @@ def test_a_rendered_prompt_is_scored_at_the_family_s_tags(name, engines):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_solution_s_text_is_split_at_the_family_s_separator(name, engines):
     form = engines[name].format
-    assert form.steps("\n\n".join(STEPS)) is None
+    assert form.steps("\n\n".join(STEPS), 9) is None
     if form.tag is None:
         return
     steps = [f"Step {number}: {step}" for number, step in enumerate(STEPS, 1)]
     between = "\n" if name == "math-shepherd" else ""
     text = between.join(f"{step}{form.tag.text}" for step in steps)
-    assert form.steps(text) == steps
-    assert form.encode(PROBLEM, form.steps(text)) == form.encode(PROBLEM, steps)
+    assert form.steps(text, 3) == steps
+    assert form.encode(PROBLEM, form.steps(text, 3)) == form.encode(PROBLEM, steps)
+    assert len(form.steps(text * 100, 3)) == 4
 
 
 @pytest.mark.parametrize(
