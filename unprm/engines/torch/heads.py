@@ -132,7 +132,7 @@ def margin_of(network: PreTrainedModel, verdicts: Verdicts) -> tuple[float, floa
     if not (found - (factor * sizes + addend)).abs().max() <= _LINEAR * _FAR * factor.abs():
         raise ModelInvalid(
             f"the logits of {network.config.name_or_path} ({network.config.model_type}) are no linear function of its "
-            "last hidden states, as where they are capped: verdicts are not read from such a model"
+            "last hidden states, as where they are capped: such a model is not scored by them"
         )
     return factor.item(), addend.item()
 

@@ -63,7 +63,7 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
     if isinstance(readout, Verdicts):
         directory = files.base
         if files.adapter is not None:
-            directory = _kept([files.base, files.adapter], str(dtype), lambda place: _merge(files, dtype, place))
+            directory = _kept([files.base, files.adapter], f"{dtype} untied", lambda place: _merge(files, dtype, place))
         if classifies_tokens(directory):  # `training merge-adapter` made the head
             return VllmModel(directory)
         (architecture,) = read_config(directory)["architectures"]
