@@ -282,9 +282,15 @@ class Format(Protocol):
     family: str
     longest_token: int
     """Maximum characters of text in one token."""
+    system: str
+    """The system message that the family's template begins with by itself; empty if there is none."""
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Token ids and scored positions; `len(positions) == len(steps)` always."""
+
+    def steps(self, text: str, most: int) -> list[str] | None:
+        """The steps of a solution in which the family's separator is after each, as in a prompt; None if there is no
+        separator. `most`: a number of steps that is not reached by more than one."""
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         """Token ids of a prompt, in which special tokens and step tags are what they say. Raises `InvalidRequest` if

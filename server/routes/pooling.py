@@ -2,7 +2,9 @@
 for each step, and `/tokenize`; and those of reranking clients, `/rerank` and `/score`.
 
 A prompt arrives rendered, as text or token ids, and is scored at each of its step tags. Messages are a conversation:
-the last one is the solution, those before it are the problem. A row has two classes, of which the second is correct.
+the last one is the solution, those before it are the problem, without a system message that the model's own template
+begins with. A row has two classes, of which the second is correct. A solution that has the text of the step tag in it
+is split there, any other as elsewhere.
 To a reranking client a problem is the query, its solutions are the documents, rewards the relevance; fields that only a
 text retriever could use are ignored.
 """
@@ -21,7 +23,7 @@ from unprm.calibration import log_odds
 from unprm.election.ballot import why_unscorable
 from unprm.errors import InvalidRequest, TooManySolutions
 from unprm.trajectories import Message, conversation, text_of
-from unprm.types import Prompt, Solution
+from unprm.types import Format, Prompt, Solution
 from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, Request, ScoreRequest, Text
 
 from .. import scoring
@@ -202,37 +204,53 @@ for _path, _endpoint in _ROUTES.items():
 
 async def _scores(service: Service, request: ClassifyRequest, context: Context) -> tuple[str, list[tuple[float, ...]]]:
     """The model's name, and the step scores of each prompt. Raises `Unscorable` if one can't be scored."""
-    problem = ""
-    if request.messages is None:
-        prompts = [Prompt(each, request.add_special_tokens) for each in request.input or ()]
-        solutions = [Solution((), prompt=prompt) for prompt in prompts]
-    else:
-        *before, last = request.messages
-        if last.tool_calls:
-            raise InvalidRequest("the last message's tool calls can't be scored", f"/messages/{len(before)}/tool_calls")
-        problem, text = conversation(before), text_of(len(before), last)
-        solutions = [Solution(tuple(step_text.split(text, "auto")))]
-    context.solutions = len(solutions)
-    if len(solutions) > service.settings.max_solutions:
-        raise TooManySolutions(len(solutions), service.settings.max_solutions)
     place = "/input/{}" if request.messages is None else "/messages"
     with service.models.chosen(request.model) as models, scoring.pointing(place):
+        reading = partial(_to_score, request, models[0].engine.format, service.settings.max_steps)
+        problem, solutions = await service.read(context, reading)
+        context.solutions = len(solutions)
+        if len(solutions) > service.settings.max_solutions:
+            raise TooManySolutions(len(solutions), service.settings.max_solutions)
         if request.messages is not None and (error := why_unscorable(0, solutions[0], service.settings.max_steps)):
             raise error
         found = await scoring.score(models, problem, dict(enumerate(solutions)), True, context)
         return votes.name_of(models), [found.steps[index] for index in range(len(solutions))]
 
 
+def _to_score(request: ClassifyRequest, format: Format, max_steps: int) -> tuple[str, list[Solution]]:
+    """The problem, and what is to be scored: prompts, or the last message."""
+    if request.messages is None:
+        prompts = [Prompt(each, request.add_special_tokens) for each in request.input or ()]
+        return "", [Solution((), prompt=prompt) for prompt in prompts]
+    *before, last = request.messages
+    if last.tool_calls:
+        raise InvalidRequest("the last message's tool calls can't be scored", f"/messages/{len(before)}/tool_calls")
+    if before and before[0].role == "system" and text_of(0, before[0]) == format.system.strip():
+        before[0] = Message(role="system")
+    text = text_of(len(before), last)
+    steps = format.steps(text, max_steps)
+    return conversation(before), [Solution(tuple(step_text.split(text, "auto") if steps is None else steps))]
+
+
 async def _rewards(
     service: Service, model: str | None, problem: str, texts: Sequence[str], context: Context
 ) -> tuple[str, list[float]]:
     """The model's name, and a reward for each text. Raises `Unscorable` if one can't be scored."""
-    sent = {"problem": problem, "solutions": texts, "model": model, "on_invalid": "refuse"}
-    request = ScoreRequest.model_validate(sent)
+    with service.models.chosen(model) as (chosen,):
+        reading = partial(_to_rank, problem, texts, model, chosen.engine.format, service.settings.max_steps)
+    request = await service.read(context, reading)
     before = context.usage
     scored = await votes.score(service, request, context)
     context.usage = before + context.usage
     return scored.model, [each.reward or 0.0 for each in scored.solutions]
+
+
+def _to_rank(problem: str, texts: Sequence[str], model: str | None, format: Format, max_steps: int) -> ScoreRequest:
+    """The request to score these texts, at the family's separators where they have them."""
+    steps = [format.steps(text, max_steps) for text in texts]
+    solutions = [text if parts is None else parts or "" for text, parts in zip(texts, steps, strict=True)]
+    sent = {"problem": problem, "solutions": solutions, "model": model, "on_invalid": "refuse"}
+    return ScoreRequest.model_validate(sent)
 
 
 def _texts(documents: Sequence[str | _Document]) -> list[str]:

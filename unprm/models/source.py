@@ -23,7 +23,7 @@ from unprm.checkpoints.files import (
     locate,
     read_config,
 )
-from unprm.engines.torch.heads import VerdictHead, read_head
+from unprm.engines.torch.heads import VerdictHead, check_unscaled, read_head
 from unprm.engines.torch.readers import AtPositions, LikelihoodRatios, Reader
 from unprm.errors import ModelInvalid
 from unprm.formats import unprm
@@ -67,6 +67,8 @@ class ModelSource:
             if files.adapter is None:
                 raise ModelInvalid(f"{files.base_name} has implicit rewards and no adapter: give its base and adapter")
             readout = replace(readout, reference=str(files.base))
+        elif marks and isinstance(readout, Verdicts):  # another program trained it, by the model's own logits
+            readout = replace(readout, rows_alone=False)
         return cls(family, files, tokenizer, format, _adjusted(readout, spec.reference, spec.beta))
 
     def window(self) -> int:
@@ -112,12 +114,13 @@ class ModelSource:
             return AtPositions(network, head, place)
         if isinstance(readout, Verdicts):
             network = load_merged(files, dtype)
-            return AtPositions(
-                network.get_decoder(), VerdictHead(network.get_output_embeddings().weight, readout), place
-            )
+            return AtPositions(network.get_decoder(), VerdictHead.of(network, readout), place)
         network, other = load_merged(files, dtype), load_base(fetch(readout.reference, None), dtype)
         if len(network.get_input_embeddings().weight) != len(other.get_input_embeddings().weight):
             raise ModelInvalid(f"{files.base_name} and its reference model {readout.reference} have other vocabularies")
+        tokens = sorted(set(self.format.encode(*_EXAMPLE).ids))
+        for each in (network, other):
+            check_unscaled(each, Verdicts(tokens[0], tokens[-1]))
         return LikelihoodRatios(network, other, readout.beta, place)
 
 
