@@ -31,7 +31,7 @@ from unprm.openai.models import Json, RawChatResponse, RawChoice, RawModelList, 
 
 from ...admission import Context
 from ...service import Service
-from .completion import as_openai
+from .completion import as_openai, length_of
 from .deltas import Deltas
 
 MAX_CONCURRENT = 64
@@ -43,6 +43,8 @@ _PER_REQUEST = 16
 _STREAMED: Json = {"stream": True, "stream_options": {"include_usage": True}}
 _UNREAD = 65_536
 """A stream is parsed whenever so many bytes have come, or a completion has ended."""
+_BYTES = 4
+"""Bytes that count as one token of a prompt whose tokens the upstream has not told."""
 _ENDING = re.compile(rb'"finish_reason": ?"')
 _WITH_LOGPROBS = 8
 """An answer may be as long as a request's body; with log-probabilities, this many times as long."""
@@ -222,10 +224,11 @@ class Upstream:
         """As `_complete`, for an upstream that streams if it is asked to; `arrived` gets each completion once it is
         written, and at last the tokens of all, estimated if not all were waited for."""
         deltas, unread, sampled = Deltas(), bytearray(), Sampled()
+        content = await self._read(context, encoded, body)
         async with (
             self._place(context, MAX_CONCURRENT),
             self._taking(context, body) as take,
-            aclosing(self._client.parts("/chat/completions", await self._read(context, encoded, body))) as parts,
+            aclosing(self._client.parts("/chat/completions", content)) as parts,
         ):
             streamed = (await anext(parts)).startswith(b"text/event-stream")
 
@@ -234,7 +237,7 @@ class Upstream:
                 for index, choice in await self._read(context, deltas.feed, bytes(unread)):
                     made = _choice(choice) or {"message": {"role": "assistant", "content": None}}
                     sampled.choices.append(made)
-                    arrived(index, Sampled(deltas.model, [made], size=deltas.size - before))
+                    arrived(index, Sampled(deltas.model, [made], size=length_of(made)))
                 unread.clear()
                 await take(deltas.size - before)
 
@@ -250,7 +253,8 @@ class Upstream:
                     await read()
             finally:
                 if streamed:
-                    usage = deltas.usage or UsageInfo(completion_tokens=deltas.written)
+                    estimate = UsageInfo(prompt_tokens=len(content) // _BYTES, completion_tokens=deltas.written)
+                    usage = deltas.usage or estimate
                     prompt = usage.prompt_tokens
                     arrived(0, Sampled(deltas.model, [], prompt, prompt, usage.completion_tokens))
             if not streamed:

@@ -31,8 +31,9 @@ def test_when_time_runs_out_those_that_are_there_elect(strategy: str) -> None:
     assert (report["sampled"], report["stopped"]) == (3, "failures")
     assert report["answer"] in ("1", "2")
     assert report["notes"][0] == "1 of 4 candidates are missing: they were not waited for: time ran out"
-    # nobody told how many tokens it were: each of three has three deltas, and what hangs had two
-    assert answer.json()["usage"]["completion_tokens"] == 11
+    # estimated: each of three has three deltas, and what hangs had two; a token of the prompt has four bytes
+    usage = answer.json()["usage"]
+    assert (usage["completion_tokens"], usage["prompt_tokens"] > 20) == (11, True)
 
 
 def test_those_that_can_change_nothing_are_not_waited_for() -> None:
