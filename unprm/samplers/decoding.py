@@ -64,9 +64,7 @@ class _Step:
 class _Layer(CacheLayerMixin):  # type: ignore[misc]
     """Keys and values of the rows' tokens in one layer, each (rows, heads, positions, width)."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.step: _Step
+    step: _Step
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Makes an empty store for keys and values like these, (rows, heads, positions, width)."""
