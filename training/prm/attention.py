@@ -125,10 +125,9 @@ def forest_blocks(ends: torch.Tensor) -> BlockMask:
     count = -(-tokens // BLOCK)
     padded = torch.nn.functional.pad(ends, (0, count * BLOCK - tokens)).view(count, BLOCK)
     places = torch.arange(count, device=ends.device)
-    first, last = places * BLOCK, ((places + 1) * BLOCK).clamp(max=tokens)
     before = places < places[:, None]  # (blocks of queries, blocks of keys)
-    whole = before & (padded.amin(1) >= last[:, None])
-    some = (before & (padded.amax(1) > first[:, None]) & ~whole) | (places == places[:, None])
+    whole = before & (padded.amin(1) >= (places[:, None] + 1) * BLOCK)
+    some = (before & (padded.amax(1) > places[:, None] * BLOCK) & ~whole) | (places == places[:, None])
 
     def sees(batch: torch.Tensor, head: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
         return (key <= query) & (query < ends[key])

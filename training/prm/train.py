@@ -44,12 +44,13 @@ CHOSEN = ("batch_tokens", "gradient_checkpointing")
 
 
 class Trainer:
-    """One training run: the constructor loads data and model, `train` trains."""
+    """One training run: the constructor loads data and model, `train` trains. `processes`: this one and its device;
+    default: as it was started."""
 
-    def __init__(self, settings: TrainSettings) -> None:
+    def __init__(self, settings: TrainSettings, processes: Processes | None = None) -> None:
         self.settings = settings
         self.loss = LOSSES[settings.loss]
-        self.processes = Processes.join()
+        self.processes = processes or Processes.join()
         self.device = self.processes.device
         self.compute = Compute.of(settings, self.device.type, multiplies_bf16_fast(self.device))
         free = self.processes.smallest(free_memory(self.device) // self.processes.sharing)

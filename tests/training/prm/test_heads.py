@@ -165,8 +165,9 @@ def test_memory_counts_a_layer(base, tmp_path):
     for head in HEADS:
         settings = TrainSettings(base="b", data=(), output=tmp_path, head=head, loss="orm")
         found[head] = footprint(read_shape(str(base)), settings, Compute.of(settings, "cpu", False))
-    assert found["value"].trained - found["verdicts"].trained == 4 * 65 * 4
-    assert found["classes"].trained - found["verdicts"].trained == 4 * 130 * 4
+    # of the verdicts, their difference is kept in a pass
+    assert found["value"].trained - found["verdicts"].trained == 4 * 65 * 4 - 64 * 4
+    assert found["classes"].trained - found["verdicts"].trained == 4 * 130 * 4 - 64 * 4
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -10,9 +10,19 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2
 from typer.testing import CliRunner
 
 from training.__main__ import app
+from training.prm.attention import CUDA
 from training.prm.collate import Example, micro_batches
 from training.prm.heads import make_head
-from training.prm.memory import MOST_TOKENS, footprint, free_memory, left_to_container, plan
+from training.prm.memory import (
+    CORE_RATE,
+    MOST_TOKENS,
+    PASS_SECONDS,
+    RESERVE,
+    footprint,
+    free_memory,
+    left_to_container,
+    plan,
+)
 from training.prm.network import Compute, Network, compute_in_float32, prepare, read_shape
 from training.prm.settings import LINEAR, TrainSettings
 from unprm.errors import ModelInvalid
@@ -123,6 +133,54 @@ def test_activations_are_computed_twice_only_where_it_takes_that_to_fit():
     assert plan(CONFIG, twice, SLOW, least + 999, longest).batch_tokens == longest
     with pytest.raises(ModelInvalid, match=r"needs .* of 512 tokens, with gradient checkpointing, but .* is free"):
         plan(CONFIG, twice, SLOW, least - 999, longest)
+
+
+def test_on_a_cpu_a_pass_takes_some_seconds_and_on_a_gpu_what_fits(one_thread):
+    wide = Qwen2Config(**(SHAPE | {"hidden_size": 2048, "intermediate_size": 16_384, "num_hidden_layers": 2}))
+    layer = 2 * 2048 * 2048 + 2 * 2048 * 1024 + 3 * 2048 * 16_384
+    for settings, products in ((SETTINGS, 2), (replace(SETTINGS, tune="all"), 3)):
+        made = plan(wide, settings, SLOW, 10**12, 100)
+        assert made.footprint.operations == pytest.approx(2 * products * 2 * layer, rel=0.01)
+        assert made.batch_tokens * made.footprint.operations == pytest.approx(PASS_SECONDS * CORE_RATE, rel=0.01)
+        assert not made.gradient_checkpointing
+        assert plan(wide, settings, CARD, 10**12, 100).batch_tokens == MOST_TOKENS
+    assert plan(wide, replace(SETTINGS, batch_tokens=9000), SLOW, 10**12, 100).batch_tokens == 9000
+
+
+def test_on_a_gpu_the_plan_leaves_a_reserve_and_counts_a_byte_for_what_dropout_drops():
+    made = plan(CONFIG, SETTINGS, CARD, 10**9, 100)
+    assert made.footprint.needed(made.batch_tokens) <= (1 - RESERVE) * 10**9
+    # numbers of a token that go into the adapters of q_proj and v_proj; the first layer's inputs need no gradient
+    dropped = 7 * 2 * 64
+    on_cpu, on_card = (footprint(CONFIG, SETTINGS, each) for each in (CARD._replace(device="cpu"), CARD))
+    per_number = (on_cpu.activations - on_card.activations) / (dropped * 9 / 8)
+    assert per_number == pytest.approx(4 - 1, rel=0.01)
+
+
+def test_on_a_card_bfloat16_is_the_default_and_a_cpu_s_speed_decides_how_it_computes():
+    lora, whole = SETTINGS, replace(SETTINGS, tune="all")
+    half, full = torch.bfloat16, torch.float32
+    for settings, expected in (
+        (lora, (half, True, CUDA)),
+        (whole, (full, True, CUDA)),
+        (replace(lora, bf16=False), (half, False, CUDA)),
+        (replace(whole, bf16=False), (full, False, None)),
+    ):
+        assert Compute.of(settings, "cuda", True)[1:] == expected
+        old = Compute.of(settings, "cuda", False)
+        assert old[1:] == (expected[0], False, None)
+    assert Compute.of(lora, "cpu", True) == Compute.of(lora, "cpu", False) == ("cpu", full, False, None)
+    wanted = replace(lora, bf16=True)
+    fast, slow = (Compute.of(wanted, "cpu", each) for each in (True, False))
+    assert (fast.base, fast.autocast, fast.widens) == (half, True, False)
+    assert (slow.base, slow.autocast, slow.widens) == (half, False, True)
+
+
+def test_what_stays_in_float32_is_computed_in_tf32_on_a_card_alone():
+    for compute, expected in ((CARD, "high"), (SLOW, "highest")):
+        with compute.products():
+            assert torch.get_float32_matmul_precision() == expected
+        assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_what_is_given_is_kept():
