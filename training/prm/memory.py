@@ -121,8 +121,8 @@ def plan(config: PreTrainedConfig, settings: TrainSettings, compute: Compute, fr
 
 
 def footprint(config: PreTrainedConfig, settings: TrainSettings, compute: Compute, tokens: int = 0) -> Footprint:
-    """Memory of training without gradient checkpointing, for passes of up to `tokens`, which only matters where prefixes
-    are shared and the attention takes a mask; other arguments as for `plan`."""
+    """Memory of training without gradient checkpointing, for passes of up to `tokens`, which only matters where shared
+    prefixes take a mask; other arguments as for `plan`."""
     masked = settings.share_prefixes and compute.kernels is None
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(copy.deepcopy(config), dtype=compute.base)
@@ -170,8 +170,10 @@ def _saved(network: Network, settings: TrainSettings, tokens: int) -> int:
 
 def _causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: object, **options: Any) -> torch.Tensor:
     """Keeps what any kernel keeps that makes no scores: arguments as for `Kernels.packed`, of one sequence."""
-    rows = (tensor.transpose(0, 1)[None] for tensor in (query, key, value))
-    made = functional.scaled_dot_product_attention(*rows, is_causal=True, scale=options["scale"], enable_gqa=True)
+    query, key, value = (tensor.transpose(0, 1)[None] for tensor in (query, key, value))
+    made = functional.scaled_dot_product_attention(
+        query, key, value, is_causal=True, scale=options["scale"], enable_gqa=True
+    )
     return made[0].transpose(0, 1)
 
 

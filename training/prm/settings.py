@@ -61,7 +61,7 @@ class TrainSettings:
         int | None,
         Option(
             min=1,
-            help="Tokens per forward pass, with padding. Default: what fits in memory, up to 16,384; on a CPU about 10 s.",
+            help="Tokens per pass, with padding. Default: as many as fit in memory, up to 16,384; on a CPU, some 10 s.",
         ),
     ] = None
     lora_rank: Annotated[int, Option(min=1)] = 8

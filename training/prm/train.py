@@ -108,8 +108,12 @@ class Trainer:
         task = progress.add_task(self._title(), total=total, completed=done - 1)
         progress.update(task, completed=done)
         for step, batch in left:
+
+            def show(tokens: int, before: int = done) -> None:
+                progress.update(task, completed=before + tokens)
+
             started, size = time.perf_counter(), self.batch_tokens
-            loss = self.step(step, batch, lambda tokens, done=done: progress.update(task, completed=done + tokens))
+            loss = self.step(step, batch, show)
             done += _tokens(batch)
             if self.batch_tokens < size:
                 progress.console.print(f"out of memory: passes of up to {self.batch_tokens:,} tokens from now on")
@@ -234,7 +238,7 @@ class Trainer:
         with self.compute.products():
             labels = (micro.counts if self.loss.counts else micro.labels).to(self.device)
             part = self.loss(self.network(micro), labels, micro.solutions.to(self.device), total)
-            part.backward()  # type: ignore[no-untyped-call]
+            part.backward()
         return part.detach()
 
     @torch.no_grad()
