@@ -24,7 +24,7 @@ def base(tmp_path_factory):
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=NO_GPU)])
 def device(request):
-    return request.param
+    return torch.device(request.param)
 
 
 def _trainer(base, output, device, plain=False, **changes):
@@ -33,8 +33,8 @@ def _trainer(base, output, device, plain=False, **changes):
     settings = TrainSettings(str(base), data, output, batch_size=8, lora_dropout=0.0, learning_rate=1e-3, **changes)
     if plain:
         settings = replace(settings, share_prefixes=False, bf16=False, batch_tokens=1)
-    trainer = Trainer(settings, Processes(0, 1, torch.device("cpu" if plain else device)))
-    if device == "cpu" and not plain:
+    trainer = Trainer(settings, Processes(0, 1, torch.device("cpu") if plain else device))
+    if device.type == "cpu" and not plain:
         compute = trainer.compute._replace(kernels=PLAIN)
         trainer.network = Network(trainer.network.model, trainer.network.head, compute)
     assert (trainer.network.kernels is None) is plain
@@ -53,7 +53,7 @@ def test_a_loss_and_its_gradient_are_those_of_padded_solutions(base, tmp_path, d
     ours, plain = (_trainer(base, tmp_path, device, plain=each, **changes) for each in (False, True))
     batch = ours.examples[:12]
     (loss, found), (expected_loss, expected) = _gradient(ours, batch), _gradient(plain, batch)
-    near = 1e-5 if device == "cpu" else 0.05  # in bfloat16
+    near = 1e-5 if device.type == "cpu" else 0.05  # in bfloat16
     assert loss == pytest.approx(expected_loss, rel=near)
     assert (found - expected).norm() < near * expected.norm()
 
@@ -76,5 +76,5 @@ def test_steps_lower_the_loss_as_a_cpu_s_do(base, tmp_path, device):
     ours, plain = (_trainer(base, tmp_path, device, plain=each) for each in (False, True))
     batch = ours.examples[:8]
     found, expected = ([trainer.step(step, batch) for step in range(6)] for trainer in (ours, plain))
-    assert found == pytest.approx(expected, rel=1e-4 if device == "cpu" else 0.05)
+    assert found == pytest.approx(expected, rel=1e-4 if device.type == "cpu" else 0.05)
     assert found[-1] < found[0]
