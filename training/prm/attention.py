@@ -4,11 +4,12 @@ attention, with padding or a mask.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
+from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn.attention.flex_attention import BlockMask
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
 from unprm.engines.torch.attention import unsupported
@@ -42,10 +43,20 @@ class Packs(NamedTuple):
         return cls(ends.to(device), max(lengths))
 
 
-def _packed(*arguments: Any, **options: Any) -> Any:
-    from torch.nn.attention.varlen import varlen_attn  # slow to import, and only GPUs need it
+@cache
+def of_cuda() -> Kernels | None:
+    """Those of a GPU of the Ampere generation or later, in bfloat16; None if PyTorch doesn't have them."""
+    packed = installed()
+    return Kernels(packed, _forest) if packed else None
 
-    return varlen_attn(*arguments, **options, enable_gqa=True)
+
+def installed() -> Callable[..., Any] | None:
+    """PyTorch's `varlen_attn`, for key heads that several query heads share; None where it has none, or can't."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn  # slow to import, and only GPUs need it
+    except ImportError:
+        return None
+    return partial(varlen_attn, enable_gqa=True) if "enable_gqa" in signature(varlen_attn).parameters else None
 
 
 def _forest(*arguments: Any, **options: Any) -> Any:
@@ -54,13 +65,7 @@ def _forest(*arguments: Any, **options: Any) -> Any:
 
 @cache
 def _compiled() -> Callable[..., Any]:
-    from torch.nn.attention.flex_attention import flex_attention
-
     return torch.compile(flex_attention)
-
-
-CUDA = Kernels(_packed, _forest)
-"""Those of a GPU of the Ampere generation or later, in bfloat16."""
 
 
 def computes(config: PreTrainedConfig) -> bool:

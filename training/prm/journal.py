@@ -50,10 +50,11 @@ class Journal:
         figure = Figure(figsize=(8, 4.5), layout="constrained")
         axes = figure.add_subplot(xlabel="optimiser step", ylabel="loss")
         steps, width = range(1, len(losses) + 1), max(1, len(losses) // 10)
-        axes.plot(steps, losses, color="#56B4E9", linewidth=0.8, label="step")
-        means = [sum(losses[max(0, end - width) : end]) / min(width, end) for end in steps]
-        axes.plot(steps, means, color="#0072B2", label=f"mean of the last {width}")
-        axes.legend(frameon=False)
+        axes.plot(steps, losses, color="#56B4E9", label="step")
+        if width > 1:
+            means = [sum(losses[max(0, end - width) : end]) / min(width, end) for end in steps]
+            axes.plot(steps, means, color="#0072B2", label=f"mean of the last {width}")
+            axes.legend(frameon=False)
         figure.savefig(self.output / CURVE, dpi=150)
         for tracker in self._trackers:
             tracker.finish()

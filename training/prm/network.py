@@ -15,7 +15,7 @@ from unprm.engines.torch import attention
 from unprm.engines.torch.quantized import computes_in_few_bits, widen_all
 from unprm.errors import ModelInvalid
 
-from .attention import CUDA, Kernels, Packs, computes, forest_blocks, use
+from .attention import Kernels, Packs, computes, forest_blocks, of_cuda, use
 from .collate import MicroBatch
 from .prefixes import sees
 from .settings import TrainSettings
@@ -38,7 +38,7 @@ class Compute(NamedTuple):
         bf16 = fast and on_card if settings.bf16 is None else settings.bf16
         stored = settings.tune == "lora" and (bf16 or on_card)
         autocast = bf16 and fast
-        kernels = CUDA if on_card and fast and (stored or autocast) else None
+        kernels = of_cuda() if on_card and fast and (stored or autocast) else None
         return cls(device, torch.bfloat16 if stored else torch.float32, autocast, kernels)
 
     @property

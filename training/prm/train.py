@@ -115,7 +115,7 @@ class Trainer:
             started, size = time.perf_counter(), self.batch_tokens
             loss = self.step(step, batch, show)
             done += _tokens(batch)
-            if self.batch_tokens < size:
+            if journal and self.batch_tokens < size:
                 progress.console.print(f"out of memory: passes of up to {self.batch_tokens:,} tokens from now on")
             row = {
                 "step": step + 1,
@@ -151,7 +151,7 @@ class Trainer:
         return [row["loss"] for row in self.steps]
 
     def _title(self) -> str:
-        loss = f", loss {self.losses[-1]:.4f}" if self.steps else ""
+        loss = f", loss {self.steps[-1]['loss']:.4f}" if self.steps else ""
         return f"training {self.config.name}, step {len(self.steps)} of {self.total}{loss}, tokens"
 
     def _epochs(self) -> list[dict[str, Any]]:

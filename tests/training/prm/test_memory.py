@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2
 from typer.testing import CliRunner
 
 from training.__main__ import app
-from training.prm.attention import CUDA
+from training.prm.attention import of_cuda
 from training.prm.collate import Example, micro_batches
 from training.prm.heads import make_head
 from training.prm.memory import (
@@ -161,9 +161,9 @@ def test_on_a_card_bfloat16_is_the_default_and_a_cpu_s_speed_decides_how_it_comp
     lora, whole = SETTINGS, replace(SETTINGS, tune="all")
     half, full = torch.bfloat16, torch.float32
     for settings, expected in (
-        (lora, (half, True, CUDA)),
-        (whole, (full, True, CUDA)),
-        (replace(lora, bf16=False), (half, False, CUDA)),
+        (lora, (half, True, of_cuda())),
+        (whole, (full, True, of_cuda())),
+        (replace(lora, bf16=False), (half, False, of_cuda())),
         (replace(whole, bf16=False), (full, False, None)),
     ):
         assert Compute.of(settings, "cuda", True)[1:] == expected
