@@ -14,17 +14,10 @@ from training.prm.processes import Processes
 from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
 
-NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that PyTorch sees")
-
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     return write_base(tmp_path_factory.mktemp("tiny") / "base", window=4096)
-
-
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=NO_GPU)])
-def device(request):
-    return torch.device(request.param)
 
 
 def _trainer(base, output, device, plain=False, **changes):
@@ -58,12 +51,10 @@ def test_a_loss_and_its_gradient_are_those_of_padded_solutions(base, tmp_path, d
     assert (found - expected).norm() < near * expected.norm()
 
 
-def test_without_bfloat16_a_gpu_is_near_a_cpu(base, tmp_path):
+def test_without_bfloat16_a_gpu_is_near_a_cpu(base, tmp_path, cuda):
     """In TF32, and padded."""
-    if not torch.cuda.is_available():
-        pytest.skip("needs a GPU that PyTorch sees")
     settings = {"tune": "all", "bf16": False}
-    processes = (Processes(0, 1, torch.device(kind)) for kind in ("cuda", "cpu"))
+    processes = (Processes(0, 1, device) for device in (cuda, torch.device("cpu")))
     data = (TEST_DATA / "layouts" / "prm800k.jsonl",)
     trainers = [Trainer(TrainSettings(str(base), data, tmp_path, **settings), each) for each in processes]
     (loss, found), (expected_loss, expected) = (_gradient(each, each.examples[:12]) for each in trainers)

@@ -12,7 +12,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from unprm.checkpoints import lora
 from unprm.engines.torch import attention
-from unprm.engines.torch.quantized import computes_in_few_bits, widen_all
+from unprm.engines.torch.quantized import widen_all
 from unprm.errors import ModelInvalid
 
 from .attention import Kernels, Packs, computes, forest_blocks, of_cuda, use
@@ -56,13 +56,6 @@ class Compute(NamedTuple):
             yield
         finally:
             torch.set_float32_matmul_precision(before)
-
-
-def multiplies_bf16_fast(device: torch.device) -> bool:
-    """Whether products in bfloat16 are as fast on a device as in float32."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
-    return computes_in_few_bits(device)
 
 
 def read_shape(base: str) -> PreTrainedConfig:

@@ -18,6 +18,7 @@ from rich.progress import Progress
 from transformers import PreTrainedConfig
 
 from unprm.checkpoints.files import fetch, load_base, load_tokenizer
+from unprm.engines.torch.devices import multiplies_bf16_fast
 from unprm.engines.torch.heads import margins
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
@@ -31,7 +32,7 @@ from .heads import make_head
 from .journal import Journal
 from .loss import LOSSES
 from .memory import MemoryPlan, free_memory, plan
-from .network import Compute, Network, check_sharing, multiplies_bf16_fast, prepare, read_shape
+from .network import Compute, Network, check_sharing, prepare, read_shape
 from .processes import Processes
 from .publish import portable, write_adapter, write_all
 from .resume import State, fingerprint
@@ -90,7 +91,7 @@ class Trainer:
         self.total = settings.epochs * self.per_epoch
         self.steps: list[dict[str, Any]] = []
         self.validations: list[Validation] = []
-        self.fingerprint = fingerprint(self.settings, self.examples)
+        self.fingerprint = fingerprint(self.settings, self.examples, self.base)
         first = self.processes.is_first
         self.journal = Journal(settings.output, self.config.name, settings.report_to) if first else None
 
@@ -267,7 +268,8 @@ class Trainer:
             return 0
         if progress["fingerprint"] != self.fingerprint:
             raise ModelInvalid(
-                f"{self.state.path} belongs to a run with other settings or data; choose another output directory"
+                f"{self.state.path} belongs to a run with other settings or data, or another base by this name; choose "
+                "another output directory"
             )
         self.state.load(self._trained(), [self.optimizer])
         self.steps = progress["history"]["steps"]
