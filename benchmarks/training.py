@@ -40,7 +40,7 @@ def plain_step(trainer: Trainer, batch: Sequence[Example]) -> None:
         for row, example in enumerate(part):
             ids[row, : len(example.encoded.ids)] = torch.tensor(example.encoded.ids)
             mask[row, : len(example.encoded.ids)] = 1
-        with torch.autocast(trainer.device.type, torch.bfloat16, enabled=trainer.in_bf16):
+        with torch.autocast(trainer.device.type, torch.bfloat16, enabled=trainer.compute.autocast):
             logits = trainer.network.model(
                 input_ids=ids.to(trainer.device), attention_mask=mask.to(trainer.device)
             ).logits

@@ -21,8 +21,8 @@ from .settings import TrainSettings, TrainSummary
 CARD = "README.md"
 PLACE = "PATH_OF_THIS_DIRECTORY"
 """Stands in a training run's card for the model's name, which is known when it is published."""
-BY_THE_MACHINE = ("batch_tokens", "gradient_checkpointing", "checkpoint_every")
-"""Settings that depend on the machine and are no part of the command in the card."""
+BY_THE_MACHINE = ("batch_tokens", "gradient_checkpointing", "checkpoint_every", "report_to")
+"""Settings that depend on the machine or its user and are no part of the command in the card."""
 
 _TRAINED = """---
 library_name: {library}

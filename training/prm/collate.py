@@ -43,6 +43,7 @@ class MicroBatch:
     """Inputs of one forward pass. `ids`: (texts, length), one solution per row, padded on the right; or, if packed,
     (1, tokens), all solutions concatenated, with `positions` of the same shape that restart at 0 for each solution; or,
     if shared, (1, tokens) of a forest, with `positions` in their sequences and `ends`, (tokens,), as in `Forest`.
+    `lengths`: tokens of each solution, those that it shares included.
     `solutions`, `places`, `labels`, (tags,): for each tag of a labelled step the index of its solution in the batch,
     its index in the flattened `ids`, and its label in [0, 1] (1: right). `counts`, (tags, 2): of its rollouts the right
     ones, and all; (0, 2) if the examples have none. `responses`, (tokens, 3): for each token of a response that a tag's
@@ -51,6 +52,7 @@ class MicroBatch:
 
     ids: torch.Tensor
     positions: torch.Tensor | None
+    lengths: tuple[int, ...]
     solutions: torch.Tensor
     places: torch.Tensor
     labels: torch.Tensor
@@ -119,13 +121,18 @@ def _pad(group: Sequence[Example]) -> MicroBatch:
     ids = pad_sequence([torch.tensor(example.encoded.ids) for example in group], batch_first=True)
     starts = range(0, ids.numel(), ids.shape[1])
     paths = [range(start, start + len(example.encoded.ids)) for start, example in zip(starts, group, strict=True)]
-    return MicroBatch(ids, None, *_placed(group, paths))
+    return MicroBatch(ids, None, _lengths(group), *_placed(group, paths))
 
 
 def _pack(group: Sequence[Example], sharing: bool = False) -> MicroBatch:
     forest = grow([example.encoded.ids for example in group], sharing)
     ids, positions, ends = (torch.tensor(values) for values in (forest.ids, forest.depths, forest.ends))
-    return MicroBatch(ids[None], positions[None], *_placed(group, forest.paths), ends if sharing else None)
+    placed = _placed(group, forest.paths)
+    return MicroBatch(ids[None], positions[None], _lengths(group), *placed, ends if sharing else None)
+
+
+def _lengths(group: Sequence[Example]) -> tuple[int, ...]:
+    return tuple(len(example.encoded.ids) for example in group)
 
 
 def _placed(

@@ -1,6 +1,9 @@
 """The trainer's network: a language model, all of it trained or frozen with a LoRA adapter, and a head."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import Any, NamedTuple, Self
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -9,24 +12,50 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from unprm.checkpoints import lora
 from unprm.engines.torch import attention
-from unprm.engines.torch.devices import multiplies_bf16_fast
 from unprm.engines.torch.quantized import widen_all
 from unprm.errors import ModelInvalid
 
+from .attention import Kernels, Packs, computes, forest_blocks, of_cuda, use
 from .collate import MicroBatch
 from .prefixes import sees
 from .settings import TrainSettings
 
 
-def base_dtype(settings: TrainSettings, device: str) -> torch.dtype:
-    """Number type of the base on a device of type `device`. What is trained is always in float32."""
-    frozen = settings.tune == "lora"
-    return torch.bfloat16 if frozen and (settings.bf16 or device == "cuda") else torch.float32
+class Compute(NamedTuple):
+    """How a run computes. `device`: its type. `base`: number type of the base's weights; what is trained is in float32.
+    `autocast`: whether matrix products are in bfloat16. `kernels`: those of the attention, if the device has any."""
 
+    device: str
+    base: torch.dtype
+    autocast: bool
+    kernels: Kernels | None = None
 
-def computes_in_bf16(settings: TrainSettings, device: str) -> bool:
-    """Whether matrix products are computed in bfloat16, too: not on a CPU without fast instructions for it."""
-    return settings.bf16 and (device == "cuda" or multiplies_bf16_fast(torch.device(device)))
+    @classmethod
+    def of(cls, settings: TrainSettings, device: str, fast: bool) -> Self:
+        """That of these settings on a device of this type; `fast`: whether it multiplies in bfloat16 as fast as in
+        float32. Only such a GPU has kernels, and takes bfloat16 unless the settings say otherwise."""
+        on_card = device == "cuda"
+        bf16 = fast and on_card if settings.bf16 is None else settings.bf16
+        stored = settings.tune == "lora" and (bf16 or on_card)
+        autocast = bf16 and fast
+        kernels = of_cuda() if on_card and fast and (stored or autocast) else None
+        return cls(device, torch.bfloat16 if stored else torch.float32, autocast, kernels)
+
+    @property
+    def widens(self) -> bool:
+        """Whether weights in bfloat16 are multiplied in float32."""
+        return self.device == "cpu" and self.base is torch.bfloat16 and not self.autocast
+
+    @contextmanager
+    def products(self) -> Iterator[None]:
+        """Within this block products of a GPU that stay in float32 are computed in TF32."""
+        before = torch.get_float32_matmul_precision()
+        if self.device == "cuda":
+            torch.set_float32_matmul_precision("high")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
 
 def read_shape(base: str) -> PreTrainedConfig:
@@ -56,14 +85,14 @@ def check_sharing(model: PreTrainedModel, longest: int) -> None:
         raise ModelInvalid(f"{config.name_or_path} can't be trained with share_prefixes: {reason}")
 
 
-def prepare(base: PreTrainedModel, settings: TrainSettings, device: str) -> PreTrainedModel | PeftModel:
-    """The base in training mode for a device of type `device`: all its weights are trained, or a new adapter; with
-    gradient checkpointing if the settings say so. Errors as in `with_adapter`."""
+def prepare(base: PreTrainedModel, settings: TrainSettings, compute: Compute) -> PreTrainedModel | PeftModel:
+    """The base in training mode: all its weights are trained, or a new adapter; with gradient checkpointing if the
+    settings say so. Errors as in `with_adapter`."""
     tuned = with_adapter(base, settings) if settings.tune == "lora" else base
     if settings.gradient_checkpointing:
         # the reentrant variant would need a gradient at the first layer's input
         tuned.gradient_checkpointing_enable({"use_reentrant": False})
-    if settings.tune == "lora" and settings.bf16 and not computes_in_bf16(settings, device):
+    if compute.widens:
         compute_in_float32(tuned)
     return tuned.train()
 
@@ -112,27 +141,41 @@ def drop_output(model: PreTrainedModel | PeftModel) -> None:
 
 
 class Network(torch.nn.Module):
-    """A language model, from `prepare`, and a head of `training.prm.heads`, which reads margins from its states."""
+    """A language model, from `prepare`, and a head of `training.prm.heads`, which reads margins from its states.
 
-    def __init__(self, model: PreTrainedModel | PeftModel, head: torch.nn.Module) -> None:
+    `kernels`: those of the attention, if it has any for this model: then passes have no padding, and no mask.
+    """
+
+    def __init__(self, model: PreTrainedModel | PeftModel, head: torch.nn.Module, compute: Compute) -> None:
         super().__init__()
         self.model = model
         self.head = head
+        self.kernels = compute.kernels if computes(model.config) else None
+        self._autocast = compute.autocast
+        if self.kernels:
+            use(model.get_base_model() if isinstance(model, PeftModel) else model)
 
-    def forward(self, micro: MicroBatch, bf16: bool) -> torch.Tensor:
-        """What the head reads at the tags, margins (tags,) or outputs (tags, 2), in fp32. `bf16`: compute matrix
-        products in bfloat16."""
-        read: torch.Tensor = self.head(partial(self._states, micro, bf16), micro)
+    def forward(self, micro: MicroBatch) -> torch.Tensor:
+        """What the head reads at the tags, margins (tags,) or outputs (tags, 2), in fp32."""
+        read: torch.Tensor = self.head(partial(self._states, micro), micro)
         return read
 
-    def _states(self, micro: MicroBatch, bf16: bool) -> torch.Tensor:
+    def _states(self, micro: MicroBatch) -> torch.Tensor:
         """The last hidden state of each token, (tokens, hidden), in the order of the flattened `ids`."""
         device = next(self.model.parameters()).device
-        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            positions = None if micro.positions is None else micro.positions.to(device)
-            # without a mask and a cache, packed solutions are kept apart by their positions
-            mask = None if micro.ends is None else sees(micro.ends.to(device))[None, None]
+        positions = None if micro.positions is None else micro.positions.to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._autocast):
             ids, decoder = micro.ids.to(device), self.model.get_decoder()
-            hidden = decoder(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False)
+            hidden = decoder(input_ids=ids, position_ids=positions, use_cache=False, **self._seen(micro, device))
         states: torch.Tensor = hidden.last_hidden_state.flatten(0, 1)
         return states
+
+    def _seen(self, micro: MicroBatch, device: torch.device) -> dict[str, Any]:
+        """The arguments of the decoder that say what each token attends to."""
+        ends = None if micro.ends is None else micro.ends.to(device)
+        if self.kernels:
+            assert micro.positions is not None, "the batch is padded"
+            layout = Packs.of(micro.lengths, device) if ends is None else forest_blocks(ends)
+            return {"layout": layout, "kernels": self.kernels}
+        # without a mask, transformers keeps solutions in one row apart by their positions
+        return {"attention_mask": None if ends is None else sees(ends)[None, None]}

@@ -27,7 +27,7 @@ Parameters = Mapping[str, torch.Tensor]
 def fingerprint(settings: TrainSettings, examples: Sequence[Example], base: Path) -> str:
     """Digest of everything that a run's result depends on, to detect states of other runs. `base`: the directory of the
     base model."""
-    elsewhere = "output", "checkpoint_every", "data", "layout"
+    elsewhere = "output", "checkpoint_every", "data", "layout", "batch_tokens", "gradient_checkpointing", "report_to"
     values = {k: str(v) for k, v in asdict(settings).items() if k not in elsewhere}
     digest = hashlib.sha256(json.dumps([values, digests(base)], sort_keys=True).encode())
     for example in examples:

@@ -20,7 +20,8 @@ TuneName = Literal["lora", "all"]
 class TrainSettings:
     """How to train. The defaults follow the paper and the authors' public code (docs/paper.md).
 
-    If `gradient_checkpointing` or `batch_tokens` is None, the trainer chooses it to fit the free memory.
+    If `gradient_checkpointing` or `batch_tokens` is None, the trainer chooses it to fit the free memory, and on a CPU
+    the time of a pass; `bf16`, by the device.
     """
 
     base: Annotated[str, Option(help="Base model: hub name, directory, a base by name, or unprm-mini.")]
@@ -58,7 +59,10 @@ class TrainSettings:
     batch_size: Annotated[int, Option(min=1, help="Solutions per optimiser step.")] = 256
     batch_tokens: Annotated[
         int | None,
-        Option(min=1, help="Tokens per forward pass, with padding. Default: as many as fit in memory, up to 16,384."),
+        Option(
+            min=1,
+            help="Tokens per pass, with padding. Default: as many as fit in memory, up to 16,384; on a CPU, some 10 s.",
+        ),
     ] = None
     lora_rank: Annotated[int, Option(min=1)] = 8
     lora_alpha: Annotated[int, Option(min=1)] = 32
@@ -68,9 +72,12 @@ class TrainSettings:
         Option(help="Layers that get an adapter, comma-separated; all-linear: all linear layers except the output."),
     ] = ("q_proj", "v_proj")
     bf16: Annotated[
-        bool,
-        Option("--bf16", help="Keep a frozen base in bfloat16 (always on a GPU); compute in it where that is fast."),
-    ] = False
+        bool | None,
+        Option(
+            help="Compute in bfloat16 where that is fast, and keep a frozen base in it (always on a GPU). "
+            "Default: on GPUs that have it."
+        ),
+    ] = None
     gradient_checkpointing: Annotated[
         bool | None, Option(help="Compute activations twice to save memory. Default: only if needed.")
     ] = None
@@ -80,6 +87,10 @@ class TrainSettings:
     ] = False
     compile: Annotated[bool, Option("--compile", help="Compile the model first; pays off in long runs.")] = False
     checkpoint_every: Annotated[int, Option(min=1, help="Optimiser steps between checkpoints.")] = 50
+    report_to: Annotated[
+        tuple[str, ...],
+        Option(help="Trackers of accelerate that also get the figures, comma-separated: wandb, tensorboard, mlflow …"),
+    ] = ()
     seed: Seed = 0
 
     def rate(self, step: int, total: int) -> float:

@@ -8,16 +8,17 @@ dropout and schedule depend only on the seed and the step number. Several proces
 losses equal those of a single process.
 """
 
-import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import torch
 from rich.progress import Progress
 from transformers import PreTrainedConfig
-from transformers.utils import is_flash_attn_2_available
 
 from unprm.checkpoints.files import fetch, load_base, load_tokenizer
+from unprm.engines.torch.devices import multiplies_bf16_fast
 from unprm.engines.torch.heads import margins
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
@@ -28,9 +29,10 @@ from ..schema import VERDICT
 from .card import write_card
 from .collate import Example, MicroBatch, batches, micro_batches, read_examples
 from .heads import make_head
+from .journal import Journal
 from .loss import LOSSES
 from .memory import MemoryPlan, free_memory, plan
-from .network import Network, base_dtype, check_sharing, computes_in_bf16, prepare, read_shape
+from .network import Compute, Network, check_sharing, prepare, read_shape
 from .processes import Processes
 from .publish import portable, write_adapter, write_all
 from .resume import State, fingerprint
@@ -43,13 +45,15 @@ CHOSEN = ("batch_tokens", "gradient_checkpointing")
 
 
 class Trainer:
-    """One training run: the constructor loads data and model, `train` trains."""
+    """One training run: the constructor loads data and model, `train` trains. `processes`: this one and its device;
+    default: as it was started."""
 
-    def __init__(self, settings: TrainSettings) -> None:
+    def __init__(self, settings: TrainSettings, processes: Processes | None = None) -> None:
         self.settings = settings
         self.loss = LOSSES[settings.loss]
-        self.processes = Processes.join()
+        self.processes = processes or Processes.join()
         self.device = self.processes.device
+        self.compute = Compute.of(settings, self.device.type, multiplies_bf16_fast(self.device))
         free = self.processes.smallest(free_memory(self.device) // self.processes.sharing)
         self.base = fetch(settings.base, settings.base_revision)
         tokenizer = load_tokenizer(self.base)
@@ -67,8 +71,6 @@ class Trainer:
             distribution="beta" if self.loss.counts else None,
         )
         self.format = UnprmFormat(tokenizer, self.config)
-        # packed without padding: FlashAttention keeps solutions apart by their positions
-        self.packing = flash = is_flash_attn_2_available() and not settings.share_prefixes
         shape = read_shape(str(self.base))
         window = shape.max_position_embeddings
         self.examples, self.dropped = read_examples(settings.data, settings.layout, self.format, window)
@@ -77,50 +79,95 @@ class Trainer:
             self.held_out, _ = read_examples(settings.validation, None, self.format, window)
         self.state = State(settings.output / STATE, self.processes)
         self.memory = self._plan(settings, shape, free)
-        self.settings = replace(settings, **{name: getattr(self.memory, name) for name in CHOSEN})
-        self.in_bf16 = computes_in_bf16(settings, self.device.type)
-        self.network = self._load(flash).to(self.device)
+        chosen = {name: getattr(self.memory, name) for name in CHOSEN}
+        bf16 = self.compute.autocast if settings.bf16 is None else settings.bf16
+        self.settings = replace(settings, **chosen, bf16=bf16)
+        self.batch_tokens = self.memory.batch_tokens
+        self.network = self._load().to(self.device)
         # fused, it needs no memory of its own
         fused = settings.tune == "all"
         self.optimizer = torch.optim.AdamW(self._trained().values(), lr=0.0, weight_decay=0.0, fused=fused)
         self.per_epoch = -(-len(self.examples) // settings.batch_size)
         self.total = settings.epochs * self.per_epoch
-        self.losses: list[float] = []
+        self.steps: list[dict[str, Any]] = []
         self.validations: list[Validation] = []
         self.fingerprint = fingerprint(self.settings, self.examples, self.base)
+        first = self.processes.is_first
+        self.journal = Journal(settings.output, self.config.name, settings.report_to) if first else None
 
     def train(self, progress: Progress) -> TrainSummary:
-        """Trains, resuming from the last checkpoint if any; writes the weights, their configuration and card."""
+        """Trains, resuming from the last checkpoint if any; writes the weights, their configuration and card, and a
+        journal meanwhile."""
         self.settings.output.mkdir(parents=True, exist_ok=True)
         first = self._resume()
-        name = self.config.name
-        task = progress.add_task(f"training {name}", total=self.total, completed=first)
-        for step, batch in self._batches(first):
-            loss = self.step(step, batch)
-            self.losses.append(loss)
-            progress.update(task, advance=1, description=f"training {name}, loss {loss:.4f}")
+        settings = {key: str(value) for key, value in asdict(self.settings).items()}
+        journal = self.journal.begin(self.steps, settings) if self.journal else None
+        left = list(self._batches(first))
+        total = self.settings.epochs * _tokens(self.examples)
+        done = total - sum(_tokens(batch) for _, batch in left)
+        # from a token less, so that the time left is known after a single pass
+        task = progress.add_task(self._title(), total=total, completed=done - 1)
+        progress.update(task, completed=done)
+        for step, batch in left:
+
+            def show(tokens: int, before: int = done) -> None:
+                progress.update(task, completed=before + tokens)
+
+            started, size = time.perf_counter(), self.batch_tokens
+            loss = self.step(step, batch, show)
+            done += _tokens(batch)
+            if journal and self.batch_tokens < size:
+                progress.console.print(f"out of memory: passes of up to {self.batch_tokens:,} tokens from now on")
+            row = {
+                "step": step + 1,
+                "loss": loss,
+                "learning_rate": self.settings.rate(step, self.total),
+                "tokens": _tokens(batch),
+                "batch_tokens": self.batch_tokens,
+                "seconds": round(time.perf_counter() - started, 3),
+            }
+            self.steps.append(row)
+            if journal:
+                journal.step(row)
+            progress.update(task, completed=done, description=self._title())
             over = (step + 1) % self.per_epoch == 0
             if over and self.held_out:
                 self.validations.append(Validation.of(*self._scored(self.held_out)))
+                if journal:
+                    journal.validated(self._epochs(), step + 1)
             if over or (step + 1) % self.settings.checkpoint_every == 0:
                 self._save()
-        recent = self.losses[-max(1, len(self.losses) // 10) :]
-        summary = TrainSummary(len(self.examples), self.dropped, len(self.losses), sum(recent) / len(recent))
+        losses = self.losses
+        recent = losses[-max(1, len(losses) // 10) :]
+        summary = TrainSummary(len(self.examples), self.dropped, len(losses), sum(recent) / len(recent))
         self._finish(summary)
+        if journal:
+            journal.end(losses)
         self.processes.wait()
         return summary
 
-    def _load(self, flash: bool) -> Network:
-        model = load_base(self.base, base_dtype(self.settings, self.device.type))
+    @property
+    def losses(self) -> list[float]:
+        """The mean loss of each optimiser step so far."""
+        return [row["loss"] for row in self.steps]
+
+    def _title(self) -> str:
+        loss = f", loss {self.steps[-1]['loss']:.4f}" if self.steps else ""
+        return f"training {self.config.name}, step {len(self.steps)} of {self.total}{loss}, tokens"
+
+    def _epochs(self) -> list[dict[str, Any]]:
+        return [{"epoch": number, **asdict(each)} for number, each in enumerate(self.validations, 1)]
+
+    def _load(self) -> Network:
+        model = load_base(self.base, self.compute.base)
         if self.settings.share_prefixes:
             check_sharing(model, max(len(example.encoded.ids) for example in (*self.examples, *self.held_out)))
-        if flash:
-            model.set_attn_implementation("flash_attention_2")
-        tuned = prepare(model, self.settings, self.device.type)
+        tuned = prepare(model, self.settings, self.compute)
         if self.settings.compile:
             model.get_decoder().compile(dynamic=True)
         verdicts = Verdicts(self.config.positive_id, self.config.negative_id)
-        return Network(tuned, make_head(tuned, self.settings, verdicts, self.in_bf16))
+        head = make_head(tuned, self.settings, verdicts, self.compute.autocast)
+        return Network(tuned, head, self.compute)
 
     def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> MemoryPlan:
         """Chooses the settings in `CHOSEN` that are not given, or takes them from this run's checkpoint."""
@@ -128,7 +175,7 @@ class Trainer:
             kept = progress["memory"]
             settings = replace(settings, **{name: kept[name] for name in CHOSEN if getattr(settings, name) is None})
         longest = max(len(example.encoded.ids) for example in self.examples)
-        return plan(shape, settings, self.device.type, free, longest)
+        return plan(shape, settings, self.compute, free, longest)
 
     def _trained(self) -> dict[str, torch.Tensor]:
         return {name: p for name, p in self.network.named_parameters() if p.requires_grad}
@@ -142,17 +189,14 @@ class Trainer:
                     yield step, [self.examples[index] for index in indices]
                 step += 1
 
-    def step(self, step: int, batch: Sequence[Example]) -> float:
-        """Optimiser step number `step`, from 0, on a batch; returns its mean loss."""
-        total = sum(self.loss.count(example.labels) for example in batch)
-        loss = torch.zeros(1, device=self.device)
-        for number, micro in list(enumerate(self._micro_batches(batch)))[self.processes.rank :: self.processes.count]:
-            # the same dropout for these solutions in any process
-            torch.manual_seed((self.settings.seed * 1_000_003 + step) * 4099 + number)
-            labels = (micro.counts if self.loss.counts else micro.labels).to(self.device)
-            part = self.loss(self.network(micro, self.in_bf16), labels, micro.solutions.to(self.device), total)
-            part.backward()
-            loss += part.detach()
+    def step(self, step: int, batch: Sequence[Example], computed: Callable[[int], None] = lambda tokens: None) -> float:
+        """Optimiser step number `step`, from 0, on a batch; returns its mean loss. `computed` is called after each pass
+        with the number of the batch's tokens so far. If memory runs out, the step begins anew with passes half as
+        large, which it has from then on; raises `ModelInvalid` if a single solution is too large."""
+        while (loss := self._passes(step, batch, computed)) is None:
+            self.optimizer.zero_grad()
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
         trained = self._trained().values()
         for parameter in trained:
             if parameter.grad is None:
@@ -164,6 +208,39 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad()
         return loss.item()
+
+    def _passes(self, step: int, batch: Sequence[Example], computed: Callable[[int], None]) -> torch.Tensor | None:
+        """This process's share of the loss of an optimiser step, (1,), whose gradient is added to the parameters'; None
+        if memory ran out in some process."""
+        total = sum(self.loss.count(example.labels) for example in batch)
+        loss = torch.zeros(1, device=self.device)
+        tokens, done = self.batch_tokens, 0
+        numbered = list(enumerate(self._micro_batches(batch)))[self.processes.rank :: self.processes.count]
+        for number, micro in numbered:
+            # the same dropout for these solutions in any process
+            torch.manual_seed((self.settings.seed * 1_000_003 + step) * 4099 + number)
+            try:
+                loss += self._pass(micro, total)
+            except torch.OutOfMemoryError as error:
+                if len(micro.lengths) == 1:
+                    raise ModelInvalid(
+                        f"a pass over one solution of {micro.lengths[0]:,} tokens takes more memory than there is: "
+                        "train with gradient checkpointing, a smaller base, or without such solutions"
+                    ) from error
+                tokens //= 2
+                break
+            done += sum(micro.lengths)
+            computed(min(done * self.processes.count, _tokens(batch)))
+        self.batch_tokens, before = self.processes.smallest(tokens), self.batch_tokens
+        return loss if self.batch_tokens == before else None
+
+    def _pass(self, micro: MicroBatch, total: int) -> torch.Tensor:
+        """The loss of a micro-batch, whose gradient is added to the parameters', of a batch with `total` parts."""
+        with self.compute.products():
+            labels = (micro.counts if self.loss.counts else micro.labels).to(self.device)
+            part = self.loss(self.network(micro), labels, micro.solutions.to(self.device), total)
+            part.backward()
+        return part.detach()
 
     @torch.no_grad()
     def _scored(self, examples: Sequence[Example]) -> tuple[list[list[float]], list[list[bool]]]:
@@ -178,10 +255,12 @@ class Trainer:
         return scores, labels
 
     def _micro_batches(self, examples: Sequence[Example]) -> Iterator[MicroBatch]:
-        return micro_batches(examples, self.memory.batch_tokens, self.packing, self.settings.share_prefixes)
+        packing = self.network.kernels is not None
+        return micro_batches(examples, self.batch_tokens, packing, self.settings.share_prefixes)
 
     def _margins(self, micro: MicroBatch) -> torch.Tensor:
-        return margins(self.network(micro, self.in_bf16))
+        with self.compute.products():
+            return margins(self.network(micro))
 
     def _resume(self) -> int:
         """Restores the last checkpoint, if any; returns the number of the next step."""
@@ -193,25 +272,20 @@ class Trainer:
                 "another output directory"
             )
         self.state.load(self._trained(), [self.optimizer])
-        self.losses = progress["history"]["losses"]
+        self.steps = progress["history"]["steps"]
         self.validations = [Validation(**figures) for figures in progress["history"]["validations"]]
-        return len(self.losses)
+        return len(self.steps)
 
     def _save(self) -> None:
-        epochs = [asdict(validation) for validation in self.validations]
         progress = {
-            "history": {"losses": self.losses, "validations": epochs},
+            "history": {"steps": self.steps, "validations": [asdict(each) for each in self.validations]},
             "fingerprint": self.fingerprint,
-            "memory": {name: getattr(self.settings, name) for name in CHOSEN},
+            "memory": {
+                "batch_tokens": self.batch_tokens,
+                "gradient_checkpointing": self.settings.gradient_checkpointing,
+            },
         }
         self.state.save(self._trained(), [self.optimizer], progress)
-        if self.processes.is_first:
-            steps = [{"step": number, "loss": loss} for number, loss in enumerate(self.losses, 1)]
-            rows = [{"epoch": number, **figures} for number, figures in enumerate(epochs, 1)]
-            for name, lines in {"train": steps, "validation": rows}.items():
-                if lines:
-                    text = "".join(json.dumps(line) + "\n" for line in lines)
-                    (self.settings.output / f"{name}.jsonl").write_text(text, "utf-8")
 
     def _finish(self, summary: TrainSummary) -> None:
         output = self.settings.output
@@ -222,3 +296,7 @@ class Trainer:
         else:
             write_adapter(self.network, self.config, output)
         write_card(output, self.config, self.settings, summary)
+
+
+def _tokens(examples: Sequence[Example]) -> int:
+    return sum(len(example.encoded.ids) for example in examples)

@@ -146,7 +146,7 @@ def _expected(trainer, steps):
     encoded = trainer.format.encode(PROBLEM, steps)
     (micro,) = micro_batches([Example(encoded, (1.0,) * len(steps))], 1000)
     with torch.no_grad():
-        log_beta, log_alpha = trainer.network(micro, False).double().numpy().T
+        log_beta, log_alpha = trainer.network(micro).double().numpy().T
     law = beta(np.exp(log_alpha), np.exp(log_beta))
     return law.mean(), np.minimum(law.ppf(0.05), law.mean()), np.maximum(law.ppf(0.95), law.mean())
 

@@ -62,7 +62,7 @@ def test_losses_and_gradients_are_those_of_solutions_alone(base, tmp_path, loss)
         computed, lost = 0, 0.0
         for micro in trainer._micro_batches(batch):
             labels = micro.counts if trainer.loss.counts else micro.labels
-            part = trainer.loss(trainer.network(micro, False), labels, micro.solutions, total)
+            part = trainer.loss(trainer.network(micro), labels, micro.solutions, total)
             part.backward()
             computed, lost = computed + micro.ids.numel(), lost + part.item()
         ids = [example.encoded.ids for example in batch]

@@ -253,9 +253,66 @@ def test_a_run_goes_on_with_what_was_chosen_when_it_began(base, data, tmp_path):
     assert again.settings.batch_tokens == 300
     assert again.settings.gradient_checkpointing
     assert again.train(QUIET).steps == 6
-    other = Trainer(_settings(base, data, tmp_path, epochs=1, batch_tokens=301))
-    with pytest.raises(ModelInvalid, match="other settings or data"):
-        other.train(QUIET)
+    other = Trainer(_settings(base, data, tmp_path, epochs=1, batch_tokens=301, gradient_checkpointing=False))
+    assert (other.batch_tokens, other.train(QUIET).steps) == (301, 6)
+
+
+def _runs_out(trainer, times):
+    """Makes so many passes of a trainer run out of memory in their backward pass, when some gradients are there."""
+    left = [times]
+
+    def watch(layer, inputs, output):
+        def fail(gradient):
+            if left[0]:
+                left[0] -= 1
+                raise torch.OutOfMemoryError("made")
+
+        output.register_hook(fail)
+
+    trainer.network.model.get_decoder().layers[0].register_forward_hook(watch)
+
+
+def test_where_memory_runs_out_passes_are_halved_and_the_step_is_as_it_would_have_been(base, data, tmp_path):
+    trainers = [Trainer(_settings(base, data, tmp_path / str(k), batch_tokens=k)) for k in (100, 400)]
+    batch = trainers[0].examples[:12]
+    _runs_out(trainers[1], times=2)
+    computed = []
+    losses = [trainer.step(0, batch, computed.append) for trainer in trainers]
+    assert losses[0] == losses[1]
+    assert trainers[1].batch_tokens == 100
+    assert computed[-1] == sum(len(example.encoded.ids) for example in batch)
+    for one, two in zip(*(trainer._trained().values() for trainer in trainers), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_smaller_passes_stay(base, data, tmp_path, capsys):
+    trainer = Trainer(_settings(base, data, tmp_path, epochs=1, batch_tokens=400))
+    _runs_out(trainer, times=1)
+    trainer.train(QUIET)
+    assert "out of memory: passes of up to 200 tokens from now on" in capsys.readouterr().out
+    assert State(tmp_path / STATE, Processes.join()).progress()["memory"]["batch_tokens"] == 200
+    assert Trainer(_settings(base, data, tmp_path, epochs=1)).batch_tokens == 200
+
+
+def test_a_solution_that_no_pass_has_room_for_is_named(base, data, tmp_path):
+    trainer = Trainer(_settings(base, data, tmp_path, batch_tokens=400))
+    _runs_out(trainer, times=99)
+    with pytest.raises(ModelInvalid, match=r"over one solution of \d+ tokens takes more memory than there is"):
+        trainer.step(0, trainer.examples[:12])
+
+
+class _Beside(Processes):
+    """A process beside which another has room for 100 tokens, and enough of bytes."""
+
+    def smallest(self, number):
+        return min(number, 100) if number <= 400 else number
+
+
+def test_a_process_follows_another_that_runs_out(base, data, tmp_path):
+    beside = Trainer(_settings(base, data, tmp_path, batch_tokens=400), _Beside(0, 1, torch.device("cpu")))
+    alone = Trainer(_settings(base, data, tmp_path, batch_tokens=100))
+    assert beside.step(0, beside.examples[:12]) == alone.step(0, alone.examples[:12])
+    assert beside.batch_tokens == 100
 
 
 def test_what_does_not_fit_the_window_is_dropped_and_counted(base, tmp_path):

@@ -1,0 +1,79 @@
+"""What a run shows of itself while it trains: `train.jsonl`, a curve, and the trackers that people watch runs with."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker
+from matplotlib.figure import Figure
+
+from unprm.errors import ModelInvalid
+
+STEPS, VALIDATIONS, CURVE = "train.jsonl", "validation.jsonl", "loss.png"
+"""A row for each optimiser step, and for each epoch; the losses as a picture."""
+
+
+class Journal:
+    """A run's rows of optimiser steps and of epochs in its directory `output`, and the trackers in `report_to`, by
+    accelerate's names, which read the environment that their users set."""
+
+    def __init__(self, output: Path, name: str, report_to: Sequence[str]) -> None:
+        self.output = output
+        self._trackers = [_tracker(each, name, output) for each in report_to]
+
+    def begin(self, steps: Sequence[Mapping[str, Any]], settings: Mapping[str, str]) -> Self:
+        """Begins with the rows of `steps` that were taken before; trackers get the `settings`."""
+        _write(self.output / STEPS, steps)
+        for tracker in self._trackers:
+            try:
+                tracker.start()
+            except ImportError as error:
+                raise ModelInvalid(f"--report-to {tracker.name} needs its package: {error}") from error
+            tracker.store_init_configuration(dict(settings))
+        return self
+
+    def step(self, row: Mapping[str, Any]) -> None:
+        """Adds an optimiser step: its number `step`, from 1, and figures."""
+        with (self.output / STEPS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        self._report("train", row, row["step"])
+
+    def validated(self, rows: Sequence[Mapping[str, Any]], step: int) -> None:
+        """Writes the epochs so far, of which the last ended with this step."""
+        _write(self.output / VALIDATIONS, rows)
+        self._report("validation", rows[-1], step)
+
+    def end(self, losses: Sequence[float]) -> None:
+        """Draws the losses, of a step each, and ends the trackers."""
+        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        axes = figure.add_subplot(xlabel="optimiser step", ylabel="loss")
+        steps, width = range(1, len(losses) + 1), max(1, len(losses) // 10)
+        axes.plot(steps, losses, color="#56B4E9", label="step")
+        if width > 1:
+            means = [sum(losses[max(0, end - width) : end]) / min(width, end) for end in steps]
+            axes.plot(steps, means, color="#0072B2", label=f"mean of the last {width}")
+            axes.legend(frameon=False)
+        figure.savefig(self.output / CURVE, dpi=150)
+        for tracker in self._trackers:
+            tracker.finish()
+
+    def _report(self, kind: str, row: Mapping[str, Any], step: int) -> None:
+        figures = {f"{kind}/{name}": value for name, value in row.items() if isinstance(value, int | float)}
+        for tracker in self._trackers:
+            tracker.log(figures, step=step)
+
+
+def _tracker(kind: str, name: str, output: Path) -> GeneralTracker:
+    make = LOGGER_TYPE_TO_CLASS.get(kind)
+    if make is None:
+        raise ModelInvalid(f"--report-to takes {', '.join(sorted(LOGGER_TYPE_TO_CLASS))}, not {kind}")
+    project = os.environ.get(f"{kind.upper()}_PROJECT", name)
+    if make.requires_logging_directory:
+        return make(project, os.environ.get("TENSORBOARD_LOGGING_DIR", str(output / "runs")))
+    return make(project)
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
