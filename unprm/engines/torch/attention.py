@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 from transformers import AttentionInterface, PretrainedConfig, PreTrainedModel
 
+from unprm.engines.torch import varlen
 from unprm.engines.torch.segments import Packed, Padded, PaddedGroup, Segments
 
 NAME = "unprm_tree"
@@ -108,8 +109,8 @@ def _flash(
     query: torch.Tensor, packed: Packed, keys: torch.Tensor, values: torch.Tensor, scaling: float, window: int | None
 ) -> torch.Tensor:
     """(tokens, heads, width), as `query`; a token attends to the last `window` tokens, itself included."""
-    from torch.nn.attention.varlen import varlen_attn  # slow to import, and only GPUs need it
-
+    varlen_attn = varlen.installed()
+    assert varlen_attn is not None
     attended = varlen_attn(
         query.contiguous(),
         keys[packed.keys],
@@ -120,7 +121,6 @@ def _flash(
         packed.max_k,
         scale=scaling,
         window_size=(-1 if window is None else window - 1, 0),
-        enable_gqa=True,
     )
     assert isinstance(attended, torch.Tensor)
     return attended
