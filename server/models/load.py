@@ -39,7 +39,7 @@ def load(
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     torch.set_num_threads(within_quota(torch.get_num_threads()))
-    return load_model(request, settings, calibration)
+    return load_model(request, settings.model_copy(update={"memory": settings.memory_of_each}), calibration)
 
 
 def within_quota(threads: int, cgroup: Path = Path("/sys/fs/cgroup")) -> int:

@@ -22,7 +22,7 @@ from unprm.election.ballot import why_unscorable
 from unprm.errors import InvalidRequest, TooManySolutions
 from unprm.trajectories import Message, conversation, text_of
 from unprm.types import Prompt, Solution
-from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, ScoreRequest, Text
+from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, Request, ScoreRequest, Text
 
 from .. import scoring
 from ..admission import Context, TheContext
@@ -51,9 +51,8 @@ def _last_part(value: object) -> object:
     return value.rstrip("/").rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
 
 
-class _Body(BaseModel):
-    """Fields that can't be honoured are refused by name; those that are null ask for nothing. `user` and `request_id`
-    are for the caller's own use."""
+class _Body(Request):
+    """Fields that can't be honoured are refused by name. `user` and `request_id` are for the caller's own use."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -61,11 +60,6 @@ class _Body(BaseModel):
     add_special_tokens: bool = True
     user: str | None = None
     request_id: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
-        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
 class ClassifyRequest(_Body):
@@ -75,7 +69,9 @@ class ClassifyRequest(_Body):
         list[_Content] | None, Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True), BeforeValidator(_as_list)
     ] = None
     messages: list[Message] | None = Field(None, min_length=1, max_length=2000, fail_fast=True)
-    use_activation: bool = Field(True, validation_alias=AliasChoices("use_activation", "activation"))
+    use_activation: bool = Field(True, validation_alias=AliasChoices("use_activation", "activation", "softmax"))
+    add_generation_prompt: Literal[False] = False
+    continue_final_message: Literal[False] = False
     priority: Literal[0] = 0
 
     @model_validator(mode="after")
@@ -109,7 +105,7 @@ class _Document(BaseModel):
 _Documents = Annotated[list[FreeText | _Document], Field(min_length=1, max_length=MAX_SOLUTIONS)]
 
 
-class RerankRequest(BaseModel):
+class RerankRequest(Request):
     """Solutions to be ordered by their rewards."""
 
     model: ModelName | None = None
@@ -119,7 +115,7 @@ class RerankRequest(BaseModel):
     return_documents: bool = True
 
 
-class PairsRequest(BaseModel):
+class PairsRequest(Request):
     """A problem and its solutions, or as many problems as solutions, which are then paired in order."""
 
     model: ModelName | None = None

@@ -1,8 +1,10 @@
 """Finds and loads tokenizers, networks and adapters, from disk or the hub. Only safetensors are read, and no code that
 comes with a model is run."""
 
+import hashlib
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +30,7 @@ StoredDtype = torch.dtype | Literal["auto"]
 """The type that weights are loaded in; `auto`: the type they are stored in."""
 ADAPTERS = {name: Path(__file__).parent / "weights" / name for name in ("unprm-qwen-0.5b", "unprm-qwen-1.5b")}
 """Adapters for bases by name that this package contains, by their names."""
+_DIGESTED = ("*.safetensors", "config.json", "adapter_config.json")
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
@@ -46,6 +49,10 @@ class PrmFiles:
     def directory(self) -> Path:
         """The directory of the PRM's own configuration."""
         return self.adapter or self.base
+
+    def weight_bytes(self) -> int:
+        """Bytes of the base's weights on disk."""
+        return sum(path.stat().st_size for path in self.base.glob("*.safetensors"))
 
 
 def locate(
@@ -102,6 +109,22 @@ def fetch(name: str, revision: str | None) -> Path:
             f"model {name!r} is no directory here and could not be fetched from the hub: give the directory, or check "
             f"the name, its revision, the network and, for a gated model, HF_TOKEN ({reason})"
         ) from error
+
+
+def digests(directory: Path) -> list[list[str]]:
+    """The names of the files with weights and settings in a directory, and their SHA-256.
+
+    All bytes are read: a sample could miss the rows of a token or a head, which may be all that differs. It takes a
+    second per GB and core, and leaves the files in memory for loading the model.
+    """
+    paths = sorted(path for name in _DIGESTED for path in directory.glob(name))
+    with ThreadPoolExecutor() as pool:
+        return [[path.name, found] for path, found in zip(paths, pool.map(_sha256, paths), strict=True)]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fetch_tokenizer(name: str) -> Path:

@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
@@ -16,6 +14,7 @@ from unprm.checkpoints import lora
 from unprm.checkpoints.files import (
     PrmFiles,
     StoredDtype,
+    digests,
     fetch,
     load_base,
     load_merged,
@@ -32,7 +31,6 @@ from unprm.formats.family import Ensemble, Family, Head, LikelihoodRatio, Outcom
 from unprm.formats.registry import family_named, of_architecture, recognise
 from unprm.models.options import ModelSpec
 
-_DIGESTED = ("*.safetensors", "config.json", "adapter_config.json")
 _EXAMPLE = ("1 + 1 = ?", ("1 + 1 is 2.", "So it is \\boxed{2}."))
 
 
@@ -94,17 +92,9 @@ class ModelSource:
         if isinstance(readout, LikelihoodRatio):
             places.append(fetch(readout.reference, None))
             readout = LikelihoodRatio(readout.beta, "")  # its weights count, not its name
-        # All bytes of the weights are read: a sample could miss the rows of a token or a head, which may be all that
-        # differs. It takes a second per GB and core, and leaves the files in memory for loading the model.
-        paths = [sorted(path for name in _DIGESTED for path in place.glob(name)) for place in places]
-        with ThreadPoolExecutor() as pool:
-            files = [
-                [[path.name, found] for path, found in zip(each, pool.map(_of_file, each), strict=True)]
-                for each in paths
-            ]
         encoded = self.format.encode(*_EXAMPLE)  # the encoding changes with the format's code
         layout = [self.format.family, self.format.input_format, repr(readout), encoded.ids, encoded.positions]
-        return _of_text(json.dumps([files, layout, _of_text(self.tokenizer.to_str()), dtype]))[:16]
+        return _of_text(json.dumps([[*map(digests, places)], layout, _of_text(self.tokenizer.to_str()), dtype]))[:16]
 
     def reader(self, dtype: StoredDtype, place: torch.device) -> Reader:
         """The loaded model as the torch engine takes it: weights in `dtype`, on the device `place`.
@@ -168,11 +158,6 @@ def _adjusted(readout: Readout, reference: str | None, beta: float | None) -> Re
     if not isinstance(readout, LikelihoodRatio):
         raise ModelInvalid("--reference and --beta are for families that are scored by likelihood ratios")
     return LikelihoodRatio(readout.beta if beta is None else beta, reference or readout.reference)
-
-
-def _of_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _of_text(text: str) -> str:

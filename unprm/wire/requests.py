@@ -19,6 +19,7 @@ from unprm.wire.types import (
     FreeText,
     ModelName,
     OnInvalid,
+    Request,
     SplitField,
     Text,
     WireModel,
@@ -39,7 +40,7 @@ _RIGHT = "Step 1: 23 + 45 = 68. The answer is \\boxed{68}."
 _WRONG = "Step 1: 23 + 45 = 69. The answer is \\boxed{69}."
 
 
-class SolutionIn(WireModel):
+class SolutionIn(WireModel, Request):
     """A candidate solution: either free text or a list of steps."""
 
     id: str | None = Field(None, description="Returned with this solution's result.")
@@ -101,7 +102,7 @@ AnySolution = Annotated[
 ]
 
 
-class TrajectoryIn(WireModel):
+class TrajectoryIn(WireModel, Request):
     """An agent's trajectory: OpenAI's messages, or a whole trajectory in Harbor's format (ATIF). Each assistant message
     is a step."""
 
@@ -134,7 +135,7 @@ class TrajectoryIn(WireModel):
         )
 
 
-class TrajectoryTerms(WireModel):
+class TrajectoryTerms(WireModel, Request):
     """How trajectories are read."""
 
     tools: list[dict[str, Any]] = Field([], max_length=256, description="The agent's tools, as in OpenAI's API.")
@@ -270,7 +271,7 @@ class Candidates(TrajectoryTerms):
         return [_as_object(solution) for solution in self.solutions]
 
 
-class RiskTerms(WireModel):
+class RiskTerms(WireModel, Request):
     """How sure an elected answer has to be."""
 
     risk: float | None = Field(

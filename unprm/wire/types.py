@@ -1,8 +1,8 @@
 """Types of the contract's fields, and the descriptions that several of them share."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from unprm.types import Extraction, Split
 
@@ -26,6 +26,15 @@ ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,200}$"
 OnInvalid = Literal["unscored", "refuse"]
 SplitField = Annotated[Split, Field(description=SPLIT)]
 ExtractionField = Annotated[Extraction, Field(description=EXTRACTION)]
+
+
+class Request(BaseModel):
+    """Base of what is sent in a request: a field that is null counts as left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
 class WireModel(BaseModel):
