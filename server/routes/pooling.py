@@ -34,7 +34,7 @@ router = APIRouter(route_class=WorkRoute)
 
 Json = dict[str, Any]
 
-_Ids = Annotated[tuple[Annotated[int, Field(ge=0, strict=True)], ...], Field(min_length=1, fail_fast=True)]
+_Ids = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32, strict=True)], ...], Field(min_length=1, fail_fast=True)]
 _Content = Annotated[
     Annotated[Text, Tag("text")] | Annotated[_Ids, Tag("ids")],
     Discriminator(lambda value: "text" if isinstance(value, str) else "ids"),

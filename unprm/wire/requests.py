@@ -137,7 +137,9 @@ class TrajectoryIn(WireModel):
 class TrajectoryTerms(WireModel):
     """How trajectories are read."""
 
-    tools: list[dict[str, Any]] = Field([], max_length=256, description="The agent's tools, as in OpenAI's API.")
+    tools: list[agents.AgentTool] = Field(
+        [], max_length=256, fail_fast=True, description="The agent's tools, as in OpenAI's API."
+    )
     evidence: Evidence = Field(
         "after",
         description="Whether a step is judged `after` its tools have returned, or on what was known `before` it.",

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from unprm.errors import InvalidRequest
 from unprm.fields import validation_errors
 from unprm.openai.models import Json, is_json
-from unprm.trajectories import Message, conversation
+from unprm.trajectories import AgentTool, Message, conversation
 from unprm.types import Aggregate, Probability
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import ExtractionField, ModelName, RiskTerms, SplitField, Text
@@ -160,7 +160,8 @@ class ChatRequest(Passed):
             return self.unprm.problem
         try:
             tools = (self.tools or []) if self.may_call else []
-            found = conversation(read_all(Message, self.messages, "/messages"), tools)
+            said = read_all(Message, self.messages, "/messages")
+            found = conversation(said, read_all(AgentTool, tools, "/tools"))
         except InvalidRequest as error:
             raise InvalidRequest(f"{error}; {_WITHOUT_READING}", f"{pointer}{error.pointer}") from None
         if not found.strip():
