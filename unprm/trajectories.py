@@ -36,7 +36,8 @@ def _as_json(value: object) -> object:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-_Content = str | list[dict[str, Any]] | None
+Parts = Annotated[list[dict[str, Any]], Field(fail_fast=True)]
+_Content = str | Parts | None
 """A text, or parts of which each is checked when it is read."""
 
 

@@ -106,6 +106,7 @@ class _Document(BaseModel):
     text: FreeText
 
 
+_Texts = Annotated[list[Text], Field(fail_fast=True)]
 _Documents = Annotated[list[FreeText | _Document], Field(min_length=1, max_length=MAX_SOLUTIONS)]
 
 
@@ -123,7 +124,7 @@ class PairsRequest(BaseModel):
     """A problem and its solutions, or as many problems as solutions, which are then paired in order."""
 
     model: ModelName | None = None
-    problems: Text | list[Text] = Field(validation_alias=AliasChoices("text_1", "queries"))
+    problems: Text | _Texts = Field(validation_alias=AliasChoices("text_1", "queries"))
     solutions: FreeText | _Documents = Field(validation_alias=AliasChoices("text_2", "documents", "items"))
 
 
@@ -140,12 +141,16 @@ async def classify(service: TheService, request: ClassifyRequest, context: TheCo
 async def pooling(service: TheService, request: PoolingRequest, context: TheContext) -> Json:
     """A row for each step of each prompt, or one for each prompt."""
     model, scores = await _scores(service, request, context)
+    data = await service.read(context, partial(_rows, request, scores))
+    return _listed("pool", model, data, context)
+
+
+def _rows(request: PoolingRequest, scores: Sequence[tuple[float, ...]]) -> list[Json]:
     whole = request.task == "classify"
-    data = [
+    return [
         {"object": "pooling", "data": request.row(min(steps)) if whole else list(map(request.row, steps))}
         for steps in scores
     ]
-    return _listed("pool", model, data, context)
 
 
 async def tokenize(service: TheService, request: TokenizeRequest, context: TheContext) -> Json:
@@ -206,16 +211,7 @@ for _path, _endpoint in _ROUTES.items():
 
 async def _scores(service: Service, request: ClassifyRequest, context: Context) -> tuple[str, list[tuple[float, ...]]]:
     """The model's name, and the step scores of each prompt. Raises `Unscorable` if one can't be scored."""
-    problem = ""
-    if request.messages is None:
-        prompts = [Prompt(each, request.add_special_tokens) for each in request.input or ()]
-        solutions = [Solution((), prompt=prompt) for prompt in prompts]
-    else:
-        *before, last = request.messages
-        if last.tool_calls:
-            raise InvalidRequest("the last message's tool calls can't be scored", f"/messages/{len(before)}/tool_calls")
-        problem, text = conversation(before), text_of(len(before), last)
-        solutions = [Solution(tuple(step_text.split(text, "auto")))]
+    problem, solutions = await service.read(context, partial(_to_score, request, service.settings.max_steps))
     context.solutions = len(solutions)
     if len(solutions) > service.settings.max_solutions:
         raise TooManySolutions(len(solutions), service.settings.max_solutions)
@@ -227,12 +223,24 @@ async def _scores(service: Service, request: ClassifyRequest, context: Context) 
         return votes.name_of(models), [found.steps[index] for index in range(len(solutions))]
 
 
+def _to_score(request: ClassifyRequest, max_steps: int) -> tuple[str, list[Solution]]:
+    """The problem, and what is to be scored: prompts, or the last message."""
+    if request.messages is None:
+        prompts = [Prompt(each, request.add_special_tokens) for each in request.input or ()]
+        return "", [Solution((), prompt=prompt) for prompt in prompts]
+    *before, last = request.messages
+    if last.tool_calls:
+        raise InvalidRequest("the last message's tool calls can't be scored", f"/messages/{len(before)}/tool_calls")
+    text = text_of(len(before), last)
+    return conversation(before), [Solution(tuple(step_text.split(text, "auto", max_steps)))]
+
+
 async def _rewards(
     service: Service, model: str | None, problem: str, texts: Sequence[str], context: Context
 ) -> tuple[str, list[float]]:
     """The model's name, and a reward for each text. Raises `Unscorable` if one can't be scored."""
     sent = {"problem": problem, "solutions": texts, "model": model, "on_invalid": "refuse"}
-    request = ScoreRequest.model_validate(sent)
+    request = await service.read(context, partial(ScoreRequest.model_validate, sent))
     before = context.usage
     scored = await votes.score(service, request, context)
     context.usage = before + context.usage

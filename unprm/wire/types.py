@@ -1,13 +1,16 @@
 """Types of the contract's fields, and the descriptions that several of them share."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from unprm.types import Extraction, Split
 
 MAX_SOLUTIONS = 256
 """Maximum number of candidates in one request; a server may be configured for fewer."""
+
+MAX_FIELDS = 64
+"""Maximum fields in an object: far more than any needs, few enough that each unknown one can be reported."""
 
 SPLIT = (
     "Where texts are split into steps: `paragraph` at blank lines, `step` before lines that begin with `Step k`, "
@@ -32,3 +35,10 @@ class WireModel(BaseModel):
     """Base of requests and responses: a field that the contract does not know is refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limit_fields(cls, data: Any) -> Any:
+        if isinstance(data, dict) and len(data) > MAX_FIELDS:
+            raise ValueError(f"an object has {len(data)} fields, the limit is {MAX_FIELDS}")
+        return data

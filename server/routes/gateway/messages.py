@@ -33,7 +33,7 @@ class Block(BaseModel):
 
     type: Literal["text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking"]
     text: str = ""
-    source: dict[str, str] = Field(default={})
+    source: dict[str, str] = Field(default={}, fail_fast=True)
     id: str = ""
     name: str = ""
     input: Json = Field(default={})
@@ -49,7 +49,11 @@ class Block(BaseModel):
         return {"type": "image_url", "image_url": {"url": self.source.get("url", data)}}
 
 
-Blocks = Annotated[list[Block], BeforeValidator(lambda said: _blocks(said), json_schema_input_type=str | list[Block])]
+Blocks = Annotated[
+    list[Block],
+    Field(fail_fast=True),
+    BeforeValidator(lambda said: _blocks(said), json_schema_input_type=str | list[Block]),
+]
 """What is said: blocks, or a text."""
 
 
@@ -93,14 +97,14 @@ class MessagesRequest(Passed):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _EXAMPLE})
 
     max_tokens: int = Field(ge=1)
-    messages: list[Turn] = Field(min_length=1)
+    messages: list[Turn] = Field(min_length=1, fail_fast=True)
     system: Blocks = Field(default=[])
     stream: bool = False
     temperature: float | None = Field(default=None, allow_inf_nan=False)
     top_p: float | None = Field(default=None, allow_inf_nan=False)
     top_k: int | None = None
-    stop_sequences: list[str] | None = None
-    tools: list[Tool] = Field(default=[])
+    stop_sequences: list[str] | None = Field(default=None, fail_fast=True)
+    tools: list[Tool] = Field(default=[], fail_fast=True)
     tool_choice: ToolChoice | None = None
     metadata: Json | None = None
     thinking: Json | None = None

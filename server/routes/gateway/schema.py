@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from unprm.errors import InvalidRequest
 from unprm.fields import validation_errors
-from unprm.openai.models import Json, is_json
+from unprm.openai.models import Json, JsonList, is_json
 from unprm.trajectories import AgentTool, Message, conversation
 from unprm.types import Aggregate, Probability
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
@@ -100,7 +100,7 @@ class ChatRequest(Passed):
 
     model_config = ConfigDict(json_schema_extra={"example": _CHAT})
 
-    messages: list[Json] = Field(min_length=1)
+    messages: JsonList = Field(min_length=1)
     stream: bool = False
     stream_options: Json | None = None
     n: int | None = Field(
@@ -109,7 +109,7 @@ class ChatRequest(Passed):
     temperature: float | None = Field(default=None, allow_inf_nan=False)
     top_logprobs: int | None = Field(default=None, ge=0, strict=True)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63 - MAX_CANDIDATES)
-    tools: list[Json] | None = None
+    tools: JsonList | None = None
     tool_choice: str | Json | None = None
     unprm: Election = Election()
 
@@ -144,7 +144,6 @@ class ChatRequest(Passed):
         """Whether the answer may be a tool call."""
         return bool(self.tools) and self.tool_choice != "none"
 
-    @property
     def question(self) -> str:
         """The text of the last question."""
         if self.unprm.problem is not None:
@@ -237,7 +236,7 @@ Item = TypeVar("Item", bound=BaseModel)
 def read_all(kind: type[Item], items: Sequence[Json], pointer: str) -> list[Item]:
     """The items of the list sent at `pointer`. Raises `InvalidRequest` for the first that is of another kind."""
     try:
-        return TypeAdapter(list[kind]).validate_python(items)  # type: ignore[valid-type]
+        return TypeAdapter(Annotated[list[kind], Field(fail_fast=True)]).validate_python(items)  # type: ignore[valid-type]
     except ValidationError as error:
         first = validation_errors(error)[0]
         raise InvalidRequest(f"{pointer}{first.pointer}: {first.detail}", f"{pointer}{first.pointer}") from None
