@@ -49,6 +49,8 @@ class ResponsesRequest(Passed):
     temperature: float | None = Field(default=None, allow_inf_nan=False)
     top_p: float | None = Field(default=None, allow_inf_nan=False)
     max_output_tokens: int | None = Field(default=None, ge=1)
+    n: Literal[1] | None = None
+    best_of: Literal[1] | None = None
     stream: bool = False
     tools: JsonList = Field(default=[])
     tool_choice: str | Json | None = None
