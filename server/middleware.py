@@ -92,6 +92,8 @@ class Envelope:
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
         self._service.metrics.answered(route, status, context.code, seconds)
+        if context.claims.deadline is not None and not route.startswith(_ADMIN):
+            self._service.metrics.worked(route, context, seconds)
         if self._service.journal is not None and journalled and context.body:
             entry = Entry(
                 time=datetime.now(UTC).isoformat(timespec="milliseconds"),
