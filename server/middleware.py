@@ -93,7 +93,8 @@ class Envelope:
         route = getattr(scope.get("route"), "path", None) or "unmatched"
         self._service.metrics.answered(route, status, context.code, seconds)
         if context.claims.deadline is not None and not route.startswith(_ADMIN):
-            self._service.metrics.worked(route, context, seconds)
+            caller = "" if self._service.settings.open_metrics else context.caller
+            self._service.metrics.worked(route, caller, context, seconds)
         if self._service.journal is not None and journalled and context.body:
             entry = Entry(
                 time=datetime.now(UTC).isoformat(timespec="milliseconds"),

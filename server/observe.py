@@ -153,9 +153,8 @@ class Metrics:
         self._requests.labels(route, str(status), code).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def worked(self, route: str, context: Context, seconds: float) -> None:
+    def worked(self, route: str, caller: str, context: Context, seconds: float) -> None:
         """Counts a request for work with its caller, by the name of the key; those without a name are one caller."""
-        caller = context.caller
         if caller not in self._callers:
             if len(self._callers) >= _CALLERS:
                 caller = _OTHERS
