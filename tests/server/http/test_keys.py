@@ -98,7 +98,16 @@ def test_opened_metrics_need_no_key_and_name_no_caller(tmp_path: Path) -> None:
         assert response.status_code == 200
         assert "unprm_votes_total" in response.text
         assert "CANARY" not in response.text
-        assert set(re.findall(r'[{,](\w+)="', response.text)) == {"route", "status", "code", "model", "strategy", "le"}
+        assert set(re.findall(r'[{,](\w+)="', response.text)) == {
+            "route",
+            "caller",
+            "status",
+            "code",
+            "model",
+            "strategy",
+            "le",
+        }
+        assert set(re.findall(r'caller="(.*?)"', response.text)) == {""}
         assert [server.get(path).status_code for path in ("/model", "/metrics/")] == [401, 401]
 
 
