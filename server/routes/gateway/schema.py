@@ -235,8 +235,10 @@ Item = TypeVar("Item", bound=BaseModel)
 
 def read_all(kind: type[Item], items: Sequence[Json], pointer: str) -> list[Item]:
     """The items of the list sent at `pointer`. Raises `InvalidRequest` for the first that is of another kind."""
+    every: Any = Annotated[list[kind], Field(fail_fast=True)]  # type: ignore[valid-type]
     try:
-        return TypeAdapter(Annotated[list[kind], Field(fail_fast=True)]).validate_python(items)  # type: ignore[valid-type]
+        found: list[Item] = TypeAdapter(every).validate_python(items)
+        return found
     except ValidationError as error:
         first = validation_errors(error)[0]
         raise InvalidRequest(f"{pointer}{first.pointer}: {first.detail}", f"{pointer}{first.pointer}") from None
