@@ -78,6 +78,7 @@ BODIES: dict[str, list[Json]] = {
     "/v1/completions": [{"model": "m", "prompt": "2 + 3 =", "n": 1, "best_of": 1, "stream": False}],
     "/v1/responses": [{"model": "m", "input": _ITEMS, "instructions": "Be brief.", "temperature": 0.5,
                        "max_output_tokens": 9, "metadata": {"a": "b"}, "unprm": {"budget": 2}},
+                      {"model": "m", "input": [*_ITEMS[:1], *_ITEMS[-1:]], "temperature": 0.5, "metadata": {"a": "b"}},
                       {"model": "m", "input": "2 + 3?", "tools": [_TOOL["function"]], "stream": True}],
     "/v1/messages": [{"model": "m", "max_tokens": 9, "system": "Be brief.", "tools": [
                           {"name": "search", "description": "Searches.", "input_schema": {"properties": {"q": {}}}}],
