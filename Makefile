@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: serve test check types lint test-ray test-browser test-docs test-plugs test-qwen test-vllm audit format clean
+.PHONY: serve test check types lint test-avx2 test-ray test-browser test-docs test-plugs test-qwen test-vllm audit format clean
 # a process of tests for each core, with a thread each; one that is done takes over tests of the other
 PARALLEL := --numprocesses auto --dist worksteal
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
@@ -31,6 +31,10 @@ lint:
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive unprm server training benchmarks research clients
+
+# the tests of what computes in few bits, as on a processor without AVX-512
+test-avx2: .venv/dev.installed
+	ATEN_CPU_CAPABILITY=avx2 $(PYTEST) tests/training/prm tests/unprm/engines/torch
 
 # the tests of replicas on a Ray cluster
 test-ray: .venv/dev.installed

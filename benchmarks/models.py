@@ -1,10 +1,13 @@
 """PRMs with realistic proportions and random weights, which are as fast as trained ones, and inputs for them."""
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
+from huggingface_hub import split_torch_state_dict_into_shards
+from safetensors.torch import save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from unprm import mini
@@ -44,6 +47,9 @@ ONE_AND_A_HALF_BILLION = SEVEN_BILLION | {
     "tie_word_embeddings": True,
 }
 """Qwen2.5-Math-1.5B, and Skywork's PRM of this size."""
+SHARD = 5 * 10**9
+"""Bytes of a file of weights."""
+CPU = torch.device("cpu")
 STEP = 20
 """Tokens of a step."""
 QUESTION, CANDIDATE = 100, 200
@@ -56,6 +62,44 @@ def write(place: Path, shape: Mapping[str, int] = SMALL) -> Path:
     Qwen2ForCausalLM(write_tokenizer(place, shape)).save_pretrained(place)
     PrmConfig.for_base(load_tokenizer(place), "benchmark", ".").write(place)
     return place
+
+
+def write_shards(
+    place: Path, shape: Mapping[str, int], adapter: bool, shard: int = SHARD, device: torch.device = CPU
+) -> Path:
+    """Writes a PRM in bfloat16, as a base with an adapter or merged, with one shard of at most `shard` bytes in memory
+    at a time, whose numbers are drawn on `device`; returns its directory."""
+    from peft import LoraConfig, get_peft_model, get_peft_model_state_dict  # slow to import
+
+    torch.manual_seed(0)
+    config = write_tokenizer(place, shape)
+    with torch.device("meta"):
+        network = Qwen2ForCausalLM._from_config(config, dtype=torch.bfloat16)
+    network.config.save_pretrained(place)
+    weights = dict(network.named_parameters())
+    shards = split_torch_state_dict_into_shards(weights, max_shard_size=shard)
+    for file, names in shards.filename_to_tensors.items():
+        save_file({name: _random(name, weights[name], device) for name in names}, place / file, {"format": "pt"})
+    index = {"metadata": shards.metadata, "weight_map": shards.tensor_to_filename}
+    (place / "model.safetensors.index.json").write_text(json.dumps(index), "utf-8")
+    if not adapter:
+        PrmConfig.for_base(load_tokenizer(place), "size", ".").write(place)
+        return place
+    prm = place / "prm"
+    prm.mkdir()
+    lora = LoraConfig(r=8, lora_alpha=32, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    tuned = get_peft_model(network, lora, low_cpu_mem_usage=True)
+    tensors = get_peft_model_state_dict(tuned, save_embedding_layers=False)
+    drawn = {name: _random(name, tensor, device) for name, tensor in tensors.items()}
+    save_file(drawn, prm / "adapter_model.safetensors")
+    tuned.peft_config["default"].save_pretrained(str(prm))
+    PrmConfig.for_base(load_tokenizer(place), "size", "./..").write(prm)
+    return prm
+
+
+def _random(name: str, like: torch.Tensor, device: torch.device) -> torch.Tensor:
+    made = torch.empty_like(like, device=device)
+    return (made.fill_(1.0) if name.endswith("norm.weight") else made.normal_(0.0, 0.02)).cpu()
 
 
 def write_tokenizer(place: Path, shape: Mapping[str, int]) -> Qwen2Config:

@@ -19,13 +19,11 @@ ROUNDS, SOLUTIONS = 3, 500
 
 
 def comparisons() -> list[Comparison]:
-    """Measures speed and AUROC. bf16 is fast on processors that compute in it, int8 on any; float8, for GPUs, is
-    measured by AUROC only."""
+    """Measures speed and AUROC. bf16 is fast on processors that compute in it, int8 on any."""
     candidates = models.vote(random.Random(0))
     rows = [_speed(dtype, candidates) for dtype in HERE]
     what, expected = f"AUROC of {mini.NAME} over the steps of {SOLUTIONS} solutions", _auroc("float32")
-    others: list[Dtype] = [*HERE, "float8"]
-    return rows + [Comparison(f"{what}, {dtype}", _auroc(dtype), "float32", expected, unit="AUROC") for dtype in others]
+    return rows + [Comparison(f"{what}, {dtype}", _auroc(dtype), "float32", expected, unit="AUROC") for dtype in HERE]
 
 
 def _speed(dtype: Dtype, candidates: list[Encoded]) -> Comparison:

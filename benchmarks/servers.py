@@ -21,9 +21,9 @@ SECONDS = 900
 
 
 @contextmanager
-def unprm(*options: str, model: str | Path = mini.NAME) -> Iterator[tuple[str, Process]]:
-    """Starts our server on the CPU; yields its address and its process."""
-    chosen = [f"--model={model}", "--device=cpu", "--log-level=error"]
+def unprm(*options: str, model: str | Path = mini.NAME, device: str = "cpu") -> Iterator[tuple[str, Process]]:
+    """Starts our server; yields its address and its process."""
+    chosen = [f"--model={model}", f"--device={device}", "--log-level=error"]
     with python("/readyz", "-m", "server", *chosen, *options) as (url, process):
         yield url, process
 

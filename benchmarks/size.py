@@ -7,13 +7,12 @@ Weights that need no conversion stay in the mapped file, and only the embedding 
 it; in these cases measured memory is compared with the plan without the embedding.
 """
 
-import json
 import shutil
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,11 +21,7 @@ from pathlib import Path
 
 import psutil
 import torch
-from huggingface_hub import split_torch_state_dict_into_shards
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from rich.console import Console
-from safetensors.torch import save_file
-from transformers import Qwen2ForCausalLM
 
 from benchmarks import models, queries, servers
 from benchmarks.baselines import Plain, padded
@@ -39,12 +34,12 @@ from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
 from training.schema import LabelledSolution
 from unprm.checkpoints.files import load_base, load_tokenizer
-from unprm.engines.torch.quantized import widen
+from unprm.engines.torch.devices import multiplies_bf16_fast
+from unprm.engines.torch.quantized import widen_all
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm_client import Client
 
-SHARD = 5 * 10**9
 DISK = 40 * 10**9
 CANDIDATES, ROUNDS, SOLUTIONS, SECONDS = 8, 2, 4, 900
 console = Console(stderr=True)
@@ -82,7 +77,7 @@ def _measured(
     votes = [queries.single(seed, CANDIDATES) for seed in range(ROUNDS)]
     unread = 2 * shape["vocab_size"] * shape["hidden_size"]
     with tempfile.TemporaryDirectory() as directory:
-        model = write(Path(directory), shape, adapter)
+        model = models.write_shards(Path(directory), shape, adapter)
         console.print(f"{name}: written")
         served = {dtype: _served(model, dtype, votes, program, unread) for dtype in dtypes}
         plain = _padded(Path(directory), votes)
@@ -101,39 +96,6 @@ def _measured(
             Comparison(f"{what}: memory while it serves", found.serving, "as planned", found.planned, 1, "B"),
         ]
     return rows
-
-
-def write(place: Path, shape: Mapping[str, int], adapter: bool, shard: int = SHARD) -> Path:
-    """Writes a PRM in bfloat16, as a base with an adapter or merged, with one shard in memory at a time; returns its
-    directory."""
-    torch.manual_seed(0)
-    config = models.write_tokenizer(place, shape)
-    with torch.device("meta"):
-        network = Qwen2ForCausalLM._from_config(config, dtype=torch.bfloat16)
-    network.config.save_pretrained(place)
-    weights = dict(network.named_parameters())
-    shards = split_torch_state_dict_into_shards(weights, max_shard_size=shard)
-    for file, names in shards.filename_to_tensors.items():
-        save_file({name: _random(name, weights[name]) for name in names}, place / file, {"format": "pt"})
-    index = {"metadata": shards.metadata, "weight_map": shards.tensor_to_filename}
-    (place / "model.safetensors.index.json").write_text(json.dumps(index), "utf-8")
-    if not adapter:
-        PrmConfig.for_base(load_tokenizer(place), "size", ".").write(place)
-        return place
-    prm = place / "prm"
-    prm.mkdir()
-    lora = LoraConfig(r=8, lora_alpha=32, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
-    tuned = get_peft_model(network, lora, low_cpu_mem_usage=True)
-    tensors = get_peft_model_state_dict(tuned, save_embedding_layers=False)
-    save_file({name: _random(name, tensor) for name, tensor in tensors.items()}, prm / "adapter_model.safetensors")
-    tuned.peft_config["default"].save_pretrained(str(prm))
-    PrmConfig.for_base(load_tokenizer(place), "size", "./..").write(prm)
-    return prm
-
-
-def _random(name: str, like: torch.Tensor) -> torch.Tensor:
-    made = torch.empty_like(like, device="cpu")
-    return made.fill_(1.0) if name.endswith("norm.weight") else made.normal_(0.0, 0.02)
 
 
 def _program() -> float:
@@ -176,7 +138,8 @@ def _padded(base: Path, votes: Sequence[Query]) -> float:
     config = PrmConfig.for_base(tokenizer, "size", ".")
     form = UnprmFormat(tokenizer, config)
     plain = Plain(network, Verdicts(config.positive_id, config.negative_id))
-    widen(plain.decoder)  # makes the baseline as fast as possible on this CPU
+    if not multiplies_bf16_fast(torch.device("cpu")):
+        widen_all(plain.decoder)  # makes the baseline as fast as possible on this CPU
     items = [[form.encode(problem, steps) for steps in solutions] for problem, solutions in votes]
     return median(lambda batch: padded(plain, batch), items)
 

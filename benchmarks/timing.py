@@ -10,25 +10,27 @@ from rich.table import Table
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Unit = Literal["s", "B", "/s", "AUROC"]
+Unit = Literal["s", "B", "/s", "AUROC", ""]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Medians over `rounds` runs of each; `ratio` > 1: ours is better. `allowed`: the ratio if ours did only the
-    necessary multiplications."""
+    necessary multiplications. `baseline`: None where nothing is compared."""
 
     what: str
     ours: float
-    baseline_name: str
-    baseline: float
+    baseline_name: str = ""
+    baseline: float | None = None
     rounds: int = 1
     unit: Unit = "s"
     allowed: float | None = None
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
         """The baseline's figure divided by ours, or the inverse if more is better."""
+        if self.baseline is None or not self.ours:
+            return None
         return self.ours / self.baseline if self.unit in ("/s", "AUROC") else self.baseline / self.ours
 
 
@@ -68,10 +70,15 @@ def table(comparisons: list[Comparison]) -> Table:
     for name in ("what", "unprm", "baseline", "took", "ratio", "allowed"):
         shown.add_column(name, justify="left" if name in ("what", "baseline") else "right")
     for c in comparisons:
-        allowed = "" if c.allowed is None else f"{c.allowed:.2f}×"
-        figures = (_shown(c.ours, c.unit), c.baseline_name, _shown(c.baseline, c.unit), f"{c.ratio:.2f}×", allowed)
-        shown.add_row(c.what, *figures)
+        shown.add_row(*cells(c))
     return shown
+
+
+def cells(c: Comparison) -> tuple[str, ...]:
+    """A row of the table."""
+    ratio, allowed = ("" if value is None else f"{value:.2f}×" for value in (c.ratio, c.allowed))
+    baseline = "" if c.baseline is None else _shown(c.baseline, c.unit)
+    return c.what, _shown(c.ours, c.unit), c.baseline_name, baseline, ratio, allowed
 
 
 def peak(work: Callable[[], object]) -> float:
@@ -92,6 +99,8 @@ def _status(name: str) -> float:
 def _shown(value: float, unit: Unit) -> str:
     if unit == "B":
         return f"{value / 2**20:,.0f} MiB"
+    if unit == "":
+        return f"{value:,.4g}"
     if unit == "AUROC":
         return f"{value:.4f}"
     if unit == "/s":

@@ -23,13 +23,15 @@ from unprm.errors import DeadlineExceeded, Overloaded, ShuttingDown
 from unprm.types import Usage
 from unprm.votes import registry
 
-from .errors import code_of, problem
+from .errors import Dialect, code_of, problem
 
 CONTEXT = "unprm.context"
 """Key of the context in a request's scope."""
 CALLER_DEADLINE = "caller_deadline"
 """Code in logs and metrics of a `deadline_exceeded` for which the caller gave too little time, or sent its body too
 slowly: the server has not failed."""
+ANTHROPIC = "/v1/messages"
+"""Path of Anthropic's API; others below `/v1` are of OpenAI's."""
 BODIES = 32
 """Bodies and answers in flight may total this many maximum-size bodies."""
 _HURRIED = 0.5
@@ -228,7 +230,13 @@ def respond(error: Exception, scope: Scope) -> Response:
     if isinstance(error, HTTPException) and error.status_code == 404 and path.startswith("/vote/"):
         error = HTTPException(404, f"there is no such vote; expected one of {', '.join(registry.VOTES)}, or compare")
     context.note(error)
-    return problem(error, context.request_id, path.startswith("/v1/"))
+    return problem(error, context.request_id, _dialect(path))
+
+
+def _dialect(path: str) -> Dialect:
+    if path == ANTHROPIC or path.startswith(f"{ANTHROPIC}/"):
+        return "anthropic"
+    return "openai" if path.startswith("/v1/") else "unprm"
 
 
 @dataclass(eq=False, slots=True)

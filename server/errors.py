@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Literal
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from unprm.errors import InvalidRequest, Overloaded, UnprmError
-from unprm.fields import field_errors, summary
+from unprm.fields import MAX_ERRORS, field_errors, summary
 from unprm.wire import FieldError, ProblemDetails
 
 MEDIA_TYPE = "application/problem+json"
@@ -55,11 +56,26 @@ TABLE = {
 }
 
 
-def problem(error: Exception, request_id: str, gateway: bool = False) -> Response:
-    """The response to any error. An error that is not in the table is answered as `internal` and logged.
+Dialect = Literal["unprm", "openai", "anthropic"]
+"""Whose API an address belongs to. OpenAI's clients expect a member `error`, Anthropic's also their own `type`."""
+_ANTHROPIC = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    413: "request_too_large",
+    415: "invalid_request_error",
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+"""Anthropic's types of errors by their statuses; `api_error` for all others."""
 
-    `gateway`: adds the `error` member that clients of OpenAI's API expect.
-    """
+
+def problem(error: Exception, request_id: str, dialect: Dialect = "unprm") -> Response:
+    """The response to any error. An error that is not in the table is answered as `internal` and logged."""
     code = code_of(error)
     row = TABLE[code]
     detail, fields, headers = row.title, list[FieldError](), dict[str, str]()
@@ -68,8 +84,8 @@ def problem(error: Exception, request_id: str, gateway: bool = False) -> Respons
     if code == "internal":
         logger.error("request %s failed", request_id, exc_info=error)
     elif isinstance(error, RequestValidationError):
-        fields = field_errors(error.errors())
-        detail = summary(fields, len(error.errors()))
+        fields = field_errors(error.errors(), error.body)
+        detail = summary(fields)
     elif isinstance(error, HTTPException):
         headers |= error.headers or {}
         if error.detail != HTTPStatus(error.status_code).phrase:  # which is what Starlette says of its own
@@ -80,12 +96,15 @@ def problem(error: Exception, request_id: str, gateway: bool = False) -> Respons
             fields = [FieldError(pointer=error.pointer, detail=detail)]
         if isinstance(error, Overloaded):
             headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
-    details = details_of(code, detail, request_id, fields)
-    body = details.model_dump_json()
-    if gateway:
-        openai_error = {"message": detail, "type": code, "param": fields[0].pointer if fields else None, "code": code}
-        body = json.dumps(details.model_dump(mode="json") | {"error": openai_error})
-    return Response(body, row.status, headers, MEDIA_TYPE)
+    details = details_of(code, detail, request_id, fields[:MAX_ERRORS])
+    said = details.model_dump(mode="json")
+    if dialect == "openai":
+        param = fields[0].pointer if fields else None
+        said["error"] = {"message": detail, "type": code, "param": param, "code": code}
+    elif dialect == "anthropic":
+        kind = _ANTHROPIC.get(row.status, "api_error")
+        said |= {"type": "error", "error": {"type": kind, "message": detail}}
+    return Response(json.dumps(said), row.status, headers, MEDIA_TYPE)
 
 
 def event(data: bytes | memoryview, name: str = "") -> bytes:

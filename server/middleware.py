@@ -165,7 +165,7 @@ def _digest(key: bytes) -> bytes:
 def _read(file: Path) -> dict[bytes, tuple[str, int | None]]:
     """By key, the name and the tokens of its caller. Raises `KeysInvalid`."""
     try:
-        lines = file.read_text("utf-8").split("\n")
+        lines = file.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise KeysInvalid(f"the key file {file} can't be read ({type(error).__name__})") from None
     found: dict[bytes, tuple[str, int | None]] = {}

@@ -8,11 +8,13 @@ Variables that Kubernetes sets in a container for a Service whose name is or beg
 
 import os
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import yaml
 from pydantic import BaseModel, Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
@@ -22,11 +24,9 @@ from pydantic_settings import (
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
-    YamlConfigSettingsSource,
 )
 
-from unprm.models.options import JUDGE, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
+from unprm.models.options import JUDGE, MEMORY, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
 from unprm.votes.registry import Strategy
 from unprm.wire import MAX_SOLUTIONS
 
@@ -144,8 +144,11 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     )
     gateway_strategy: Strategy | None = Field(
         default=None,
-        description="Vote of chat completions that name none. Default: wrf; majority with a demonstration as the PRM, "
-        "and where tools may be called.",
+        description="Vote of chat completions that name none. Default: wrf; majority where tools may be called, the "
+        "conversation is not text, or a demonstration would score what is outside its domain.",
+    )
+    gateway_max_tokens: int = Field(
+        default=8192, ge=1, description="Maximum tokens of a candidate where the request sets no limit."
     )
     gateway_budget: int | None = Field(
         default=None,
@@ -218,9 +221,11 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         return self
 
     @property
-    def names_model(self) -> bool:
-        """Whether the operator chose the model, rather than taking the default."""
-        return "model" in self.model_fields_set
+    def memory_of_each(self) -> float:
+        """Fraction of a GPU's memory that each model takes: by default an equal share, where one is kept for a model
+        that is loaded beside the others."""
+        served = sum(request.model != JUDGE for request in self.models().values())
+        return self.memory or MEMORY / max(1, served + (self.admin_key is not None))
 
     @property
     def max_candidates(self) -> int:
@@ -275,11 +280,11 @@ class _ConfigFile(PydanticBaseSettingsSource):
     def __call__(self) -> dict[str, Any]:
         """Its settings; none if there is no such file, which the validation of `config` reports."""
         named = self.current_state.get("config")
-        if named is None:
+        if named is None or not Path(named).is_file():
             return {}
-        source = YamlConfigSettingsSource if Path(named).suffix in (".yaml", ".yml") else TomlConfigSettingsSource
+        parse = yaml.safe_load if Path(named).suffix in (".yaml", ".yml") else tomllib.loads
         try:
-            settings = source(self.settings_cls, named)()
+            settings: dict[str, Any] = dict(parse(Path(named).read_text("utf-8-sig")) or {})
         except Exception as error:  # each parser has its own; none of their messages is shown, which may quote a key
             raise SettingsInvalid(f"config: {named} can't be read ({type(error).__name__})") from None
         if "config" in settings:

@@ -1,25 +1,21 @@
-"""The benchmarks that CI can't run: those that need a GPU, on a tiny model; and that every name leads to one."""
+"""The benchmarks that CI can't run, those of a GPU, rehearsed on a tiny model; and that every name leads to one."""
 
 import importlib
 import json
+from dataclasses import replace
 from typing import get_args
 
+import pytest
 import torch
 from typer import Typer
 from typer.testing import CliRunner
 
 from benchmarks import gpu, models, timing
 from benchmarks.__main__ import Name, main
+from benchmarks.timing import Comparison
 
-TINY = {
-    "vocab_size": 2000,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 4096,
-}
+APP = Typer()
+APP.command()(main)
 
 
 def test_every_name_is_a_benchmark():
@@ -29,24 +25,50 @@ def test_every_name_is_a_benchmark():
         assert module.__doc__
 
 
-def test_the_gpu_benchmark_computes_what_it_claims(monkeypatch):
-    monkeypatch.setattr(gpu, "CANDIDATES", 6)
-    vote, rate = gpu.measure(TINY, torch.device("cpu"), 64)
-    assert "1.000 × their distinct tokens run" in vote.what
-    assert float(vote.what.rpartition(" ")[2]) < 0.05  # scores of bf16
+def test_the_gpu_benchmark_goes_from_start_to_end_on_a_cpu(monkeypatch):
+    work = replace(gpu.REHEARSAL, candidates=3, singles=1, clients=(2,), beams=(2, 2), long=300)
+    monkeypatch.setattr(gpu, "REHEARSAL", work)
+    outcome = CliRunner().invoke(APP, ["gpu", "--device", "cpu", "--json"])
+    assert outcome.exit_code == 0, outcome.output
+    rows = {row["what"]: row for row in map(json.loads, outcome.stdout.splitlines())}
+    (vote,) = (what for what in rows if what.startswith("3 candidates of 60 tokens, 1.000 × their distinct tokens run"))
+    assert float(vote.rpartition(" ")[2]) < 0.05  # scores of bf16
+    assert rows["tokens computed"]["ours"] == (work.problem + 3 * work.length) / rows[vote]["ours"]
+    assert rows["a vote: kernels"]["ours"] > 100
+    assert rows["self-test: margins differ by"]["ratio"] > 1
+    over_http = {what: row for what, row in rows.items() if what.startswith("over HTTP")}
+    assert len(over_http) == 6
+    assert min(row["baseline"] for row in over_http.values()) > 0  # the model ran for each
+
+
+def test_distinct_tokens_are_counted():
     items = [models.scored([*range(models.QUESTION), *range(k * 500, k * 500 + 500)]) for k in range(1, 4)]
     assert models.distinct(items) == models.QUESTION + 1500
-    assert rate.unit == "/s"
-    assert rate.ratio > 0
-    assert rate.ours == (models.QUESTION + 6 * gpu.LENGTH) / vote.ours
 
 
+def test_a_part_that_fails_is_left_out_and_the_rest_goes_on(monkeypatch):
+    def failing(*_):
+        yield Comparison("before it failed", 1.0)
+        raise RuntimeError("CUDA error")
+
+    monkeypatch.setattr(gpu, "_engine", failing)
+    monkeypatch.setattr(gpu, "_server", lambda *_: iter([Comparison("the rest", 2.0, unit="")]))
+    outcome = CliRunner().invoke(APP, ["gpu", "--device=cpu"])
+    assert outcome.exit_code == 1
+    assert "CUDA error" in outcome.stderr
+    assert "before it failed" in outcome.stdout  # the table
+    assert "the rest; 2" in outcome.stderr
+
+
+def test_only_the_gpu_benchmark_has_a_device():
+    outcome = CliRunner().invoke(APP, ["vote", "--device=cpu"])
+    assert outcome.exit_code == 2
+    assert "vote has no choice of a device" in outcome.stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_where_there_is_no_gpu_it_says_so():
-    if torch.cuda.is_available():
-        return
-    app = Typer()
-    app.command()(main)
-    outcome = CliRunner().invoke(app, ["gpu"])
+    outcome = CliRunner().invoke(APP, ["gpu"])
     assert outcome.exit_code == 1
     assert "needs a GPU" in str(outcome.exception) or "needs a GPU" in outcome.output
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import sizing
 from server import reference
 from tests.support import ROOT
 from training.prm.settings import TRAIN_PRESETS, TrainSettings
@@ -74,6 +75,12 @@ def test_the_reference_is_the_server_s() -> None:
 
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def test_the_tables_of_sizes_are_those_of_the_plan() -> None:
+    """If this fails: `python -m benchmarks.sizing`."""
+    lines = (ROOT / "docs/sizing.md").read_text("utf-8").splitlines()
+    assert [line for line in lines if line.startswith("|")] == list(filter(None, sizing.tables().splitlines()))
 
 
 def test_the_readme_alone_counts_the_votes() -> None:

@@ -74,7 +74,7 @@ def test_the_gateway_gets_all_candidates_and_counts_their_tokens(url: str) -> No
     body: dict[str, Any] = {"model": NAME, "messages": [{"role": "user", "content": PROBLEM}], "temperature": 0}
     with serving(upstream_url=url) as running:
         one, all_of_them = (
-            running.post("/v1/chat/completions", body | {"unprm": {"budget": each, "strategy": "majority"}}).json()
+            running.post("/v1/chat/completions", body | {"unprm": {"budget": each, "strategy": "weighted"}}).json()
             for each in (1, 2 * SLOTS)
         )
     assert all_of_them["choices"][0]["message"]["content"] == SOLUTION

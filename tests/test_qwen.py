@@ -25,7 +25,7 @@ pytestmark = pytest.mark.qwen
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with closing(load_engine(NAME)) as loaded:
+    with closing(load_engine(NAME, dtype="float32")) as loaded:
         yield loaded
 
 

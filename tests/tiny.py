@@ -1,17 +1,15 @@
 """A tiny random causal language model on disk, for tests of what loads, trains and scores models."""
 
-import copy
 import json
 from pathlib import Path
 
 import torch
 from gguf import MODEL_ARCH, GGUFWriter, TokenType, get_tensor_name_map
 from safetensors.torch import load_file
-from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Model
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from research.mini import tokenizer
 from unprm.checkpoints.files import load_tokenizer
-from unprm.engines.torch.quantized import Eight, quantize
 from unprm.formats.unprm import PrmConfig
 
 WORDS = "Problem: what is 12 + 34 - 5? Step 1: 12 + 34 = 46. Step 2: 46 - 5 = 41. The answer is \\boxed{41}."
@@ -78,16 +76,3 @@ def write_prm(directory: Path, name: str, seed: int = 0, window: int = 256, **la
     tokenizer = load_tokenizer(write_base(directory, seed, window=window))
     PrmConfig.for_base(tokenizer, name, ".", **layout).write(directory)
     return directory
-
-
-def largest_error(numbers: Eight, device: str) -> float:
-    """How far a token's last hidden state in eight bits is from that in bfloat16, as a share of its size: the most."""
-    torch.manual_seed(0)
-    shape = {"vocab_size": 500, "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4}
-    network = Qwen2Model(Qwen2Config(**shape, num_hidden_layers=4, num_key_value_heads=2)).to(device, torch.bfloat16)
-    plain = copy.deepcopy(network.eval())
-    quantize(network, numbers, torch.bfloat16)
-    ids = torch.randint(0, 500, (1, 200), device=device)
-    with torch.no_grad():
-        expected, found = (model(ids).last_hidden_state.float() for model in (plain, network))
-    return float(((found - expected).norm(dim=-1) / expected.norm(dim=-1)).max())

@@ -11,7 +11,17 @@ from unprm.votes.registry import VoteTerms
 from unprm.votes.wrf import Normalization
 
 LayoutName = Literal[
-    "native", "unprm", "trl", "prm800k", "math-shepherd", "rlhflow", "processbench", "prmbench", "step-dpo"
+    "native",
+    "unprm",
+    "trl",
+    "prm800k",
+    "math-shepherd",
+    "openrlhf",
+    "er-prm",
+    "rlhflow",
+    "processbench",
+    "prmbench",
+    "step-dpo",
 ]
 WrittenLayout = Literal["native", "unprm", "trl", "math-shepherd"]
 LAYOUT = Option("--layout", help="Layout of the data; default: that of each row's fields.")

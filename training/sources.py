@@ -3,6 +3,7 @@
 Every reader raises `RecordInvalid` with the file, the line, the field and what was expected.
 """
 
+import codecs
 import gzip
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -42,10 +43,11 @@ def from_file(path: Path, kind: type[T]) -> Iterator[tuple[int, T]]:
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file, `.gz` or plain, that are not blank, with their numbers."""
+    """The lines of a file, `.gz` or plain, that are not blank, with their numbers; without a byte order mark."""
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rb") as file:
         for number, line in enumerate(file, 1):
+            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
             if line.strip():
                 yield number, line
 

@@ -27,7 +27,7 @@ class Calibration:
         if not path.exists():
             return cls()
         try:
-            calibration = cls(**json.loads(path.read_text("utf-8")))
+            calibration = cls(**json.loads(path.read_text("utf-8-sig")))
             if not all(
                 isinstance(value, (int, float)) and math.isfinite(value)
                 for value in (calibration.scale, calibration.shift)

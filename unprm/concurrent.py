@@ -17,6 +17,21 @@ async def all_of(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value]:
     return [task.result() for task in tasks]
 
 
+async def first_of(call: Coroutine[Any, Any, Any], other: Coroutine[Any, Any, Any]) -> bool:
+    """Whether `call` ended, and not the `other`, which then did; the one that goes on is cancelled. Raises the error of
+    the one that ended."""
+    tasks = [asyncio.ensure_future(each) for each in (call, other)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ended = [task for task in tasks if task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    ended[0].result()
+    return ended[0] is tasks[0]
+
+
 async def settled(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value | Exception]:
     """What each call returns or raises. Cancels them once, unlike `asyncio.gather`, which passes on each of AnyIO's
     repeated cancellations, so that a call could not close its connection."""

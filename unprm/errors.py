@@ -24,6 +24,10 @@ class InvalidRequest(UnprmError):
         self.pointer = pointer
 
 
+class NotText(InvalidRequest):
+    """A part of a message that is not text where texts are read, such as an image."""
+
+
 class TooManySolutions(InvalidRequest):
     """More candidates than one request may contain."""
 
@@ -111,8 +115,8 @@ class DeadlineExceeded(UnprmError):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"the request was not answered within its {seconds:g} s; the server's limit is --max-request-seconds, "
-            "the gateway's --gateway-seconds"
+            f"the request was not answered within {seconds:g} s; the server's limit is --max-request-seconds, the "
+            "gateway's --gateway-seconds, of which a tenth is kept for the vote"
         )
         self.seconds = seconds
 

@@ -8,13 +8,13 @@ from pydantic import ValidationError
 from unprm.wire import FieldError
 
 MAX_ERRORS = 16
-"""Maximum errors reported per request."""
+"""Maximum errors listed in a response."""
 
 _LONGEST_NAME = 64
 """Maximum characters of a field's name in a pointer: the name of an unknown field is the caller's text."""
 
-_UNIONS = {"solutions": 2, "solution": 1}
-"""Index in the path at which pydantic inserts the name of the form that a solution was sent in."""
+_ABSENT = {"missing", "extra_forbidden", "union_tag_not_found"}
+"""Types of errors whose location may end in a field that the body does not have."""
 
 _MESSAGES = {
     "string_pattern_mismatch": "must not be blank",
@@ -24,30 +24,48 @@ _MESSAGES = {
 }
 
 
-def field_errors(errors: Sequence[Mapping[str, Any]]) -> list[FieldError]:
-    """The first `MAX_ERRORS` of pydantic's errors, which come in FastAPI's form; submitted values are not repeated."""
-    return [FieldError(pointer=pointer(e["loc"]), detail=_message(e)) for e in errors[:MAX_ERRORS]]
+def field_errors(errors: Sequence[Mapping[str, Any]], sent: object) -> list[FieldError]:
+    """Pydantic's errors about what was `sent`, which come in FastAPI's form; submitted values are not repeated. What is
+    wrong with one field, in each of the forms that it may have, is one error."""
+    wrong: dict[str, list[str]] = {}
+    for error in errors:
+        wrong.setdefault(pointer(error, sent), []).append(_message(error))
+    return [FieldError(pointer=field, detail=", or ".join(dict.fromkeys(said))) for field, said in wrong.items()]
 
 
-def validation_errors(error: ValidationError) -> list[FieldError]:
+def validation_errors(error: ValidationError, sent: object) -> list[FieldError]:
     """As `field_errors`, for an error of pydantic itself, whose locations do not begin with "body"."""
-    return field_errors([{**details, "loc": ("body", *details["loc"])} for details in error.errors(include_url=False)])
+    found = error.errors(include_url=False)
+    return field_errors([{**details, "loc": ("body", *details["loc"])} for details in found], sent)
 
 
-def summary(errors: Sequence[FieldError], count: int) -> str:
-    """The first of `count` errors in a sentence that names its field, since OpenAI's clients show nothing else."""
+def summary(errors: Sequence[FieldError]) -> str:
+    """The first error in a sentence that names its field, since OpenAI's clients show nothing else."""
     first = errors[0]
     said = f"{first.pointer}: {first.detail}" if first.pointer else first.detail
-    return said if count == 1 else f"{count} errors, the first: {said}"
+    return said if len(errors) == 1 else f"{len(errors)} errors, the first: {said}"
 
 
-def pointer(location: Sequence[str | int]) -> str:
-    """The JSON pointer into the body; `location` begins with "body"."""
-    path = list(location[1:])
-    form = _UNIONS.get(str(path[0])) if path else None
-    if form is not None and len(path) > form:
-        del path[form]
+def pointer(error: Mapping[str, Any], sent: object) -> str:
+    """The JSON pointer into what was `sent`; the error's location begins with "body".
+
+    Of a field with several forms, pydantic's location also names the form, which nobody sent: those names are left out.
+    """
+    path, value = list[str | int](), sent
+    _, *names = error["loc"]
+    for place, name in enumerate(names, 1):
+        if _has(value, name):
+            value = value[name]  # type: ignore[index]
+        elif place < len(names) or error["type"] not in _ABSENT:
+            continue
+        path.append(name)
     return "".join(f"/{_escaped(str(name)[:_LONGEST_NAME])}" for name in path)
+
+
+def _has(value: object, name: str | int) -> bool:
+    if isinstance(value, list):
+        return isinstance(name, int) and name < len(value)
+    return isinstance(value, Mapping) and name in value
 
 
 def _escaped(name: str) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
 from unprm.answers.equivalence import Equivalence
 from unprm.election.ballot import Ballot, Scores, parse
 from unprm.election.decide import needed_signal
@@ -17,9 +19,9 @@ def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[flo
     without a step, or too long for the model.
 
     A solution is a text, the list of its steps, or an object as in a request to the server (`unprm.wire.SolutionIn`).
-    Raises `pydantic.ValidationError` (a `ValueError`) for anything else.
+    Raises `ValueError` for anything else, `pydantic.ValidationError` where it is a solution.
     """
-    request = ScoreRequest.model_validate({"problem": problem, "solutions": list(solutions)})
+    request = ScoreRequest.model_validate({"problem": problem, "solutions": _listed(solutions, "solutions")})
     steps, *_ = _scores(prm, problem, parse(request).missing, {})
     return [steps.get(index) for index in range(request.count)]
 
@@ -45,7 +47,9 @@ def vote(
     """
     if strategy not in VOTE_REQUESTS:
         raise ValueError(f"{strategy!r} is no vote; there are {', '.join(VOTE_REQUESTS)}")
-    candidates = list(solutions) if step_scores is None else _with_scores(solutions, step_scores)
+    candidates = _listed(solutions, "solutions")
+    if step_scores is not None:
+        candidates = _with_scores(candidates, _listed(step_scores, "step_scores"))
     request = VOTE_REQUESTS[strategy].model_validate({"problem": problem, "solutions": candidates, **settings})
     if isinstance(request, RiskTerms) and request.risk is not None:
         raise ValueError("risk needs a server with --vote-calibration: a vote without one accepts nothing")
@@ -71,19 +75,30 @@ def vote(
     return ballot.vote(strategy, request.terms, "" if prm is None else prm.description.name, usage)
 
 
-def _with_scores(solutions: Sequence[Any], step_scores: Sequence[Sequence[float] | None]) -> list[Any]:
-    """The solutions as objects with their step scores. Raises `ValueError` if these are not as many."""
+def _listed(values: Any, name: str) -> list[Any]:
+    """The values as a list. Raises `ValueError` if they are none: a text is no list of letters, nor an object of
+    fields."""
+    try:
+        if not isinstance(values, str | bytes | Mapping | BaseModel):
+            return list(values)
+    except TypeError:  # not iterable
+        pass
+    raise ValueError(f"{name} must be a list, not a {type(values).__name__}")
+
+
+def _with_scores(solutions: Sequence[Any], step_scores: Sequence[Any]) -> list[Any]:
+    """The solutions as objects with their step scores. Raises `ValueError` if these are not as many, or no lists."""
     if len(solutions) != len(step_scores):
         raise ValueError(f"step_scores are of {len(step_scores)} solutions, there are {len(solutions)}")
     made: list[Any] = []
-    for solution, scores in zip(solutions, step_scores, strict=True):
+    for index, (solution, scores) in enumerate(zip(solutions, step_scores, strict=True)):
         if isinstance(solution, SolutionIn):
             fields = solution.model_dump(exclude_unset=True)
         elif isinstance(solution, Mapping):
             fields = dict(solution)
         else:
             fields = {"text" if isinstance(solution, str) else "steps": solution}
-        made.append(fields | {"step_scores": None if scores is None else list(scores)})
+        made.append(fields | {"step_scores": None if scores is None else _listed(scores, f"step_scores[{index}]")})
     return made
 
 

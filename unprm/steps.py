@@ -141,6 +141,15 @@ def _environments(text: str) -> Iterator[TextSpan]:
             yield starts[edge["name"]].pop(), edge.end()
 
 
+def at_separator(text: str, separator: str, most: int) -> list[str] | None:
+    """What stands between a family's separators in a text, and is not blank; None if it has no separator. Where they
+    part it into more than `most` parts and an end, that many and one are returned, of which the last has the rest."""
+    if not separator or separator not in text:
+        return None
+    parts = text.split(separator, most + 1)
+    return parts[: most + 1] if len(parts) > most + 1 else [part for part in parts if part.strip()]
+
+
 def join(steps: Sequence[str]) -> str:
     """The steps as one text; `split(join(steps)) == steps` for stripped steps without blank lines and without
     delimiters that are closed in another step."""

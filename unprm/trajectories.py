@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import from_json
 
-from unprm.errors import InvalidRequest
+from unprm.errors import InvalidRequest, NotText
 from unprm.types import Cut, Evidence
 
 TOKEN = 4
@@ -228,12 +228,12 @@ def from_atif(trajectory: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def text_of(index: int, message: Message) -> str:
-    """The text of a message, of which this is the index. Raises `InvalidRequest` for a part that is not text."""
+    """The text of a message, of which this is the index. Raises `NotText` for a part that is something else."""
     if not isinstance(message.content, list):
         return (message.content or "").strip()
     for place, part in enumerate(message.content):
         if not isinstance(part.get("text"), str):
-            raise InvalidRequest(
+            raise NotText(
                 f"message {index} has a part of type {part.get('type')!r}: only text is read",
                 f"/messages/{index}/content/{place}",
             )

@@ -29,8 +29,9 @@ SamplerName = Literal["transformers", "vllm", "openai", "chat"]
 Evidence = Literal["before", "after"]
 """What an action of an agent is judged by: what was known `before` it, or also what came `after` it, up to the next."""
 
-DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous"]
-"""What settled a vote."""
+DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous", "only_answer"]
+"""What settled a vote: `unanimous` if all candidates have the answer, `only_answer` if no other could be read and some
+candidates have none."""
 
 
 Interval = tuple[float, float]
@@ -206,8 +207,9 @@ class SamplingSettings:
 class SelfTest:
     """Result of an engine's self-test before it serves, on sequences that share prefixes.
 
-    `difference`: the largest between values that should be equal, margins in the torch engine and scores in others;
-    `tolerance`: the largest allowed. `cached`: tokens that were run once are not run again.
+    `difference`: between values that should be equal: in the torch engine the root mean square of that of margins, in
+    the worst of several runs, in others the largest of scores; `tolerance`: the largest allowed. `cached`: tokens that
+    were run once are not run again.
     """
 
     difference: float
@@ -280,9 +282,15 @@ class Format(Protocol):
     family: str
     longest_token: int
     """Maximum characters of text in one token."""
+    system: str
+    """The system message that the family's template begins with by itself; empty if there is none."""
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Token ids and scored positions; `len(positions) == len(steps)` always."""
+
+    def steps(self, text: str, most: int) -> list[str] | None:
+        """The steps of a solution in which the family's separator is after each, as in a prompt; None if there is no
+        separator. `most`: a number of steps that is not reached by more than one."""
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         """Token ids of a prompt, in which special tokens and step tags are what they say. Raises `InvalidRequest` if
@@ -313,7 +321,7 @@ class Engine(Protocol):
     def score(self, batch: Sequence[Encoded]) -> BatchScores:
         """Step scores in [0, 1] for each item, as many as it has positions.
 
-        Scores of an item do not depend on what else is in the batch.
+        Scores of an item do not depend on what else is in the batch, beyond the rounding of the model's number type.
         """
 
     def close(self) -> None:

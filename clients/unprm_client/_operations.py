@@ -162,8 +162,8 @@ def _work(
     except InvalidRequest as error:
         raise _invalid(str(error), [FieldError(pointer=error.pointer, detail=str(error))]) from None
     except ValidationError as error:
-        found = validation_errors(error)
-        raise _invalid(summary(found, error.error_count()), found) from None
+        found = validation_errors(error, fields)
+        raise _invalid(summary(found), found) from None
     marks = {"Content-Type": "application/json"}
     if problem is not None:
         marks[HEADER] = question_hash(problem)

@@ -74,8 +74,10 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         """Elects the best answer among several solutions of one problem. Use it when you have two or more attempts and
         need one answer; equal answers that are written differently count together. It returns: `answer`, the elected
         one; `solution_index`, the solution to show for it; `margin`, how far it leads, and `tie`, if it does not;
-        `candidates`, all answers with their counts and rewards, the best first. A small margin or a tie means: make
-        more attempts and vote again. With `risk`, `accept` says whether the answer can be relied on."""
+        `candidates`, all answers with their counts and rewards, the best first; `without_answer_count`, in how many
+        solutions no answer could be read; `why_majority`, if rewards could not be used. A small margin, a tie, or
+        `only_answer` as `decided_by` (the others have none) means: make more attempts and vote again. With `risk`,
+        `accept` says whether the answer can be relied on."""
         accepted = {*_READING, *VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields, *RiskTerms.model_fields}
         terms = {name: value for name, value in settings.items() if name in accepted and value is not None}
         return await client.vote(strategy, problem, solutions, **terms)
@@ -128,8 +130,7 @@ class _Server(MCPServer):
         except ToolError as error:
             match error.__cause__:
                 case ValidationError() as invalid:
-                    found = validation_errors(invalid)
-                    wrong = dict.fromkeys(f"{field.pointer[1:]}: {field.detail}" for field in found)
+                    wrong = [f"{each.pointer[1:]}: {each.detail}" for each in validation_errors(invalid, arguments)]
                     raise ToolError(f"The arguments of {name} don't fit: {'; '.join(wrong)}") from None
                 case ClientError() as failed:
                     raise ToolError(f"Error executing tool {name}: {failed}") from failed

@@ -89,11 +89,14 @@ def _outcome(vote: VoteOut) -> Text:
 
 
 def _notes(voted: Voted) -> Iterator[Text]:
-    """Notes on the candidates that did not fully count."""
+    """What to know of a vote: why it is by majority, and which candidates did not fully count."""
+    if isinstance(voted, VoteResponse) and voted.why_majority is not None:
+        yield Text(f"by majority, as no vote was named: {_plain(voted.why_majority)}", "yellow")
     if voted.unscored_count:
         yield Text(f"{voted.unscored_count} of {len(voted.solutions)} candidates could not be scored", "yellow")
-    if voted.without_answer_count:
-        yield Text(f"{voted.without_answer_count} of {len(voted.solutions)} candidates state no answer", "yellow")
+    if silent := voted.without_answer_count:
+        read = f"{len(voted.solutions) - silent} of {len(voted.solutions)} candidates readable"
+        yield Text(f"{read}, {silent} {'states' if silent == 1 else 'state'} no answer", "yellow")
     if voted.compared_as_text:
         numbers = ", ".join(map(str, voted.compared_as_text))
         yield Text(f"compared as text, for lack of time: the answers of {numbers}", "yellow")

@@ -39,7 +39,7 @@ def load(
     transformers_logging.disable_progress_bar()
     # PyTorch would take all cores of the machine, of which a container may have only a few
     torch.set_num_threads(min(torch.get_num_threads(), joblib.cpu_count()))
-    return load_model(request, settings, calibration)
+    return load_model(request, settings.model_copy(update={"memory": settings.memory_of_each}), calibration)
 
 
 def _recorded(request: LoadModelRequest) -> RecordedCalibration:

@@ -10,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from unprm.models.options import LoadModelRequest
+from unprm.types import DEFAULT_STRATEGY
 from unprm.wire import CalibrationOut, LimitsOut, ModelName, ModelResponse, ModelsResponse, StatusResponse
 
 from ..admission import TheContext
@@ -17,7 +18,7 @@ from ..models.model import Open
 from ..service import Service, TheService
 from .openapi import METRICS, describe
 from .route import WorkRoute
-from .votes import default_strategy
+from .votes import why_majority
 
 about = APIRouter()
 listing = APIRouter()
@@ -53,7 +54,7 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
     settings = service.settings
     with service.models.chosen(name) as (chosen,):
         description, served_name = chosen.engine.description, chosen.name
-        strategy = default_strategy(settings, [chosen], None, named=name is not None)
+        strategy = DEFAULT_STRATEGY if why_majority([chosen], None) is None else "majority"
     fields = asdict(description)
     del fields["max_tokens"], fields["calibration"], fields["recorded"], fields["asked"]
     fields |= {

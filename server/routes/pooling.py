@@ -2,7 +2,9 @@
 for each step, and `/tokenize`; and those of reranking clients, `/rerank` and `/score`.
 
 A prompt arrives rendered, as text or token ids, and is scored at each of its step tags. Messages are a conversation:
-the last one is the solution, those before it are the problem. A row has two classes, of which the second is correct.
+the last one is the solution, those before it are the problem, without a system message that the model's own template
+begins with. A row has two classes, of which the second is correct. A solution that has the text of the step tag in it
+is split there, any other as elsewhere.
 To a reranking client a problem is the query, its solutions are the documents, rewards the relevance; fields that only a
 text retriever could use are ignored.
 """
@@ -21,8 +23,8 @@ from unprm.calibration import log_odds
 from unprm.election.ballot import why_unscorable
 from unprm.errors import InvalidRequest, TooManySolutions
 from unprm.trajectories import Message, conversation, text_of
-from unprm.types import Prompt, Solution
-from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, ScoreRequest, Text
+from unprm.types import Format, Prompt, Solution
+from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, Request, ScoreRequest, Text
 
 from .. import scoring
 from ..admission import Context, TheContext
@@ -51,9 +53,8 @@ def _last_part(value: object) -> object:
     return value.rstrip("/").rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
 
 
-class _Body(BaseModel):
-    """Fields that can't be honoured are refused by name; those that are null ask for nothing. `user` and `request_id`
-    are for the caller's own use."""
+class _Body(Request):
+    """Fields that can't be honoured are refused by name. `user` and `request_id` are for the caller's own use."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -61,11 +62,6 @@ class _Body(BaseModel):
     add_special_tokens: bool = True
     user: str | None = None
     request_id: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
-        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
 class ClassifyRequest(_Body):
@@ -75,7 +71,9 @@ class ClassifyRequest(_Body):
         list[_Content] | None, Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True), BeforeValidator(_as_list)
     ] = None
     messages: list[Message] | None = Field(None, min_length=1, max_length=2000, fail_fast=True)
-    use_activation: bool = Field(True, validation_alias=AliasChoices("use_activation", "activation"))
+    use_activation: bool = Field(True, validation_alias=AliasChoices("use_activation", "activation", "softmax"))
+    add_generation_prompt: Literal[False] = False
+    continue_final_message: Literal[False] = False
     priority: Literal[0] = 0
 
     @model_validator(mode="after")
@@ -110,7 +108,7 @@ _Texts = Annotated[list[Text], Field(fail_fast=True)]
 _Documents = Annotated[list[FreeText | _Document], Field(min_length=1, max_length=MAX_SOLUTIONS)]
 
 
-class RerankRequest(BaseModel):
+class RerankRequest(Request):
     """Solutions to be ordered by their rewards."""
 
     model: ModelName | None = None
@@ -120,7 +118,7 @@ class RerankRequest(BaseModel):
     return_documents: bool = True
 
 
-class PairsRequest(BaseModel):
+class PairsRequest(Request):
     """A problem and its solutions, or as many problems as solutions, which are then paired in order."""
 
     model: ModelName | None = None
@@ -211,19 +209,20 @@ for _path, _endpoint in _ROUTES.items():
 
 async def _scores(service: Service, request: ClassifyRequest, context: Context) -> tuple[str, list[tuple[float, ...]]]:
     """The model's name, and the step scores of each prompt. Raises `Unscorable` if one can't be scored."""
-    problem, solutions = await service.read(context, partial(_to_score, request, service.settings.max_steps))
-    context.solutions = len(solutions)
-    if len(solutions) > service.settings.max_solutions:
-        raise TooManySolutions(len(solutions), service.settings.max_solutions)
     place = "/input/{}" if request.messages is None else "/messages"
     with service.models.chosen(request.model) as models, scoring.pointing(place):
+        reading = partial(_to_score, request, models[0].engine.format, service.settings.max_steps)
+        problem, solutions = await service.read(context, reading)
+        context.solutions = len(solutions)
+        if len(solutions) > service.settings.max_solutions:
+            raise TooManySolutions(len(solutions), service.settings.max_solutions)
         if request.messages is not None and (error := why_unscorable(0, solutions[0], service.settings.max_steps)):
             raise error
         found = await scoring.score(models, problem, dict(enumerate(solutions)), True, context)
         return votes.name_of(models), [found.steps[index] for index in range(len(solutions))]
 
 
-def _to_score(request: ClassifyRequest, max_steps: int) -> tuple[str, list[Solution]]:
+def _to_score(request: ClassifyRequest, format: Format, max_steps: int) -> tuple[str, list[Solution]]:
     """The problem, and what is to be scored: prompts, or the last message."""
     if request.messages is None:
         prompts = [Prompt(each, request.add_special_tokens) for each in request.input or ()]
@@ -231,20 +230,34 @@ def _to_score(request: ClassifyRequest, max_steps: int) -> tuple[str, list[Solut
     *before, last = request.messages
     if last.tool_calls:
         raise InvalidRequest("the last message's tool calls can't be scored", f"/messages/{len(before)}/tool_calls")
+    if before and before[0].role == "system" and text_of(0, before[0]) == format.system.strip():
+        before[0] = Message(role="system")
     text = text_of(len(before), last)
-    return conversation(before), [Solution(tuple(step_text.split(text, "auto", max_steps)))]
+    steps = format.steps(text, max_steps)
+    if steps is None:
+        steps = step_text.split(text, "auto", max_steps)
+    return conversation(before), [Solution(tuple(steps))]
 
 
 async def _rewards(
     service: Service, model: str | None, problem: str, texts: Sequence[str], context: Context
 ) -> tuple[str, list[float]]:
     """The model's name, and a reward for each text. Raises `Unscorable` if one can't be scored."""
-    sent = {"problem": problem, "solutions": texts, "model": model, "on_invalid": "refuse"}
-    request = await service.read(context, partial(ScoreRequest.model_validate, sent))
+    with service.models.chosen(model) as (chosen,):
+        reading = partial(_to_rank, problem, texts, model, chosen.engine.format, service.settings.max_steps)
+    request = await service.read(context, reading)
     before = context.usage
     scored = await votes.score(service, request, context)
     context.usage = before + context.usage
     return scored.model, [each.reward or 0.0 for each in scored.solutions]
+
+
+def _to_rank(problem: str, texts: Sequence[str], model: str | None, format: Format, max_steps: int) -> ScoreRequest:
+    """The request to score these texts, at the family's separators where they have them."""
+    steps = [format.steps(text, max_steps) for text in texts]
+    solutions = [text if parts is None else parts or "" for text, parts in zip(texts, steps, strict=True)]
+    sent = {"problem": problem, "solutions": solutions, "model": model, "on_invalid": "refuse"}
+    return ScoreRequest.model_validate(sent)
 
 
 def _texts(documents: Sequence[str | _Document]) -> list[str]:

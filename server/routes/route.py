@@ -118,7 +118,7 @@ class WorkRoute(APIRoute):
             raise RequestValidationError([missing])
         value, errors = self.body_field.validate(sent, loc=("body",))
         if errors:
-            raise RequestValidationError(errors)
+            raise RequestValidationError(errors, body=sent)
         return value
 
 

@@ -112,7 +112,8 @@ def _to_score(request: VerifyRequest) -> tuple[ScoreRequest, int]:
     try:
         return ScoreRequest.model_validate(sent), len(given)
     except ValidationError as error:
-        raise RequestValidationError([each | {"loc": ("body", *each["loc"])} for each in error.errors()]) from None
+        wrong = [each | {"loc": ("body", *each["loc"])} for each in error.errors()]
+        raise RequestValidationError(wrong, body=sent) from None
 
 
 def _messages(items: Iterable[Item]) -> list[Message]:

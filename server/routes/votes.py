@@ -37,7 +37,6 @@ from ..admission import Context, TheContext
 from ..models.model import Model
 from ..observe import span
 from ..service import Service, TheService
-from ..settings import Settings
 from .openapi import describe, describe_vote
 from .route import WorkRoute
 
@@ -68,21 +67,23 @@ async def score_steps(service: TheService, request: ScoreRequest, context: TheCo
 
 @work.post("/vote", **describe("vote"))
 async def vote_by_default(service: TheService, request: DefaultVoteRequest, context: TheContext) -> VoteResponse:
-    """Takes the server's default vote and names it in `strategy`: `wrf`, or `majority` if a demonstration model that
-    nobody chose would have to score a problem outside its domain."""
+    """Takes the server's default vote and names it in `strategy`: `wrf`, or `majority` if a demonstration model would
+    have to score a problem outside its domain."""
     return await _vote(service, request, None, context)
 
 
 async def _vote(service: Service, request: Candidates, strategy: Strategy | None, context: Context) -> VoteResponse:
     """The outcome of one strategy, None for the server's default; scores are computed only if it needs them."""
+    why = None
     with service.models.chosen(request.model) as models:
         if strategy is None:
-            named = request.model is not None or request.scored  # the caller's own scores need no model
-            strategy = default_strategy(service.settings, models, request.problem, named=named)
+            why = None if request.scored else why_majority(models, request.problem)
+            strategy = DEFAULT_STRATEGY if why is None else "majority"
         found = await ballot(service, models, request, [strategy], context)
         response = await service.read(
             context, partial(found.vote, strategy, request.terms, name_of(models), context.usage)
         )
+    response.why_majority = why
     service.metrics.voted(response)
     return response
 
@@ -238,15 +239,13 @@ async def _scores(
     return scores
 
 
-def default_strategy(settings: Settings, models: Sequence[Model], problem: str | None, *, named: bool) -> Strategy:
-    """The vote for a request that names none: by rewards and frequency, but by frequency alone where the rewards would
-    be those of a demonstration outside its domain that neither the operator nor the request (`named`) asked for.
-
-    Raises `ModelUnavailable`.
-    """
-    if named or settings.names_model or (notice := demonstration(models, problem)) is None or notice.in_domain:
-        return DEFAULT_STRATEGY
-    return "majority"
+def why_majority(models: Sequence[Model], problem: str | None) -> str | None:
+    """Why a vote that nobody named is by majority, None if it isn't: the rewards would be those of a demonstration
+    outside its domain. Raises `ModelUnavailable`."""
+    notice = demonstration(models, problem)
+    if notice is None or notice.in_domain:
+        return None
+    return f"rewards by {name_of(models)}, a demonstration, mean nothing for this problem"
 
 
 def demonstration(models: Sequence[Model], problem: str | None) -> Demonstration | None:

@@ -67,3 +67,8 @@ class ScaleSettings(Settings):
     def upper_replicas(self) -> int:
         """Maximum number of replicas."""
         return self.replicas if self.max_replicas is None else self.max_replicas
+
+    @property
+    def memory_of_each(self) -> float:
+        """As of a server; by default of the part of a GPU that a replica has."""
+        return super().memory_of_each * (min(1.0, self.replica_gpus or 1.0) if self.memory is None else 1.0)

@@ -24,6 +24,7 @@ ELECTIONS: dict[str, list[Any]] = {
     "ties of all rewards": [scored(k % 3, [0.25, 0.5]) for k in range(7)],
     "almost ties": [scored(1, [0.5]), scored(2, [0.5 + 4e-10]), scored(3, [0.5 - 2e-9])],
     "equal answers": [scored(0.5, [0.9]), scored("\\frac{1}{2}", [0.8]), scored("50%", [0.1]), scored(2, [0.95])],
+    "one readable": [scored(1, [0.5]), scored("", [0.9]), scored("", [0.9])],
     "silent candidates": [scored(1, [0.5]), scored("", [0.9]), scored("", [0.9]), scored(2, [0.4])],
     "unscored candidates": [scored(1, [0.5]), "", {"text": "", "answer": "2"}, ["b" * 5000, "\\boxed{2}"]],
     "scores of the model": ["a\n\\boxed{1}", "b\nc\n\\boxed{2}", "I can't tell.", "d\n\\boxed{2}"],
@@ -59,11 +60,13 @@ def measures(strategy: str, candidate: dict[str, Any], total: int) -> dict[str, 
     return {"candidates": f"{candidate['count']} of {total}"} | shown
 
 
-def lead(outcome: dict[str, Any]) -> str:
+def lead(outcome: dict[str, Any], total: int) -> str:
     """How a tile says by how much its answer wins."""
     if outcome["tie"]:
         return f"tie of {len(outcome['tied_answers'])}"
     margin = outcome["margin"]
+    if outcome["decided_by"] == "only_answer":
+        return f"{outcome['candidates'][0]['count']} of {total} candidates is readable"
     if margin is None:
         return "no other answer" + (" can win" if len(outcome["candidates"]) > 1 else "")
     if outcome["decided_by"] == "majority":
@@ -94,7 +97,7 @@ def test_the_page_shows_what_the_server_answers(sheet: Sheet, running: Running, 
         assert list(answer["strategies"]) == list(REWARD_STRATEGIES)
         for strategy, outcome in answer["strategies"].items():
             assert sheet.elected(strategy) == outcome["answer"] or "\\" in outcome["answer"]
-            assert lead(outcome) in sheet.tile(strategy)
+            assert lead(outcome, len(candidates)) in sheet.tile(strategy)
             sheet.choose(strategy)
             shown = page.locator(".class").evaluate_all(CLASSES)
             assert shown == [

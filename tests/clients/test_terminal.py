@@ -110,6 +110,13 @@ def test_ties_are_told(server: Running) -> None:
     assert "a tie of 7, 8" in result.output
 
 
+def test_one_readable_candidate_is_not_unanimous(server: Running) -> None:
+    body = json.dumps(request(boxed(7), ["I can't tell."], ["nothing"]))
+    said = run(server, "vote", stdin=body).output
+    assert "decided by: only_answer\n1 of 3 candidates readable, 2 state no answer" in said
+    assert "1 of 3 candidates readable" in run(server, "compare", stdin=body).output
+
+
 def test_alpha_is_passed_on(server: Running) -> None:
     body = json.dumps(request(given("7", 0.9), given("8", 0.4), given("8", 0.4)))
     for alpha, answer in (("0", "8"), ("1", "7")):

@@ -90,6 +90,8 @@ BODIES: dict[str, list[Json]] = {
                                    {"role": "user", "content": [
                                        {"type": "tool_result", "tool_use_id": "c", "content": "5"}]}],
                       "unprm": {"budget": 2}}],
+    "/v1/messages/count_tokens": [{"model": "m", "system": "Be brief.",
+                                   "messages": [{"role": "user", "content": [{"type": "text", "text": "2 + 3?"}]}]}],
     "/admin/models": [{"name": "m", "model": "unprm-mini", "revision": "main", "beta": 0.5}],
 }  # fmt: skip
 """Good bodies of every route that takes one."""

@@ -94,6 +94,13 @@ def test_compared_votes_are_judged_each_by_its_own(running: Running) -> None:
         ({}, "wrf", {"alpha": 0.7}, "is of alpha 0.5, and the vote has 0.7"),
         ({}, "wrf", {"aggregate": "mean"}, "is of aggregate min, and the vote has mean"),
         ({"elections": {"majority": []}}, "wrf", {}, "is of majority, and the vote is wrf"),
+        (
+            {"elections": {"wrf": [(0.9, False), (0.3, True)] * 30}},
+            "wrf",
+            {},
+            "can't be relied on for wrf: its answers of lower certainty are more often right (100 % of 30, against 0 % "
+            "of 30 above them)",
+        ),
         ({"model": "other"}, "wrf", {"solutions": ["\\boxed{1}"]}, "is of model other, and the vote has fake"),
         ({"model": None}, "wrf", {"solutions": ["\\boxed{1}"]}, "is of model given rewards, and the vote has fake"),
     ],

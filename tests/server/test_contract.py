@@ -236,8 +236,8 @@ def test_a_candidate_without_an_answer_is_confident_for_no_other(server: Running
     assert "no solution with an answer has one" in refused.json()["detail"]
     compared = server.post("/vote/compare", ask(*solutions))
     assert list(compared.json()["strategies"]) == list(REWARD_STRATEGIES)
-    unanimous = server.post("/vote/cisc", ask(boxed(1), solutions[2])).json()
-    assert unanimous["decided_by"] == "unanimous"
+    alone = server.post("/vote/cisc", ask(boxed(1), solutions[2])).json()
+    assert alone["decided_by"] == "only_answer"
 
 
 @pytest.mark.parametrize(
@@ -277,10 +277,11 @@ def test_a_majority_runs_no_model(server: Running, engine: FakeEngine, strategy:
 @pytest.mark.parametrize("strategy", VOTES)
 def test_unanimity_runs_no_model(server: Running, engine: FakeEngine, strategy: str) -> None:
     before = len(engine.batches)
-    body = server.post(f"/vote/{strategy}", ask(boxed("0.5"), boxed("\\frac12"), ["nothing"])).json()
-    assert len(engine.batches) == before
-    assert (body["answer"], body["decided_by"], body["margin"]) == ("0.5", "unanimous", None)
-    assert (body["solution_index"], body["usage"]) == (0, NO_USAGE)
+    for others, decided_by in (([], "unanimous"), ([["nothing"]], "only_answer")):
+        body = server.post(f"/vote/{strategy}", ask(boxed("0.5"), boxed("\\frac12"), *others)).json()
+        assert len(engine.batches) == before
+        assert (body["answer"], body["decided_by"], body["margin"]) == ("0.5", decided_by, None)
+        assert (body["solution_index"], body["usage"]) == (0, NO_USAGE)
 
 
 def test_hmr_asks_the_model_where_there_is_no_majority(server: Running) -> None:

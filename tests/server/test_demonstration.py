@@ -1,5 +1,4 @@
-"""A demonstration decides nothing outside its domain unless it was asked for by name, and whatever has its scores says
-so."""
+"""A demonstration decides no vote outside its domain that was not named, and whatever has its scores says so."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,9 @@ OUTSIDE = "What is 3 + 4?"
 SPLIT: list[Any] = [boxed(7), boxed(8, "a"), boxed(8, "b")]
 """Candidates of which no vote is unanimous."""
 RATED = [{"steps": ["s"], "answer": answer, "step_scores": [0.5]} for answer in ("7", "8", "8")]
+
+
+WHY = "rewards by fake, a demonstration, mean nothing for this problem"
 
 
 def ask(problem: str, solutions: list[Any] = SPLIT, **more: Any) -> dict[str, Any]:
@@ -41,24 +43,26 @@ def named() -> Iterator[Running]:
         (ask(INSIDE), "wrf"),
         (ask(OUTSIDE), "majority"),
         ({"solutions": SPLIT}, "majority"),  # without a problem there is none that it knows
-        (ask(OUTSIDE, model="fake"), "wrf"),
+        (ask(OUTSIDE, model="fake"), "majority"),
         (ask(OUTSIDE, RATED), "wrf"),  # by the caller's scores
         (ask(OUTSIDE, [*RATED, boxed(9)]), "majority"),
     ],
 )
 def test_the_default_vote_of_a_demonstration_depends_on_the_problem(
-    demo: Running, body: dict[str, Any], strategy: str
+    demo: Running, named: Running, body: dict[str, Any], strategy: str
 ) -> None:
-    taken = demo.post("/vote", body).json()
-    assert taken == demo.post(f"/vote/{strategy}", body).json() | {"usage": taken["usage"]}
-    assert taken["strategy"] == strategy
+    for running in (demo, named):
+        taken = running.post("/vote", body).json()
+        why = taken.pop("why_majority", None)
+        assert taken == running.post(f"/vote/{strategy}", body).json() | {"usage": taken["usage"]}
+        assert taken["strategy"] == strategy
+        assert why == (WHY if strategy == "majority" else None)
 
 
-def test_elsewhere_the_default_vote_is_wrf(server: Running, named: Running) -> None:
-    for running in (server, named):
-        taken = running.post("/vote", ask(OUTSIDE, alpha=1.0)).json()
-        assert taken == running.post("/vote/wrf", ask(OUTSIDE, alpha=1.0)).json() | {"usage": taken["usage"]}
-        assert taken["strategy"] == "wrf"
+def test_elsewhere_the_default_vote_is_wrf(server: Running) -> None:
+    taken = server.post("/vote", ask(OUTSIDE, alpha=1.0)).json()
+    assert taken == server.post("/vote/wrf", ask(OUTSIDE, alpha=1.0)).json() | {"usage": taken["usage"]}
+    assert taken["strategy"] == "wrf"
 
 
 def test_a_vote_that_is_named_is_taken(demo: Running) -> None:
@@ -69,7 +73,7 @@ def test_clients_learn_the_default(server: Running, demo: Running, named: Runnin
     assert [running.get("/model").json()["default_strategy"] for running in (server, demo, named)] == [
         "wrf",
         "majority",
-        "wrf",
+        "majority",
     ]
 
 
@@ -102,14 +106,14 @@ def test_of_several_models_the_demonstration_is_named() -> None:
 @pytest.mark.parametrize(
     ("problem", "settings", "terms", "strategy", "in_domain"),
     [
-        (INSIDE, {}, {}, "majority", None),
+        (INSIDE, {}, {}, "wrf", True),
         (OUTSIDE, {"model": ["unprm-mini"]}, {"model": "fake"}, "majority", None),
         (INSIDE, {}, {"strategy": "wrf"}, "wrf", True),
         (OUTSIDE, {}, {"strategy": "prm"}, "prm", False),
         (OUTSIDE, {"gateway_strategy": "weighted"}, {}, "weighted", False),
     ],
 )
-def test_the_gateway_elects_by_majority_unless_a_vote_is_named(
+def test_the_gateway_s_default_is_that_of_a_vote(
     problem: str, settings: dict[str, Any], terms: dict[str, Any], strategy: str, in_domain: bool | None
 ) -> None:
     message = {"model": "m", "messages": [{"role": "user", "content": problem}], "unprm": {"budget": 3, **terms}}
@@ -117,7 +121,6 @@ def test_the_gateway_elects_by_majority_unless_a_vote_is_named(
     with upstream(*texts) as reasoner, serving(FakeEngine(demo=True), upstream_url=reasoner.url, **settings) as running:
         report = running.post("/v1/chat/completions", message).json()["unprm"]
     assert report["strategy"] == strategy
-    said = "fake is a demonstration: the vote is by majority unless another one is named"
-    assert (said in report["notes"]) == (strategy == "majority")
+    assert (f"the vote is by majority, as none was named: {WHY}" in report["notes"]) == (strategy == "majority")
     found = report["demonstration"]
     assert (found and found["in_domain"]) == in_domain

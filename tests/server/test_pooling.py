@@ -1,14 +1,17 @@
 """vLLM's addresses of reward models, by the requests of its own clients and of verl's."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import checkpoints
 from tests.judge_server import judging
 from tests.server.harness import Running, serving
 from tests.server.models.test_judge import served
 from unprm.calibration import log_odds
 from unprm.engines.fake import FakeEngine, FakeFormat, hashed
+from unprm.models.load import load_engine
 from unprm.types import Prompt
 
 QUESTION, STEPS = "What is 6 times 7?", ["6 * 7 = 42.", "So 42."]
@@ -74,6 +77,49 @@ def test_messages_are_read_as_problem_and_solution(server: Running) -> None:
     assert [row[1] for row in found["data"]] == own["step_scores"]
 
 
+def test_messages_with_a_tag_after_each_step_are_scored_as_the_rendered_prompt(tmp_path: Path) -> None:
+    """As clients of Qwen's PRMs send them to vLLM, with or without the system message of the model's template."""
+    engine = load_engine(str(checkpoints.write("qwen-prm", tmp_path / "model")), device="cpu")
+    system = {"role": "system", "content": engine.format.system}
+    steps = ["6 * 7 = 42. ", "\nSo 42.", "The answer is \\boxed{42}."]
+    asked = [{"role": "user", "content": QUESTION},
+             {"role": "assistant", "content": "".join(f"{step}<extra_0>" for step in steps)}]  # fmt: skip
+    rendered = "".join(f"<|im_start|>{each['role']}\n{each['content']}<|im_end|>\n" for each in [system, *asked])
+    with serving(engine) as running:
+        (expected,) = running.post("/pooling", {"input": rendered}).json()["data"]
+        assert len(expected["data"]) == 3
+        for messages in (asked, [system, *asked]):
+            (found,) = running.post("/pooling", {"messages": messages}).json()["data"]
+            rows = zip(found["data"], expected["data"], strict=True)
+            assert all(one == pytest.approx(other, abs=1e-6) for one, other in rows)
+            (whole,) = running.post("/classify", {"messages": messages}).json()["data"]
+            assert whole["probs"][1] == pytest.approx(min(row[1] for row in expected["data"]), abs=1e-6)
+        (other,) = running.post("/pooling", {"messages": [{**system, "content": "Be brief."}, *asked]}).json()["data"]
+        assert other["data"] != found["data"]
+        text = asked[1]["content"]
+        for body in ({"text_1": QUESTION, "text_2": text}, {"queries": [QUESTION], "documents": [text]}):
+            (scored,) = running.post("/score", body).json()["data"]
+            assert scored["score"] == pytest.approx(whole["probs"][1], abs=1e-6)
+        ranked = running.post("/rerank", {"query": QUESTION, "documents": [text, "42"]}).json()["results"]
+        assert {each["index"]: each["relevance_score"] for each in ranked}[0] == pytest.approx(
+            scored["score"], abs=1e-6
+        )
+        elsewhere = running.post("/score_steps", {"problem": QUESTION, "solutions": [text]}).json()
+        assert len(elsewhere["solutions"][0]["step_scores"]) < 3
+
+
+def test_blank_parts_between_tags_are_no_steps(server: Running) -> None:
+    asked = {"role": "user", "content": QUESTION}
+    written = {"role": "assistant", "content": f"{STEPS[0]}şş \nş{STEPS[1]}"}
+    own = server.post("/score_steps", {"problem": QUESTION, "solutions": [STEPS]}).json()["solutions"][0]
+    (found,) = server.post("/pooling", {"messages": [asked, written]}).json()["data"]
+    assert [row[1] for row in found["data"]] == own["step_scores"]
+    blank = server.post("/pooling", {"messages": [asked, written | {"content": "şş"}]})
+    assert (blank.status_code, blank.json()["errors"][0]["pointer"]) == (422, "/messages")
+    blank = server.post("/rerank", {"query": QUESTION, "documents": ["x", "şş"]})
+    assert (blank.status_code, blank.json()["code"]) == (422, "blank")
+
+
 def test_nulls_ask_for_nothing(server: Running) -> None:
     sent = {"input": PLAIN, "truncate_prompt_tokens": None, "priority": 0, "user": "u", "request_id": "r"}
     assert server.post("/pooling", sent | {"encoding_format": "float"}).status_code == 200
@@ -91,9 +137,9 @@ def test_nulls_ask_for_nothing(server: Running) -> None:
         ({"messages": CHAT["messages"]}, ""),
         ({"input": None}, ""),
         ({"input": []}, "/input"),
-        ({"input": " "}, "/input/0/text"),
-        ({"input": [[1, -1]]}, "/input/0/ids/1"),
-        ({"input": [[1, 2**32]]}, "/input/0/ids/1"),
+        ({"input": " "}, "/input"),
+        ({"input": [[1, -1]]}, "/input/0/1"),
+        ({"input": [[1, 2**32]]}, "/input/0/1"),
         ({"input": [PLAIN] * 300}, "/input"),
         ({"input": ["x" * 9000, "x"]}, "/input/0"),
         ({"input": None, "messages": [{"role": "user", "content": " "}]}, "/messages"),

@@ -1,12 +1,11 @@
 """The server's settings, as options and variables give them."""
 
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
+from server.models.load import load
+from server.scale.settings import ScaleSettings
 from server.settings import Settings, SettingsInvalid
 
 # what Kubernetes sets beside Services called unprm and unprm-ray-serve-svc
@@ -36,20 +35,13 @@ def test_what_kubernetes_tells_of_services_is_no_setting(monkeypatch: pytest.Mon
 
 
 def test_a_model_is_chosen_by_option_variable_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if it is the one that would be served anyway; and a process that is handed the settings knows it."""
     file = tmp_path / "unprm.toml"
     file.write_text('model = ["unprm-mini"]', "utf-8")
     unchosen = Settings.load(["--port=9001"])
     chosen = [Settings.load(["--model=unprm-mini"]), Settings.load([f"--config={file}"])]
     monkeypatch.setenv("UNPRM_MODEL", "unprm-mini")
-    names_model = attrgetter("names_model")
-    with ProcessPoolExecutor(1, get_context("spawn")) as other_process:
-        for settings in (*chosen, Settings.load([])):
-            assert settings.model == unchosen.model
-            assert settings.names_model
-            assert other_process.submit(names_model, settings).result()
-        assert not unchosen.names_model
-        assert not other_process.submit(names_model, unchosen).result()
+    for settings in (*chosen, Settings.load([])):
+        assert settings.model == unchosen.model
 
 
 @pytest.mark.parametrize(
@@ -120,3 +112,35 @@ def test_running_requests_may_finish_as_late_as_they_may_end() -> None:
 def test_the_address_of_a_service_is_no_port_as_an_option() -> None:
     with pytest.raises(SettingsInvalid, match="port"):
         Settings.load(["--port=tcp://10.0.0.11:80"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "share"),
+    [
+        ([], 0.9),
+        (["--model=a=org/a", "--model=b=org/b"], 0.45),
+        (["--model=a=org/a", "--model=b=org/b", "--admin-key=k"], 0.3),
+        (["--model=a=org/a", "--model=b=judge", "--judge-url=http://judge"], 0.9),
+        (["--model=a=org/a", "--model=b=org/b", "--memory=0.4"], 0.4),
+    ],
+)
+def test_models_share_a_gpu_s_memory(arguments: list[str], share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, loaded = Settings.load(arguments), []
+    monkeypatch.setattr("unprm.models.load.load_model", lambda _, options, __: loaded.append(options.memory))
+    load(settings, next(iter(settings.models().values())))
+    assert loaded == [pytest.approx(share)]
+
+
+@pytest.mark.parametrize(
+    ("options", "share"), [({}, 0.9), ({"replica_gpus": 2}, 0.9), ({"replica_gpus": 0.5}, 0.45)], ids=str
+)
+def test_replicas_that_share_a_gpu_share_its_memory(options: dict[str, float], share: float) -> None:
+    assert ScaleSettings.of(options).memory_of_each == pytest.approx(share)
+    assert ScaleSettings.of(options | {"memory": 0.8}).memory_of_each == 0.8
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.toml", "port = 9002"), ("a.yaml", "port: 9002")])
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, name: str, content: str) -> None:
+    file = tmp_path / name
+    file.write_text(f"\ufeff{content}", "utf-8")
+    assert Settings.load([f"--config={file}"]).port == 9002

@@ -20,6 +20,8 @@ from tests.support import until
 PROMPT_TOKENS, COMPLETION_TOKENS = 10, 7
 
 
+STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
+"""What the gateway sends with a request for several completions."""
 TOKENS = 3
 """Tokens of a completion that have log-probabilities."""
 
@@ -35,7 +37,8 @@ class Upstream:
 
     `for_problem` has texts for single problems, the next one last, and `refused` responses to them. `errors` maps the
     number of a call, from 0, to the response it gets, `held` to an event before which it gets none; `hangs`, the number
-    of a text to the place of a token after which its stream has nothing more. `takes_n`: whether it heeds `n`;
+    of a text to the place of a token after which its stream has nothing more. `takes_n` and `streams`:
+    whether it heeds `n` and `stream`;
     `gives_logprobs`: whether it has log-probabilities for callers that ask for them; `logprobs`: what it has instead of
     its own for single texts, by their number; `cut`: the numbers of texts that end at `max_tokens`; `lists`: the models
     that it says it has. `bodies` and `keys` are the JSON bodies and Authorization headers of the calls, `given` counts
@@ -47,6 +50,7 @@ class Upstream:
     held: Mapping[int, threading.Event] = field(default_factory=dict)
     hangs: Mapping[int, int] = field(default_factory=dict)
     takes_n: bool = True
+    streams: bool = True
     gives_logprobs: bool = True
     logprobs: Mapping[int, dict[str, Any] | None] = field(default_factory=dict)
     cut: Collection[int] = ()
@@ -88,25 +92,27 @@ class Upstream:
         choices = [self._choice(index, body) for index in range(count)]
         usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": count * COMPLETION_TOKENS, "total_tokens": 0}
         common = {"id": "x", "object": "chat.completion", "created": 1, "model": f"{body['model']}-served"}
-        if body.get("stream"):
-            chunks = self._chunks(common, choices[0], usage, self.hangs.get(first))
+        if body.get("stream") and self.streams:
+            hangs = {number - first: place for number, place in self.hangs.items() if first <= number < first + count}
+            chunks = self._chunks(common, choices, usage, hangs)
             return StreamingResponse(chunks, media_type="text/event-stream")
         return JSONResponse(common | {"choices": choices, "usage": usage})
 
     async def _chunks(
-        self, common: dict[str, Any], choice: dict[str, Any], usage: Any, hangs: int | None
+        self, common: dict[str, Any], choices: list[dict[str, Any]], usage: Any, hangs: dict[int, int]
     ) -> AsyncIterator[str]:
-        """The choice token by token, its text with the first; nothing after the token at the place `hangs`."""
+        """The choices in two parts each, or token by token if they have log-probabilities; of one that `hangs` nothing
+        after the part at that place, and nothing after the others."""
         self.gone += 1
-        for place, token in enumerate(choice["logprobs"]["content"]):
-            delta = {"role": "assistant", **(choice["message"] if place == 0 else {"content": ""})}
-            part = {"index": 0, "delta": delta, "logprobs": {"content": [token]}}
-            yield f"data: {json.dumps(common | {'choices': [part]})}\n\n"
-            if place == hangs:
-                await asyncio.Event().wait()
+        for place in range(TOKENS):
+            for index, choice in enumerate(choices):
+                if place > hangs.get(index, TOKENS):
+                    continue
+                for part in _parts(choice, place):
+                    yield f"data: {json.dumps(common | {'choices': [{'index': index} | part]})}\n\n"
+        if hangs:
+            await asyncio.Event().wait()
         self.gone -= 1
-        last = {"index": 0, "delta": {}, "finish_reason": "stop"}
-        yield f"data: {json.dumps(common | {'choices': [last]})}\n\n"
         yield f"data: {json.dumps(common | {'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n"
 
     async def go_on(self, request: Request) -> Response:
@@ -147,10 +153,26 @@ class Upstream:
         return {"content": content}
 
 
+def _parts(choice: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
+    """What a stream has of a choice at the place of a token: its beginning with the first, its end with the last."""
+    message, logprobs = choice["message"], (choice["logprobs"] or {}).get("content")
+    text, calls = message.get("content"), message.get("tool_calls")
+    start = {"role": "assistant"} | {k: v for k, v in message.items() if k not in ("role", "content", "tool_calls")}
+    half = len(text or "") // 2 if isinstance(text, str) else None
+    content = (start | {"content": text if half is None else text[:half]}, {"content": text and text[half:]}, {})[place]
+    if calls and place == 1:
+        content["tool_calls"] = [{"index": k} | each for k, each in enumerate(calls)]
+    part: dict[str, Any] = {"delta": {name: value for name, value in content.items() if value is not None}}
+    if logprobs is not None:
+        part["logprobs"] = {"content": [logprobs[place]]}
+    more = {name: value for name, value in choice.items() if name not in ("index", "message", "logprobs")}
+    yield part | (more if place == TOKENS - 1 else {"finish_reason": None})
+
+
 @contextmanager
-def upstream(*texts: str | dict[str, Any], **more: Any) -> Iterator[Upstream]:
+def upstream(*texts: str | dict[str, Any], kind: type[Upstream] = Upstream, **more: Any) -> Iterator[Upstream]:
     """Serves until the end of the block."""
-    reasoner = Upstream(texts, **more)
+    reasoner = kind(texts, **more)
     routes = [
         Route("/v1/chat/completions", reasoner.complete, methods=["POST"]),
         Route("/v1/responses", reasoner.complete, methods=["POST"]),

@@ -1,6 +1,7 @@
 """The library's face: what `import unprm` offers, with an engine and without."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ import unprm
 from tests.server.harness import PROBLEM, ask, boxed, serving
 from unprm.engines.fake import FakeEngine, FakeFormat, hashed
 from unprm.errors import InvalidRequest, NoAnswer, SolutionTooLong
+from unprm.wire import SolutionIn
 
 SOLUTIONS = ["a\n\nb \\boxed{1}", boxed("1.0"), boxed(2, "c"), {"text": "no answer"}, boxed(2), boxed(3)]
 
@@ -22,6 +24,25 @@ def test_what_is_no_solution_is_refused() -> None:
     for solutions in ([], [3], [{"text": "a", "steps": ["a"]}]):
         with pytest.raises(ValueError, match="solutions"):
             unprm.score(FakeEngine(), PROBLEM, solutions)
+
+
+@pytest.mark.parametrize(
+    ("solutions", "kind"),
+    [("7", "str"), (b"7", "bytes"), ({"text": "7"}, "dict"), (SolutionIn(text="7"), "SolutionIn"), (None, "NoneType")],
+)
+def test_what_is_no_list_of_solutions_is_refused(solutions: Any, kind: str) -> None:
+    with pytest.raises(ValueError, match=f"solutions must be a list, not a {kind}"):
+        unprm.score(FakeEngine(), PROBLEM, solutions)
+    with pytest.raises(ValueError, match=f"solutions must be a list, not a {kind}"):
+        unprm.vote(PROBLEM, solutions, "majority")
+
+
+@pytest.mark.parametrize(
+    "scores", ["0.9", 0.9, {"0": 0.9}, [0.9, 0.8], ["0.9", "0.8"], [{"0": 0.9}, [0.8]], [[[0.9]], [0.8]]]
+)
+def test_step_scores_of_another_shape_are_refused(scores: Any) -> None:
+    with pytest.raises(ValueError, match="step_scores"):
+        unprm.vote(PROBLEM, [boxed(1), boxed(2)], step_scores=scores)
 
 
 @pytest.mark.parametrize(

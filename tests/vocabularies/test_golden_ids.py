@@ -10,6 +10,7 @@ import unicodedata
 import zipfile
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ import tiktoken
 from tiktoken.load import load_tiktoken_bpe
 from tokenizers import Tokenizer, models, normalizers
 
+from tests import checkpoints
 from tests.support import ROOT
+from tests.unprm.formats.hostile import check_reserved
 from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.chatml import ActPrmFormat, EurusFormat, QwenPrmFormat
@@ -26,11 +29,11 @@ from unprm.formats.conversations import FOVER
 from unprm.formats.family import Verdicts
 from unprm.formats.outcome import OutcomeFormat
 from unprm.formats.pathfinder import INSTRUCTION, PathfinderFormat
+from unprm.formats.pieces import PieceFormat
 from unprm.formats.registry import family_named
 from unprm.formats.rendered import PROBLEM, SOLUTION
 from unprm.formats.tagged import MathShepherdFormat, SkyworkFormat
 from unprm.formats.unprm import PrmConfig, UnprmFormat
-from unprm.types import Format
 
 PACKAGES = ROOT / ".venv" / "vocabularies"
 Ids = list[int]
@@ -114,12 +117,13 @@ def qwen_models(qwen_model) -> dict[str, Tokenizer]:
     return {"base": load_tokenizer(qwen_model), "prm": renamed}
 
 
-def _agrees(form: Format, expected: Callable[[str, Sequence[str]], tuple[Ids, Ids]], texts) -> None:
+def _agrees(form: PieceFormat, expected: Callable[[str, Sequence[str]], tuple[Ids, Ids]], texts) -> None:
     for problem, steps in texts:
         ids, positions = expected(problem, steps)
         encoded = form.encode(problem, steps)
         assert list(encoded.ids) == ids
         assert list(encoded.positions) == positions
+    check_reserved(form)
 
 
 def _tagged(head: Ids, pieces: Sequence[Ids], tag: int, tail: Ids) -> tuple[Ids, Ids]:
@@ -134,11 +138,17 @@ def _tagged(head: Ids, pieces: Sequence[Ids], tag: int, tail: Ids) -> tuple[Ids,
     ("tag", "verdicts", "expected"),
     [("ş", ("+", "-"), (7222, 10, 12)), (" ş", (" +", " -"), (22066, 488, 481)), ("ş", (" +", " -"), (7222, 488, 481))],
 )
-def test_unprm_with_any_tag_and_verdicts(tag, verdicts, expected, qwen, qwen_models, texts):
+def test_unprm_with_any_tag_and_verdicts(tag, verdicts, expected, qwen_file, qwen, qwen_models, texts):
+    spelled = [qwen_file.encode_single_token(bytes([byte])) for byte in tag.encode()]
+
+    def piece(text):
+        """Ids of a text, in which the tag is spelled by its bytes."""
+        return [each for token in qwen(text) for each in (spelled if token == expected[0] else [token])]
+
     config = PrmConfig.for_base(qwen_models["base"], "m", ".", step_tag=tag, positive=verdicts[0], negative=verdicts[1])
     assert (config.step_tag_id, config.positive_id, config.negative_id) == expected
     form = UnprmFormat(qwen_models["base"], config)
-    _agrees(form, lambda p, steps: _tagged(qwen(f"{p}\n"), list(map(qwen, steps)), expected[0], []), texts)
+    _agrees(form, lambda p, steps: _tagged(piece(f"{p}\n"), list(map(piece, steps)), expected[0], []), texts)
 
 
 def _chat(qwen: Encode, problem: str) -> Ids:
@@ -323,12 +333,16 @@ def test_math_shepherd(tmp_path, texts):
     mistral = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
     assert [mistral.piece_to_id(piece) for piece in ("▁ки", "▁+", "▁-")] == [12902, 648, 387]
     newline = mistral.piece_to_id("<0x0A>")
+    spelled = [mistral.piece_to_id(piece) for piece in "▁ки"]
 
     def expected(problem, steps):
         solution = "\n".join(f"Step {number}: {step.rstrip()} ки" for number, step in enumerate(steps, 1))
         ids = [1, *mistral.encode(f"{problem} {solution}\n")]
-        # what a step says of ки is no tag: that stands at the end of a line
-        return ids, [k for k in range(len(ids) - 1) if ids[k : k + 2] == [12902, newline]]
+        # what a step says of ки is no tag, and spelled: that stands at the end of a line
+        positions = [k for k in range(len(ids) - 1) if ids[k : k + 2] == [12902, newline]]
+        read = [spelled if token == 12902 and k not in positions else [token] for k, token in enumerate(ids)]
+        longer = list(accumulate(len(each) - 1 for each in read))
+        return [token for each in read for token in each], [k + longer[k] for k in positions]
 
     with pytest.raises(ModelInvalid, match=r"has tokenizer\.model and no tokenizer\.json, which can't be read exactly"):
         load_tokenizer(tmp_path)
@@ -349,5 +363,6 @@ def _converted(pieces: sentencepiece.SentencePieceProcessor) -> Tokenizer:
     model = models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True, fuse_unk=True, unk_token="<unk>")
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = checkpoints.sentencepiece().decoder
     tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
     return tokenizer

@@ -99,8 +99,7 @@ def merge(
     """Join annotated solutions into a data set in the published layout, with its card."""
     from ..data import merge
 
-    merged = merge.merge(annotated, output)
-    console.print(f"{merged.solutions} solutions in {output}, {merged.duplicates} duplicates left out")
+    console.print(f"{output}: {merge.merge(annotated, output)}")
 
 
 @app.command()

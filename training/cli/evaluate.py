@@ -215,6 +215,9 @@ def calibrate_votes(
     made = acceptance.calibrated(run, date.today().isoformat(), model, aggregate)
     made.write(output)
     for strategy, elections in made.elections.items():
+        if reason := made.disorder(strategy):
+            console.print(f"[yellow]{strategy} is not calibrated: {reason}[/yellow]", soft_wrap=True)
+            continue
         lowest = made.threshold(strategy, 0.05)
         accepted = sum(lowest is not None and value >= lowest for value, _ in elections)
         console.print(f"{strategy}: at a risk of 5 %, {accepted} of {len(elections)} answers are accepted")

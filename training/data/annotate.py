@@ -6,6 +6,7 @@ It writes three files: the labelled solutions; those that could not be labelled,
 `….unresolved.jsonl`; and the value of each question alone, τ, in `….questions.jsonl`.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -91,7 +92,10 @@ async def annotate(
             async def work(group: list[SelectedSolution]) -> None:
                 await annotator.annotate(group, memory={})
 
-            return await stage.process(by_question(todo), work, lambda group: group[0].question, concurrency)
+            failures = await stage.process(by_question(todo), work, lambda group: group[0].question, concurrency)
+        for reason, count in Counter(left.reason for left in files.unresolved.records.values()).most_common():
+            console.print(f"left out, {reason}: {count}")
+    return failures
 
 
 def by_question(solutions: Sequence[SelectedSolution]) -> list[list[SelectedSolution]]:

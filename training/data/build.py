@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from unprm.answers.equivalence import Equivalence
+from unprm.errors import RecordInvalid
 from unprm.types import Sampler, SamplingSettings
 
 from ..settings import Preset
@@ -14,6 +15,11 @@ from .merge import merge
 from .questions import Question
 from .sample import sample
 from .select import Selector, select
+
+_NONE_RIGHT = (
+    "none of the solutions of {} questions is right, and steps are labelled by how often the model solves them: try a "
+    "stronger --model, easier --questions, a larger --k, or another --extraction if answers are not found"
+)
 
 Loader = Callable[[str, SamplingSettings], Sampler]
 """Makes a sampler from a model's name and sampling settings."""
@@ -25,7 +31,7 @@ async def build(
     """Runs every stage for every model of the preset, reusing the results of an earlier run.
 
     Writes `output/MODEL/{samples,selected,annotated}.jsonl` and the data set `output/dataset`. Returns the failed
-    questions with reasons; the data set is made without them.
+    questions with reasons; the data set is made without them. Raises `RecordInvalid` if a model solves no question.
     """
     failures: dict[str, str] = {}
     annotated = []
@@ -36,9 +42,11 @@ async def build(
         try:
             failures |= await sample(questions, sampler, place / "samples.jsonl", preset.sample, concurrency, console)
             selector = Selector(equivalence, sampler.decode, preset.select)
-            select(place / "samples.jsonl", place / "selected.jsonl", selector, console)
+            solved, asked = select(place / "samples.jsonl", place / "selected.jsonl", selector, console)
         finally:
             await sampler.close()
+        if asked and not solved and not failures:
+            raise RecordInvalid(str(place / "samples.jsonl"), 0, _NONE_RIGHT.format(asked))
         made = place / "annotated.jsonl"
         sampler = load(model, preset.annotate.drawing)  # rollouts may be longer than solutions
         try:
@@ -48,6 +56,5 @@ async def build(
         finally:
             await sampler.close()
         annotated.append(made)
-    merged = merge(annotated, output / "dataset")
-    console.print(f"{merged.solutions} solutions in {output / 'dataset'}, {merged.duplicates} duplicates left out")
+    console.print(f"{output / 'dataset'}: {merge(annotated, output / 'dataset')}")
     return failures

@@ -22,6 +22,8 @@ from .choose import choose, mean_change
 from .sample import seed_of
 
 Decode = Callable[[Sequence[int]], str]
+FEW = 0.25
+"""Share of solved questions below which `select` warns."""
 
 
 def step_ends(text: str, ids: Sequence[int], decode: Decode, split: Split = "auto") -> list[int]:
@@ -44,11 +46,13 @@ def step_uncertainties(logprobs: Sequence[float], ends: Sequence[int], measure: 
 
 
 class Selector:
-    """Judges and selects solutions; `dropped` counts malformed and repeated ones by reason."""
+    """Judges and selects solutions; `dropped` counts malformed and repeated ones by reason, `solved` the questions with
+    a right one."""
 
     def __init__(self, equivalence: Equivalence, decode: Decode, settings: SelectSettings) -> None:
         self.equivalence, self.decode, self.settings = equivalence, decode, settings
         self.dropped: Counter[str] = Counter()
+        self.solved = 0
 
     def judge(self, question: SampledQuestion) -> Iterator[SelectedSolution]:
         """The well-formed solutions of a sampled question, whose mean uncertainties are not known yet."""
@@ -89,6 +93,7 @@ class Selector:
     def select(self, question: SampledQuestion) -> list[SelectedSolution]:
         """The chosen solutions of a sampled question."""
         judged = list(self.judge(question))
+        self.solved += any(solution.correct for solution in judged)
         distinct: dict[str, SelectedSolution] = {}
         for solution in judged:
             if distinct.setdefault(solution.text, solution) is not solution:  # annotating it again would be a waste
@@ -99,8 +104,9 @@ class Selector:
         return [replace(solution, mean_step_uncertainty=means) for solution in chosen]
 
 
-def select(samples: Path, output: Path, selector: Selector, console: Console) -> None:
-    """Writes the selected solutions of a file of samples, and prints how many, and how many were left out."""
+def select(samples: Path, output: Path, selector: Selector, console: Console) -> tuple[int, int]:
+    """Writes the selected solutions of a file of samples, and prints how many, and how many were left out, with a
+    warning if few questions are solved. Returns the numbers of the questions that are, and of all."""
     config = {**asdict(selector.settings), "stage": "select", "samples": resumable.config_of(samples)}
     questions = list(sources.read(samples, SampledQuestion))
     _check(questions, samples, selector.settings)
@@ -112,6 +118,12 @@ def select(samples: Path, output: Path, selector: Selector, console: Console) ->
     console.print(f"{right} right and {len(chosen) - right} wrong solutions")
     for reason, count in selector.dropped.most_common():
         console.print(f"left out, {reason}: {count}")
+    if selector.solved < FEW * len(questions):
+        console.print(
+            f"[yellow]only {selector.solved} of {len(questions)} questions have a right solution: few steps of the "
+            "others will be labelled[/yellow]"
+        )
+    return selector.solved, len(questions)
 
 
 def _check(questions: Sequence[SampledQuestion], samples: Path, settings: SelectSettings) -> None:

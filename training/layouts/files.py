@@ -1,5 +1,6 @@
 """Labelled solutions from files, directories and the hub, in any layout; and from one layout to another."""
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +47,8 @@ LAYOUTS: dict[LayoutName, Layout] = {
     "trl": _layout("completions labels", rows.TrlRow),
     "prm800k": _layout("question label", rows.Prm800kRow),
     "math-shepherd": _layout("input label", rows.MathShepherdRow),
+    "openrlhf": _layout("input value", rows.ValuesRow),
+    "er-prm": _layout("text value", rows.ValuesRow),
     "rlhflow": _layout("conversations", rows.RlhflowRow),
     "processbench": _layout("steps label", BenchmarkSolution, rows.processbench),
     "prmbench": _layout("original_process modified_process", rows.PrmbenchRow),
@@ -71,7 +74,7 @@ def recognised(row: Mapping[str, Any]) -> Layout:
 
 
 def read_labelled(data: Sequence[Path], layout: LayoutName | None = None) -> Iterator[LabelledSolution]:
-    """The labelled solutions in JSON lines, `.json` files with an array, directories of both, or the split `train` of
+    """The labelled solutions in JSON lines, files with an array, directories of both, or the split `train` of
     the hub's data sets of these names. `layout`: of all rows; None: each is recognised by its fields.
 
     Raises `RecordInvalid` for a bad record and `RecordsInvalid` for several, after all have been read.
@@ -123,15 +126,16 @@ def _rows(place: Path) -> Iterator[tuple[str, int, object]]:
     if not files:
         raise RecordInvalid(str(place), 0, f"the directory has no file that ends with {', '.join(ENDINGS)}")
     for path in files:
-        array = _array(path) if path.suffix == ".json" else None
+        array = _array(path)
         yield from ((str(path), *row) for row in (sources.lines(path) if array is None else enumerate(array, 1)))
 
 
 def _array(path: Path) -> list[object] | None:
     """The rows of a file that is a JSON array; None if it has JSON lines."""
-    content = path.read_bytes()
-    if not content.lstrip().startswith(b"["):
+    _, first = next(sources.lines(path), (0, b""))
+    if not first.lstrip().startswith(b"["):
         return None
+    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:
         return adapter(list[object]).validate_json(content)
     except ValueError:

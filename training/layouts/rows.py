@@ -85,23 +85,54 @@ class MathShepherdRow:
         raise ValueError("texts that could not be told apart again")
 
     def solutions(self) -> Iterator[LabelledSolution]:
-        """The one solution. A step after the last tag has no label."""
-        *parts, rest = self.input.split(TAG)
+        """The one solution. A step after the last tag has no label. Where `label` has the tag itself, it is part of a
+        word."""
+        texts = [""]
         labels: list[Label] = []
         at = 0
-        for part in parts:
-            sign = self.label[at + len(part) : at + len(part) + 1]
-            if not self.label.startswith(part, at) or sign not in ("+", "-"):
+        for place, part in enumerate(self.input.split(TAG)):
+            if place and self.label.startswith(TAG, at):
+                texts[-1] += TAG
+                at += len(TAG)
+            elif place:
+                if (sign := self.label[at : at + 1]) not in ("+", "-"):
+                    raise ValueError(f"label: expected the text of input with + or - in the place of each {TAG}")
+                labels.append(sign == "+")
+                texts.append("")
+                at += 1
+            if not self.label.startswith(part, at):
                 raise ValueError(f"label: expected the text of input with + or - in the place of each {TAG}")
-            labels.append(sign == "+")
-            at += len(part) + 1
-        if self.label[at:] != rest:
+            texts[-1] += part
+            at += len(part)
+        if self.label[at:]:
             raise ValueError(f"label: expected the text of input after the last {TAG}, too")
-        texts = [*parts, rest] if rest.strip() else parts
-        problem, first = _cut(texts[0] if texts else "")
-        if not first:
-            raise ValueError("input: expected a problem, then `Step 1:`")
-        yield _solution(problem, [first, *texts[1:]], labels + [None] * (len(texts) - len(parts)))
+        yield _tagged(texts, labels)
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesRow:
+    """OpenRLHF's process rewards, in `input`, and those of ER-PRM (Zhang et al., 2024), in `text`: a problem and its
+    steps with `TAG` after each, and for each tag a `value`: + or -, or a number in [0, 1]."""
+
+    text: Annotated[str, Field(validation_alias=AliasChoices("input", "text"))]
+    value: tuple[Literal["+", "-"] | Annotated[float, Field(ge=0, le=1)], ...]
+
+    def solutions(self) -> Iterator[LabelledSolution]:
+        """The one solution. A step after the last tag has no label."""
+        texts = self.text.split(TAG)
+        if len(self.value) != len(texts) - 1:
+            raise ValueError(f"value: expected one for each of {len(texts) - 1} {TAG}, got {len(self.value)}")
+        yield _tagged(texts, [value == "+" if isinstance(value, str) else value for value in self.value])
+
+
+def _tagged(texts: Sequence[str], labels: Sequence[Label]) -> LabelledSolution:
+    """The solution in the texts between tags, the first with the problem before its step; the last, which no tag
+    follows, has no label, and is no step if it is blank."""
+    texts = texts if texts[-1].strip() else texts[:-1]
+    problem, first = _cut(texts[0] if texts else "")
+    if not first:
+        raise ValueError("input: expected a problem, then `Step 1:`")
+    return _solution(problem, [first, *texts[1:]], [*labels, *[None] * (len(texts) - len(labels))])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from unprm.checkpoints.bases import BASES, hub_name
 from unprm.checkpoints.files import load_tokenizer, locate, read_config
 from unprm.engines.vllm.model import prepare
 from unprm.formats.family import Verdicts
-from unprm.formats.unprm import PrmConfig
+from unprm.formats.unprm import PrmConfig, UnprmFormat
 
 from .settings import TrainSettings, TrainSummary
 
@@ -58,7 +58,7 @@ _PUBLISHED = """
 
 The root of this repository is the adapter merged into its base, so it takes the base's memory. `prm_config.json` says
 how its input is made: the problem in `problem_template`, the steps, and the token `step_tag_id` after each. Every piece
-is encoded apart, and text that looks like a special token as plain characters.
+is encoded apart, and text that looks like a special token, or like the step tag, as plain characters.
 
 With vLLM, which takes token ids at `/pooling` (task `token_classify`) {columns}:
 
@@ -74,12 +74,17 @@ import torch
 from transformers import AutoModelForTokenClassification, PreTrainedTokenizerFast
 
 tokenizer = PreTrainedTokenizerFast.from_pretrained("{repository}", split_special_tokens=True)
+tokenizer.add_tokens([name for name in tokenizer.get_added_vocab() if len(name.strip()) > 1], special_tokens=True)
 model = AutoModelForTokenClassification.from_pretrained("{repository}")
 
+def encode(text):  # the step tag in a text is spelled
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    return [each for token in ids for each in ({spelled} if token == {config.step_tag_id} else [token])]
+
 def score(problem, steps):
-    ids, tags = tokenizer.encode({template!r}.replace("{{problem}}", problem), add_special_tokens=False), []
+    ids, tags = encode({template!r}.replace("{{problem}}", problem)), []
     for step in steps:
-        ids += [*tokenizer.encode(step, add_special_tokens=False), {config.step_tag_id}]
+        ids += [*encode(step), {config.step_tag_id}]
         tags.append(len(ids) - 1)
     with torch.no_grad():
         logits = model(torch.tensor([ids])).logits[0, tags]
@@ -134,8 +139,9 @@ def published_card(place: Path, repository: str, base: str | None, figures: str 
     base = hub_name(base) if base else data.get("base_model")
     data["library_name"], data["tags"] = "transformers", ["process-reward-model", "unprm"]
     classifies = any(name.endswith("ForTokenClassification") for name in architectures)
-    verdicts = Verdicts(config.positive_id, config.negative_id)
-    options = prepare(locate(str(place), None, None, None), verdicts, load_tokenizer(place), torch.float32).options
+    verdicts = Verdicts(config.positive_id, config.negative_id, rows_alone=True)
+    tokenizer = load_tokenizer(place)
+    options = prepare(locate(str(place), None, None, None), verdicts, tokenizer, torch.float32).options
     text = card.text.replace(PLACE, repository)
     text += _PUBLISHED.format(
         columns=f"and returns {'two probabilities' if classifies else 'one'} for each; a step's score is the\n"
@@ -144,7 +150,8 @@ def published_card(place: Path, repository: str, base: str | None, figures: str 
     )
     if classifies:
         data["pipeline_tag"] = "token-classification"
-        text += _PROGRAM.format(repository=repository, template=config.problem_template, config=config)
+        (spelled,) = UnprmFormat(tokenizer, config).pieces.encode([config.step_tag])
+        text += _PROGRAM.format(repository=repository, template=config.problem_template, config=config, spelled=spelled)
     if figures:
         text += _MEASURED.format(figures=figures.strip())
     licences = {name: _licence(api.dataset_info, name) for name in data.get("datasets") or ()}

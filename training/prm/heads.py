@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from unprm.engines.torch.heads import LayersHead
+from unprm.engines.torch.heads import LayersHead, changed_logits
 from unprm.engines.torch.readers import LOGITS, log_probs
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Verdicts
@@ -139,9 +139,8 @@ def _check_implicit(settings: TrainSettings, config: Any) -> None:
         raise ModelInvalid(
             f"--head implicit is trained on outcomes, with --loss orm, not {settings.loss}: a solution's last label"
         )
-    for name in ("logits_scaling", "final_logit_softcapping"):
-        if getattr(config, name, None) not in (None, 1, 1.0):
-            raise ModelInvalid(f"--head implicit is not trained on {settings.base}: it changes its logits by {name}")
+    if name := changed_logits(config.to_dict()):
+        raise ModelInvalid(f"--head implicit is not trained on {settings.base}: it changes its logits by {name}")
 
 
 def _at_tags(states: torch.Tensor, micro: MicroBatch) -> torch.Tensor:

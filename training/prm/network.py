@@ -9,7 +9,8 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from unprm.checkpoints import lora
 from unprm.engines.torch import attention
-from unprm.engines.torch.quantized import computes_in_few_bits, widen_all
+from unprm.engines.torch.devices import multiplies_bf16_fast
+from unprm.engines.torch.quantized import widen_all
 from unprm.errors import ModelInvalid
 
 from .collate import MicroBatch
@@ -25,7 +26,7 @@ def base_dtype(settings: TrainSettings, device: str) -> torch.dtype:
 
 def computes_in_bf16(settings: TrainSettings, device: str) -> bool:
     """Whether matrix products are computed in bfloat16, too: not on a CPU without fast instructions for it."""
-    return settings.bf16 and computes_in_few_bits(torch.device(device))
+    return settings.bf16 and (device == "cuda" or multiplies_bf16_fast(torch.device(device)))
 
 
 def read_shape(base: str) -> PreTrainedConfig:

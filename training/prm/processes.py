@@ -8,6 +8,8 @@ from typing import Self
 import torch
 from torch import distributed
 
+from unprm.engines.torch.devices import Gpu, pick_device
+
 
 @dataclass(frozen=True, slots=True)
 class Processes:
@@ -19,8 +21,9 @@ class Processes:
 
     @classmethod
     def join(cls) -> Self:
-        """Joins the process group if `torchrun` started this process; otherwise it is the only one."""
-        cuda = torch.cuda.is_available()
+        """Joins the process group if `torchrun` started this process; otherwise it is the only one. Raises
+        `ModelInvalid` if PyTorch can't use the machine's GPU."""
+        cuda = pick_device("auto", Gpu.find()) == "cuda"
         if not distributed.is_torchelastic_launched():
             return cls(0, 1, torch.device("cuda" if cuda else "cpu"))
         if not distributed.is_initialized():

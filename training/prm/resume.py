@@ -15,6 +15,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from unprm.checkpoints.files import digests
+
 from .collate import Example
 from .processes import Processes
 from .settings import TrainSettings
@@ -22,11 +24,12 @@ from .settings import TrainSettings
 Parameters = Mapping[str, torch.Tensor]
 
 
-def fingerprint(settings: TrainSettings, examples: Sequence[Example]) -> str:
-    """Digest of everything that a run's result depends on, to detect states of other runs."""
+def fingerprint(settings: TrainSettings, examples: Sequence[Example], base: Path) -> str:
+    """Digest of everything that a run's result depends on, to detect states of other runs. `base`: the directory of the
+    base model."""
     elsewhere = "output", "checkpoint_every", "data", "layout"
     values = {k: str(v) for k, v in asdict(settings).items() if k not in elsewhere}
-    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps([values, digests(base)], sort_keys=True).encode())
     for example in examples:
         digest.update(repr((example.encoded, example.labels, example.counts)).encode())
     return digest.hexdigest()

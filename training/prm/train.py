@@ -87,7 +87,7 @@ class Trainer:
         self.total = settings.epochs * self.per_epoch
         self.losses: list[float] = []
         self.validations: list[Validation] = []
-        self.fingerprint = fingerprint(self.settings, self.examples)
+        self.fingerprint = fingerprint(self.settings, self.examples, self.base)
 
     def train(self, progress: Progress) -> TrainSummary:
         """Trains, resuming from the last checkpoint if any; writes the weights, their configuration and card."""
@@ -189,7 +189,8 @@ class Trainer:
             return 0
         if progress["fingerprint"] != self.fingerprint:
             raise ModelInvalid(
-                f"{self.state.path} belongs to a run with other settings or data; choose another output directory"
+                f"{self.state.path} belongs to a run with other settings or data, or another base by this name; choose "
+                "another output directory"
             )
         self.state.load(self._trained(), [self.optimizer])
         self.losses = progress["history"]["losses"]

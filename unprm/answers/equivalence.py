@@ -2,13 +2,14 @@
 
 Each answer has a key that depends only on the answer, and two answers are equal if their keys are (or if one lacks the
 unit of the other, see below): so the relation is reflexive, symmetric and transitive by construction, and the classes
-don't depend on the order of the answers or on earlier calls. What it costs to compute a key is bounded; what would cost
-more is compared as it is written.
+don't depend on earlier calls, and on the order of the answers only among equally large classes. What it costs to
+compute a key is bounded; what would cost more is compared as it is written.
 
 Conventions, where mathematics leaves a choice (when in doubt, answers are different):
 
-- An answer joins the class that says more than it, if the call has just one such class: ``5`` joins ``x = 5``, ``5 cm``
-  or ``5 heads``, but neither of ``10 cm`` and ``10 m``. So classes depend on the set of the answers of a call.
+- An answer joins the largest class that says more than it, counting all that could join; among equals the first: ``5``
+  joins ``x = 5``, ``5 cm`` or ``5 heads``. So classes depend on all answers of a call, but one more answer makes no
+  class the largest that it isn't in.
 - The name of a value is kept: ``x = 5`` is not ``y = 5``, ``P(A) = 0.5`` not ``P(B) = 0.5``. That of a function, an
   interval's unknown or an announcement is not: ``f(x) = 2x+1``, ``y = 2x+1``, ``2x+1`` and ``2x-y+1 = 0`` are equal, as
   are ``0 < x < 1`` and ``(0,1)``. Other equations and inequalities are equal up to a constant factor.
@@ -21,9 +22,9 @@ Conventions, where mathematics leaves a choice (when in doubt, answers are diffe
   Words with an opposite (heads, correct, upward) are units: see `mathtext.words.CONTRASTS`.
 - Literal numbers separated only by minus signs (``10-12``, ``2020-03-04``), and three separated by slashes, are taken
   as ranges, scores, dates or telephone numbers, and compared as written; so are letters (``A-C-B``).
-- ``1,234`` outside of brackets is a number, ``1, 234`` and ``(1,234)`` are pairs. ``3,5`` is a list, unless another
-  answer of the call is 3.5 and none is another spelling of the list. ``1.234,56``, ``3{,}5`` and ``3,50 €`` show by
-  themselves that the comma is decimal. ``1.234`` has a decimal point, ``1.234.567`` has none.
+- ``1,234`` outside of brackets is a number, ``1, 234`` and ``(1,234)`` are pairs. ``3,5`` is a list, or
+  3.5 if more answers of the call are that than other spellings of the list. ``1.234,56``, ``3{,}5`` and ``3,50 €``
+  show by themselves that the comma is decimal. ``1.234`` has a decimal point, ``1.234.567`` has none.
 - A list of numbers or expressions has no order, and is the same as a set in braces; ``±`` stands for such a
   list. A list of words or capital letters is ordered, as are tuples and values given to different names
   (``x=1, y=2`` is ``(1,2)``). Repeated numbers count in a list; repeated tuples don't.
@@ -44,7 +45,7 @@ import re
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -149,10 +150,9 @@ class Equivalence:
 
     def finish(self, begun: Begun) -> Comparison:
         """The classes of the answers, all of whose keys are known."""
-        joined = _joined(set(begun.keys.values()))
         numbers: dict[str, int] = {}
         return Comparison(
-            [numbers.setdefault(joined[begun.keys[answer]], len(numbers)) for answer in begun.answers],
+            [numbers.setdefault(name, len(numbers)) for name in _joined([begun.keys[each] for each in begun.answers])],
             tuple(index for index, answer in enumerate(begun.answers) if begun.keys[answer].as_text),
         )
 
@@ -180,23 +180,39 @@ class Equivalence:
         return key
 
 
-def _joined(keys: Collection[AnswerKey]) -> dict[AnswerKey, str]:
-    """The class of each key, given all of them. A key joins the one class that says more than it (a unit, a name), if
-    there is just one; and the number that it may mean otherwise, if some answer has that and none the first reading
-    alone."""
+def _joined(keys: Sequence[AnswerKey]) -> list[str]:
+    """The class of each answer, given the keys of all: a key that no other one says more than.
+
+    An answer that may mean several of them takes the one that most answers may mean, among equals the first. That class
+    then has all that may mean it, so it is the largest; and one more answer adds to those alone that it may mean, so it
+    makes no other class the largest.
+    """
+    counts = Counter(keys)
     fuller: dict[str, set[str]] = {}
-    for key in keys:
+    for key in counts:
         for barer in key.barer:
             fuller.setdefault(barer, set()).add(key.key)
-    classes: dict[str, str] = {}
-    depths = {key.key: len(key.barer) for key in sorted(keys, key=lambda key: len(key.barer))}
-    for bare in sorted(depths, key=depths.__getitem__, reverse=True):
-        above = {classes[more] for more in fuller.get(bare, ())}
-        classes[bare] = above.pop() if len(above) == 1 else bare
-    certain = {key.key for key in keys if not key.otherwise}
-    return {
-        key: classes[key.otherwise if key.key not in certain and key.otherwise in certain else key.key] for key in keys
-    }
+    order = {name: place for place, name in enumerate(dict.fromkeys(key.key for key in counts))}
+    fullest = {name: _fullest(name, fuller) for name in order}
+    meanings = {key: fullest[key.key] | fullest.get(key.otherwise, set()) for key in counts}
+    support = Counter[str]()
+    for key, count in counts.items():
+        for name in sorted(meanings[key], key=order.__getitem__):
+            support[name] += count
+    rank = {name: place for place, (name, _) in enumerate(support.most_common())}  # equals in order of appearance
+    chosen = {key: min(names, key=rank.__getitem__) for key, names in meanings.items()}
+    return [chosen[key] for key in keys]
+
+
+def _fullest(name: str, fuller: Mapping[str, Set[str]]) -> set[str]:
+    """The keys that say more than `name`, directly or not, and that none says more than; the name itself without any.
+    `fuller`: the keys that say more, by each that says less."""
+    reached, waiting = {name}, [name]
+    for each in waiting:  # which grows
+        further = fuller.get(each, set()) - reached
+        reached |= further
+        waiting += further
+    return {each for each in reached if each not in fuller} or {name}
 
 
 def other_reading(answer: str) -> str:

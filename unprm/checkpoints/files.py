@@ -1,8 +1,12 @@
 """Finds and loads tokenizers, networks and adapters, from disk or the hub. Only safetensors are read, and no code that
 comes with a model is run."""
 
+import hashlib
 import json
 import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +32,7 @@ StoredDtype = torch.dtype | Literal["auto"]
 """The type that weights are loaded in; `auto`: the type they are stored in."""
 ADAPTERS = {name: Path(__file__).parent / "weights" / name for name in ("unprm-qwen-0.5b", "unprm-qwen-1.5b")}
 """Adapters for bases by name that this package contains, by their names."""
+_DIGESTED = ("*.safetensors", "config.json", "adapter_config.json")
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
@@ -46,6 +51,10 @@ class PrmFiles:
     def directory(self) -> Path:
         """The directory of the PRM's own configuration."""
         return self.adapter or self.base
+
+    def weight_bytes(self) -> int:
+        """Bytes of the base's weights on disk."""
+        return sum(path.stat().st_size for path in self.base.glob("*.safetensors"))
 
 
 def locate(
@@ -102,6 +111,22 @@ def fetch(name: str, revision: str | None) -> Path:
             f"model {name!r} is no directory here and could not be fetched from the hub: give the directory, or check "
             f"the name, its revision, the network and, for a gated model, HF_TOKEN ({reason})"
         ) from error
+
+
+def digests(directory: Path) -> list[list[str]]:
+    """The names of the files with weights and settings in a directory, and their SHA-256.
+
+    All bytes are read: a sample could miss the rows of a token or a head, which may be all that differs. It takes a
+    second per GB and core, and leaves the files in memory for loading the model.
+    """
+    paths = sorted(path for name in _DIGESTED for path in directory.glob(name))
+    with ThreadPoolExecutor() as pool:
+        return [[path.name, found] for path, found in zip(paths, pool.map(_sha256, paths), strict=True)]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fetch_tokenizer(name: str) -> Path:
@@ -171,7 +196,7 @@ def load_network(kind: Any, directory: Path, dtype: StoredDtype) -> PreTrainedMo
     CPU. Raises `ModelInvalid` if it can't be loaded."""
     if not any(directory.glob("*.safetensors")):
         raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
-    lora.refuse_patterns(directory)  # transformers gives an adapter's directory to PEFT
+    lora.refuse_unreadable(directory)  # transformers gives an adapter's directory to PEFT
     try:
         with LOADING:
             network, report = kind.from_pretrained(
@@ -197,12 +222,12 @@ def load_merged(files: PrmFiles, dtype: StoredDtype) -> PreTrainedModel:
         return load_base(files.base, dtype)
     if not (files.adapter / lora.WEIGHTS).is_file():
         raise ModelInvalid(f"{files.adapter} has no {lora.WEIGHTS}")
-    lora.refuse_patterns(files.adapter)
+    lora.refuse_unreadable(files.adapter)
     base = load_base(files.base, dtype)
     try:
         return _merged(base, files)
     except (OSError, ValueError, SafetensorError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = " ".join(" ".join(str(error).splitlines()[:2]).split())
         raise ModelInvalid(
             f"the adapter {files.adapter_name} does not fit the base {files.base_name}: {reason}"
         ) from error
@@ -213,13 +238,43 @@ def _merged(base: PreTrainedModel, files: PrmFiles) -> PreTrainedModel:
 
     place = str(files.adapter)
     config = PeftConfig.from_pretrained(place)
-    with LOADING:
-        tuned = PeftModel.from_pretrained(base, place, config=config, use_safetensors=True)
-    # the adapter must have exactly the tensors that the base takes: PEFT would ignore extra ones and leave missing
-    # ones at their random initial values
     with safe_open(Path(place) / lora.WEIGHTS, framework="pt") as file:
-        odd = set(file.keys()) ^ set(get_peft_model_state_dict(tuned, save_embedding_layers=False))
-    if odd:
-        raise ValueError(f"{len(odd)} tensors are missing on one side, for example {min(odd)}")
-    merged: PreTrainedModel = tuned.merge_and_unload()
+        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+    _check_vocabulary(base, shapes)
+    names = set(shapes)
+    with LOADING, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*tie_word_embeddings")  # they are untied where it matters
+        tuned = PeftModel.from_pretrained(base, place, config=config, use_safetensors=True)
+        # the adapter must have all tensors that the base takes, and at most the base's embeddings beside them, as PEFT
+        # saves them by default: it would ignore others and leave missing ones at their random initial values
+        least, most = (set(get_peft_model_state_dict(tuned, save_embedding_layers=each)) for each in (False, True))
+        if odd := (least - names) | (names - most):
+            raise ValueError(f"{len(odd)} tensors are missing on one side, for example {min(odd)}")
+        _untie(tuned.get_base_model())
+        merged: PreTrainedModel = tuned.merge_and_unload()
     return merged
+
+
+def _check_vocabulary(base: PreTrainedModel, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Raises `ValueError` if an adapter's tensors of these shapes have embeddings for another vocabulary."""
+    layers = base.get_input_embeddings(), base.get_output_embeddings()
+    places = tuple(f"base_model.model.{name}." for name, module in base.named_modules() if module in layers)
+    rows = len(layers[0].weight)
+    for name, shape in shapes.items():
+        if name.startswith(places) and name.endswith(".weight") and ".lora_" not in name and shape[0] != rows:
+            raise ValueError(
+                f"its vocabulary was resized, {name} has {shape[0]} rows and the base {rows}: merge it with PEFT into "
+                "the resized base, and give what that saves"
+            )
+
+
+def _untie(tuned: PreTrainedModel) -> None:
+    """Gives the output layer weights of its own where it has the embedding's and an adapter is on either: merged into
+    the weights of both, it would change both."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = tuned.get_output_embeddings(), tuned.get_input_embeddings()
+    output, embedding = (each.get_base_layer() if isinstance(each, BaseTunerLayer) else each for each in layers)
+    if any(isinstance(each, BaseTunerLayer) for each in layers) and output.weight is embedding.weight:
+        output.weight = torch.nn.Parameter(output.weight.detach().clone(), requires_grad=False)
+        tuned.config.tie_word_embeddings = False

@@ -18,9 +18,9 @@ _NAME = re.compile(r"\^?[\w.-]+")
 """A layer's name, or its end; one in full may begin with `^`."""
 
 
-def refuse_patterns(directory: Path) -> None:
-    """Raises `ModelInvalid` if the adapter in a directory, if there is one, chooses layers by regular expressions: one
-    alone can keep the process busy for ever, and nothing could stop it."""
+def refuse_unreadable(directory: Path) -> None:
+    """Raises `ModelInvalid` if the adapter in a directory, if there is one, repeats layers of its base, or chooses
+    layers by regular expressions: one alone can keep the process busy for ever, and nothing could stop it."""
     try:
         config = json.loads((directory / CONFIG).read_text("utf-8"))
     except (OSError, ValueError):
@@ -31,6 +31,11 @@ def refuse_patterns(directory: Path) -> None:
                 f"{directory / CONFIG}: {field} has a pattern, and patterns are not evaluated: list the layers' "
                 f"names, or write {ALL_LINEAR}"
             )
+    if isinstance(config, dict) and config.get("layer_replication"):
+        raise ModelInvalid(
+            f"{directory / CONFIG}: layer_replication repeats layers of the base, which is not supported: merge the "
+            "adapter with PEFT, and give what that saves"
+        )
 
 
 def base(directory: Path) -> tuple[str, str | None]:

@@ -11,8 +11,9 @@ e(λ) those of them with a wrong answer. From the highest certainty down, λ sta
 
 beginning with the first λ for which n(λ) is large enough to pass at all; the threshold is the last λ that stands. With
 probability 1 - δ over the calibration questions, at most the share α of the accepted answers is then wrong on questions
-exchangeable with them, provided that answers of lower certainty are not more often right. An answer whose candidates
-lie outside the range of the calibration's is not accepted: nothing is known of it.
+exchangeable with them, provided that answers of lower certainty are not more often right: a vote is not calibrated if
+its elections speak against that (see `disorder`). An answer whose candidates lie outside the range of the calibration's
+is not accepted: nothing is known of it.
 """
 
 import json
@@ -20,7 +21,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,9 @@ from unprm.wire import AppliedCalibration, VoteCalibrationOut
 
 CONFIDENCE = 0.9
 """Probability over the calibration questions that the risk is kept, unless the calibration says otherwise."""
+DOUBT = 0.05
+"""Probability at most with which a vote is not calibrated though its answers of lower certainty are not more often
+right."""
 COMMAND = "python -m training evaluate calibrate-votes"
 """Makes a calibration."""
 Election = tuple[float, bool]
@@ -83,6 +87,11 @@ class VoteCalibration:
         """
         return threshold(self.elections[strategy], risk, self.confidence)
 
+    @lru_cache(maxsize=64)  # noqa: B019 - as above
+    def disorder(self, strategy: Strategy) -> str | None:
+        """As the function `disorder`, of a vote's elections."""
+        return disorder(self.elections[strategy])
+
     def outside(self, statistics: Statistics) -> list[str]:
         """The statistics that lie outside the range of the calibration questions."""
         values = asdict(statistics)
@@ -93,10 +102,13 @@ class VoteCalibration:
         ]
 
     def mismatch(self, strategy: Strategy, terms: Terms, model: str | None, aggregate: Aggregate) -> str | None:
-        """How a vote differs from the one that was calibrated, in words; None if it does not. `model`: the PRM that
-        scores its candidates, None if their scores were sent."""
+        """Why the calibration is not for a vote: how that differs from the one that was calibrated, or why that can't
+        be relied on, in words; None if it is. `model`: the PRM that scores its candidates, None if their scores were
+        sent."""
         if strategy not in self.elections:
             return f"is of {', '.join(self.elections)}, and the vote is {strategy}"
+        if (reason := self.disorder(strategy)) is not None:
+            return f"can't be relied on for {strategy}: {reason}"
         used = {name: (self.terms.get(name), getattr(terms, name)) for name in VOTES[strategy].terms.model_fields}
         if VOTES[strategy].signal == "reward":
             if self.aggregate is not None:
@@ -226,6 +238,43 @@ def threshold(elections: Iterable[Election], risk: float, confidence: float) -> 
             break
         found = value
     return found
+
+
+def disorder(elections: Iterable[Election]) -> str | None:
+    """How elections speak against the condition of this module's rule, in words; None if they don't.
+
+    They are split into quarters by certainty, equal ones together, and each is compared with every higher one by
+    Fisher's exact test, one-sided. They do if one of these probabilities, times their number, is at most `DOUBT`.
+    """
+    quarters: list[list[bool]] = [[]]
+    ordered = sorted(elections, key=lambda each: -each[0])
+    for _, group in groupby(ordered, key=lambda each: each[0]):
+        if 4 * sum(map(len, quarters)) >= len(quarters) * len(ordered):
+            quarters.append([])
+        quarters[-1] += [right for _, right in group]
+    pairs = list(combinations(quarters, 2))
+    for higher, lower in pairs:
+        if len(pairs) * _as_right_by_chance(higher, lower) <= DOUBT:
+            shares = [f"{100 * each.count(True) / len(each):.0f} % of {len(each)}" for each in (lower, higher)]
+            return f"its answers of lower certainty are more often right ({shares[0]}, against {shares[1]} above them)"
+    return None
+
+
+def _as_right_by_chance(higher: Sequence[bool], lower: Sequence[bool]) -> float:
+    """The probability that at least as many are right in the lower group if all are as likely to be."""
+    right, found = [*higher, *lower].count(True), lower.count(True)
+    return math.fsum(
+        math.exp(
+            _log_choose(len(lower), k)
+            + _log_choose(len(higher), right - k)
+            - _log_choose(len(lower) + len(higher), right)
+        )
+        for k in range(max(found, right - len(higher)), min(right, len(lower)) + 1)
+    )
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def _at_most(wrong: int, count: int, risk: float) -> float:

@@ -75,7 +75,7 @@ def decide(
     tied = _tied(ranked)
     return VoteResult(
         strategy=strategy,
-        decided_by=_decided_by(vote, len(answers), frequency),
+        decided_by=_decided_by(vote, ballots, frequency),
         classes=tuple(ranked),
         solution_index=ranked[0].members[0] if frequency else representative(ranked[0].members, values),
         tied=tuple(range(len(tied))) if len(tied) > 1 else (),
@@ -92,9 +92,9 @@ def decide_by(
     return decide(strategy, classes, values, terms)
 
 
-def _decided_by(vote: Vote, answers: int, frequency: bool) -> DecidedBy:
-    if answers == 1:
-        return "unanimous"
+def _decided_by(vote: Vote, ballots: Tally, frequency: bool) -> DecidedBy:
+    if len(ballots.groups) == 1:
+        return "unanimous" if ballots.counts == [ballots.total] else "only_answer"
     return "majority" if frequency else vote.decided_by
 
 

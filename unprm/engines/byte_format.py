@@ -12,6 +12,7 @@ class ByteFormat:
     """Ids are the bytes of `problem + "\\n"` and of each step, a tag after each step; scored at the tags."""
 
     longest_token = 1
+    system = ""
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """One id per byte and one per step; `len(positions) == len(steps)`."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.byte_format import TAG, ByteFormat, texts
+from unprm.steps import at_separator
 from unprm.types import BatchScores, Encoded, ModelDescription, Prompt
 
 _SPAN = 2**32
@@ -16,6 +17,10 @@ class FakeFormat(ByteFormat):
     """The texts' bytes; the text shows `ş` for each tag."""
 
     family = "fake"
+
+    def steps(self, text: str, most: int) -> list[str] | None:
+        """As `Format`; `ş` is the separator."""
+        return at_separator(text, "ş", most)
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         """As `Format`; `ş` is the tag."""

@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _MOMENT = 0.25
 """Seconds that a batch should take: a request that comes meanwhile waits for it, and for its own batch."""
+_ALONE = 0.5
+"""A request that waits alone gets a full batch if that should take at most so many seconds."""
 _SMALLEST = 256
 """Tokens of a batch whatever time they take: fewer would take hardly less."""
 _MEMORY = 0.8
@@ -85,8 +87,8 @@ class Recent:
 class Scheduler:
     """Scores the steps of concurrent requests in shared batches. Used from one event loop; `drain` ends it.
 
-    `batch_tokens`: maximum tokens of a batch, which has fewer where they would take long, since nothing overtakes it; a
-    longer item runs alone. `max_queued_tokens`: of which callers share by the rule of `Budget` what may wait.
+    `batch_tokens`: maximum tokens of a batch, which has fewer where they would take long, since nothing overtakes it;
+    a longer item runs alone. `max_queued_tokens`: of which callers share by the rule of `Budget` what may wait.
     `patience`: seconds that a batch may take. `observe` is called with the figures of every batch that was run.
     `clock`: of seconds, by which waits and batches are timed.
 
@@ -276,9 +278,10 @@ class Scheduler:
         """Maximum tokens of the next batch."""
         if (asked := self._engine.description.asked) is not None:
             return asked.batch
-        recent = self._recent
-        moment = int(_MOMENT * recent.computed / recent.seconds) if recent.seconds else 0
-        return min(self._batch_tokens, max(_SMALLEST, moment))
+        speed = self._recent.computed / self._recent.seconds if self._recent.seconds else 0.0
+        if len(self._waiting) == 1 and self._batch_tokens <= _ALONE * speed:
+            return self._batch_tokens
+        return min(self._batch_tokens, max(_SMALLEST, int(_MOMENT * speed)))
 
     # what is run
 

@@ -5,7 +5,6 @@ A verdict is the model's predicted answer, so it is read at the token before the
 steps. Granite's model card takes P(Y) among all tokens; here it is P(Y) against N.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from unprm.errors import ModelInvalid
 from unprm.formats.conversations import FOVER, GRANITE, RLHFLOW, Conversation
 from unprm.formats.family import Family, KnownModel, Verdicts
 from unprm.formats.pieces import Draft, PieceFormat, parts_of
-from unprm.formats.rendered import render
+from unprm.formats.rendered import render, system_turn
 from unprm.types import Encoded
 
 _MARKS = "\ue000\ue001\ue002\ue003\ue004\ue005"
@@ -47,14 +46,12 @@ class Chat(NamedTuple):
 
 
 class VerdictChatFormat(PieceFormat):
-    """A conversation in a model's chat template. `logits_divisor`: what the model divides its logits by.
+    """A conversation in a model's chat template.
 
     Raises `ModelInvalid` if no token of the vocabulary parts the messages, or if the answers begin with the same one.
     """
 
-    def __init__(
-        self, tokenizer: Tokenizer, family: str, conversation: Conversation, chat: Chat, logits_divisor: float = 1.0
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, family: str, conversation: Conversation, chat: Chat) -> None:
         # text and tokens by turns: what text a token of the template does not part from a message is encoded with it
         opening, asked, answered, closing = (parts_of(text, tokenizer) for text in chat[:4])
         super().__init__(tokenizer, sorted({*opening[1::2], *asked[1::2], *answered[1::2], *closing[1::2]}))
@@ -63,6 +60,7 @@ class VerdictChatFormat(PieceFormat):
                 f"no token of its own parts the messages in the chat template of a family {family} model"
             )
         self.family = family
+        self.system = system_turn(opening)
         self._conversation, self._strips = conversation, chat.strips
         self._leads, self._tail = (opening[-1], answered[-1]), asked[0]
         self._opening, self._asked = self._ids(opening[:-1]), self._ids(["", *asked[1:-1]])
@@ -80,7 +78,7 @@ class VerdictChatFormat(PieceFormat):
                 f"the answers {good!r} and {bad!r} don't begin with a token each that tells them apart in this "
                 f"vocabulary: the model is none of family {family}"
             )
-        self.readout = Verdicts(positive[0], negative[0], logits_divisor)
+        self.readout = Verdicts(positive[0], negative[0])
 
     @property
     def input_format(self) -> str:
@@ -115,11 +113,6 @@ class VerdictChatFormat(PieceFormat):
         return [token for k, part in enumerate(parts) for token in ([self.pieces.mark(part)] if k % 2 else next(texts))]
 
 
-def _build_granite(tokenizer: Tokenizer, directory: Path) -> VerdictChatFormat:
-    divisor = json.loads((directory / "config.json").read_text("utf-8")).get("logits_scaling", 1.0)
-    return VerdictChatFormat(tokenizer, "granite", GRANITE, Chat.read(directory), float(divisor))
-
-
 FAMILIES = (
     Family(
         name="rlhflow",
@@ -152,7 +145,7 @@ FAMILIES = (
             KnownModel("ibm-granite/granite-3.3-8b-lora-math-prm", "Apache-2.0", 8.2),
             KnownModel("ibm-granite/granite-3.3-8b-math-prm-v2", "Apache-2.0", 8.2),
         ),
-        build=_build_granite,
+        build=lambda tokenizer, directory: VerdictChatFormat(tokenizer, "granite", GRANITE, Chat.read(directory)),
         aggregate="mean",
     ),
 )

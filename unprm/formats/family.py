@@ -15,12 +15,13 @@ LAYER = "score"
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """Scored by P(positive) against P(negative): the sigmoid of the difference of two tokens' logits. `divisor`: what
-    the outputs of the output layer are divided by to get logits."""
+    """Scored by P(positive) against P(negative): the sigmoid of the difference of two tokens' logits. `rows_alone`: of
+    what the output layer's rows make of a hidden state, as `training train` trains them, whatever bias, scale or cap
+    the model then has for its logits."""
 
     positive: int
     negative: int
-    divisor: float = field(default=1.0, repr=False)  # digests have it from config.json, not from this text
+    rows_alone: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from unprm.formats.family import Family, KnownModel, Outcome
-from unprm.formats.pieces import Draft, PieceFormat, Pieces, parts_of
-from unprm.formats.rendered import PROBLEM, SOLUTION, render
+from unprm.formats.pieces import Draft, PieceFormat, parts_of
+from unprm.formats.rendered import PROBLEM, SOLUTION, render, system_turn
 from unprm.steps import join
 from unprm.types import Encoded
 
@@ -34,10 +34,10 @@ class OutcomeFormat(PieceFormat):
     )
 
     def __init__(self, tokenizer: Tokenizer, text: str, stripped: frozenset[str], pad: int | None) -> None:
-        super().__init__(tokenizer)
-        self._stripped, self._pad, parts = stripped, pad, parts_of(text, tokenizer)
-        # also what is an added token, but no special one, is plain text in a problem or a step
-        self.pieces = Pieces(tokenizer, parts[1::2])
+        parts = parts_of(text, tokenizer)
+        super().__init__(tokenizer, parts[1::2])
+        self._stripped, self._pad = stripped, pad
+        self.system = system_turn(parts_of(text.partition(PROBLEM)[0], tokenizer))
         self._parts = [self.pieces.mark(part) if k % 2 else part for k, part in enumerate(parts) if part]
 
     def at_tags(self, ids: Sequence[int]) -> Encoded:

@@ -9,12 +9,20 @@ from typing import ClassVar, NamedTuple, Self
 from tokenizers import AddedToken, Tokenizer
 
 from unprm.errors import InvalidRequest, ModelInvalid
+from unprm.steps import at_separator
 from unprm.types import Encoded, Prompt
+
+_UNKNOWN = "\U0010fffd"
+"""A character that no vocabulary has an entry for."""
 
 
 class Pieces:
-    """Encodes pieces of text for one model. Text that looks like a special token, or like one of the template's own
-    tokens, `marks`, is encoded as plain characters.
+    """Encodes pieces of text for one model. No text becomes a reserved token: one of the vocabulary's added tokens, one
+    of the template's own, `marks`, or one of which `reserve` was told. Where it would, the token's characters are
+    encoded one by one, or their bytes. `special`: ids of the marks and of what the vocabulary itself calls special.
+
+    An added token of space alone or of one character is text: some vocabularies write runs of spaces, or rare letters,
+    by such tokens. So is a reserved token that is a single byte, which no others can spell.
 
     Raises `ModelInvalid` if the vocabulary lacks one of `marks`.
     """
@@ -22,15 +30,26 @@ class Pieces:
     def __init__(self, tokenizer: Tokenizer, marks: Sequence[str] = ()) -> None:
         self._marks = {mark: token_id(tokenizer, mark) for mark in marks}
         self.tokenizer = plain(tokenizer)
-        # a mark that is an added token, but not a special one, would be recognised in any text
-        self.tokenizer.add_special_tokens([AddedToken(mark, special=True) for mark in marks])
+        added = {token.content: token for token in tokenizer.get_added_tokens_decoder().values()}
+        self._names = names = {*marks, *(name for name in added if len(name.strip()) > 1)}
+        # an added token that is no special one would be recognised in any text
+        self.tokenizer.add_special_tokens([_special(added.get(name, AddedToken(name))) for name in sorted(names)])
+        unknown = self.tokenizer.encode(_UNKNOWN, add_special_tokens=False).ids  # has no other encoding
+        self._reserved = {token_id(self.tokenizer, name) for name in names} - set(unknown)
+        self.special = {*self._marks.values(), *(token_id(tokenizer, name) for name in added if added[name].special)}
 
     def mark(self, name: str) -> int:
         """The id of one of the template's own tokens."""
         return self._marks[name]
 
+    def reserve(self, token: int) -> None:
+        """From now on no text becomes this token."""
+        self._reserved.add(token)
+
     def single(self, text: str) -> int:
-        """The id of a text that is one token; raises `ModelInvalid` if it isn't."""
+        """The id of a text that is one token, or the name of an added one; raises `ModelInvalid` if it is neither."""
+        if text in self._names:
+            return token_id(self.tokenizer, text)
         (ids,) = self.encode([text])
         if len(ids) != 1:
             raise ModelInvalid(
@@ -41,11 +60,14 @@ class Pieces:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, encoded separately, with no special tokens added."""
         encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [list(encoding.ids) for encoding in encodings]
+        return [
+            list(ids) if self._reserved.isdisjoint(ids) else [each for token in ids for each in self._spelled(token)]
+            for ids in (encoding.ids for encoding in encodings)
+        ]
 
-    def locate(self, parts: Sequence[str]) -> tuple[list[int], list[int]]:
+    def locate(self, parts: Sequence[str], closing: int | None = None) -> tuple[list[int], list[int]]:
         """Ids of the text that the parts make, encoded as one; and for each part, none of them empty, the index of the
-        token in which its last character ends."""
+        token in which its last character ends. `closing`: the reserved token that the template ends parts with."""
         encoding = self.tokenizer.encode("".join(parts), add_special_tokens=False)
         starts = [start for start, _ in encoding.offsets]
         found, token = [], 0
@@ -53,15 +75,38 @@ class Pieces:
             while token + 1 < len(starts) and starts[token + 1] < end:
                 token += 1
             found.append(token)
-        return list(encoding.ids), found
+        ends = {token for token in found if encoding.ids[token] == closing}
+        ids: list[int] = []
+        last = []  # of each token, the index of its last id
+        for place, token in enumerate(encoding.ids):
+            ids += [token] if place in ends else self._spelled(token)
+            last.append(len(ids) - 1)
+        return ids, [last[token] for token in found]
+
+    def _spelled(self, token: int) -> list[int]:
+        """The token, or, if it is a reserved one, those of its characters, or of their bytes."""
+        if token not in self._reserved:
+            return [token]
+        ids: list[int] = []
+        for character in self.tokenizer.id_to_token(token) or "":
+            single = self.tokenizer.token_to_id(character)
+            if single is not None and single not in self._reserved:
+                ids.append(single)
+                continue
+            for byte in character.encode():
+                if (single := self.tokenizer.token_to_id(f"<0x{byte:02X}>")) is None:
+                    return [token]
+                ids.append(single)
+        return ids
 
 
 class StepTag(NamedTuple):
-    """The token that ends each step of a family. `text`: its text in a prompt, whose parts between tags are
-    encoded separately; empty if tags are encoded with the text around them."""
+    """The token that ends each step of a family. `text`: that in a prompt. `apart`: whether a prompt's parts between
+    tags are encoded separately, or tags with the text around them."""
 
     id: int
     text: str
+    apart: bool = True
 
 
 class PieceFormat:
@@ -74,12 +119,19 @@ class PieceFormat:
     marks: ClassVar[tuple[str, ...]] = ()
     family: str
     tag: StepTag | None = None
+    system = ""
 
     def __init__(self, tokenizer: Tokenizer, marks: Sequence[str] = ()) -> None:
         self._begins = tokenizer.post_processor
         self.pieces = Pieces(tokenizer, (*self.marks, *marks))
         # entries consist of bytes or characters, and a text has at least as many bytes as characters
         self.longest_token = max(map(len, self.pieces.tokenizer.get_vocab()))
+
+    def steps(self, text: str, most: int) -> list[str] | None:
+        """As `Format`."""
+        if self.tag is None or (parts := at_separator(text, self.tag.text, most)) is None:
+            return None
+        return parts if self.tag.apart else [part.strip() for part in parts]
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         """As `Format`."""
@@ -89,7 +141,7 @@ class PieceFormat:
                 raise InvalidRequest(f"{len(unknown)} token ids that were sent are not in the model's vocabulary")
             return prompt.content
         tag = self.tag
-        first, *others = prompt.content.split(tag.text) if tag and tag.text else [prompt.content]
+        first, *others = prompt.content.split(tag.text) if tag and tag.apart else [prompt.content]
         ids = list(self._recognising.encode(first, add_special_tokens=prompt.begins).ids)
         for part in others:
             assert tag is not None
@@ -102,7 +154,7 @@ class PieceFormat:
             raise InvalidRequest(f"models of family {self.family} have no step tag to score a prompt at: send messages")
         kept = list(ids)
         if self.tag.id not in kept:
-            while kept and not self.pieces.tokenizer.decode(kept[-1:]).strip():  # special tokens are decoded as nothing
+            while kept and (kept[-1] in self.pieces.special or not self._decoded(kept[-1:]).strip()):
                 kept.pop()
             if not kept:
                 raise InvalidRequest("a prompt has no text")
@@ -127,11 +179,14 @@ class PieceFormat:
 
     def text(self, encoded: Encoded) -> str:
         """The text that the ids encode."""
-        return str(self.pieces.tokenizer.decode(list(encoded.ids), skip_special_tokens=False))
+        return self._decoded(encoded.ids)
 
     def tokens(self, encoded: Encoded) -> list[str]:
         """Each id's vocabulary entry."""
         return [self.pieces.tokenizer.id_to_token(token) or "" for token in encoded.ids]
+
+    def _decoded(self, ids: Sequence[int]) -> str:
+        return str(self.pieces.tokenizer.decode(list(ids), skip_special_tokens=False))
 
 
 class Draft:
@@ -168,6 +223,12 @@ def plain(tokenizer: Tokenizer) -> Tokenizer:
     # a post-processor might add tokens, and exclude space from offsets
     copy.post_processor = None
     return copy
+
+
+def _special(token: AddedToken) -> AddedToken:
+    """The same as a special token."""
+    flags = {name: getattr(token, name) for name in ("single_word", "lstrip", "rstrip", "normalized")}
+    return AddedToken(token.content, special=True, **flags)
 
 
 def parts_of(text: str, tokenizer: Tokenizer) -> list[str]:

@@ -1,5 +1,6 @@
 """A model's own chat template, applied to placeholders for a request's texts."""
 
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,16 @@ PROBLEM, SOLUTION = "\ue000", "\ue001"
 """Stand for the texts in a chat; characters that no template has."""
 TODAY = date(2025, 6, 24)
 """The day of a template that writes today's date into the chat, so that scores don't change overnight."""
+
+
+def system_turn(parts: Sequence[str]) -> str:
+    """The system message in a template's text before the problem, parted into text and tokens by turns; empty if there
+    is none."""
+    texts = iter(parts[::2])
+    for text in texts:
+        if text.startswith("system"):
+            return text.removeprefix("system").strip() or next(texts, "").strip()
+    return ""
 
 
 def render(directory: Path, *marks: str) -> tuple[str, frozenset[str], "PreTrainedTokenizerFast"]:

@@ -38,7 +38,8 @@ class MathShepherdFormat(PieceFormat):
         super().__init__(tokenizer)
         self._begin = token_id(tokenizer, "<s>")
         tag, positive, negative = (token_id(tokenizer, SPACE + name) for name in ("ки", "+", "-"))
-        self.tag = StepTag(tag, "")
+        self.tag = StepTag(tag, " ки", apart=False)
+        self.pieces.reserve(tag)
         self.readout = Verdicts(positive, negative)
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
@@ -47,7 +48,8 @@ class MathShepherdFormat(PieceFormat):
         Space at a step's end is left out: next to the space of the tag it would change the tag's token.
         """
         first, *others = (step.replace(SPACE, " ").rstrip() + " ки" for step in numbered(steps))
-        ids, (_, *positions, _) = self.pieces.locate([f"{problem} ", first, *(f"\n{step}" for step in others), "\n"])
+        parts = [f"{problem} ", first, *(f"\n{step}" for step in others), "\n"]
+        ids, (_, *positions, _) = self.pieces.locate(parts, self.tag.id)
         assert all(ids[position] == self.tag.id for position in positions), "the tag was merged with what is before it"
         return Encoded((self._begin, *ids), tuple(position + 1 for position in positions))
 
@@ -100,6 +102,7 @@ class VersaprmFormat(PieceFormat):
         self._begin = [] if begin is None else [begin]
         tag, positive, negative = map(self.pieces.single, (" \n\n\n\n", "+", "-"))
         self.tag = StepTag(tag, " \n\n\n\n")
+        self.pieces.reserve(tag)
         self.readout = Verdicts(positive, negative)
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:

@@ -111,7 +111,7 @@ class PrmConfig(BaseModel):
         """How a score is read at a tag."""
         match self.head:
             case "verdicts":
-                return Verdicts(self.positive_id, self.negative_id)
+                return Verdicts(self.positive_id, self.negative_id, rows_alone=True)
             case "value" | "classes":
                 return Head((LAYER,), self.distribution is not None)
             case "implicit":
@@ -141,6 +141,7 @@ class UnprmFormat(PieceFormat):
                     f"the adapter belongs to another base than the one given ({config.base} is expected)"
                 )
         self.config = config
+        self.pieces.reserve(config.step_tag_id)
         if config.head != "implicit":  # which needs to know where the response begins
             self.tag = StepTag(config.step_tag_id, config.step_tag)
         self.readout = config.readout

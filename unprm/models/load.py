@@ -3,24 +3,25 @@
 import logging
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from unprm import mini
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.torch import attention
-from unprm.engines.torch.engine import TorchEngine
-from unprm.engines.torch.memory import release_freed
+from unprm.engines.torch.devices import Gpu, multiplies_bf16_fast, multiplies_int8_fast, pick_device
+from unprm.engines.torch.engine import TorchEngine, planned, slot_bytes
+from unprm.engines.torch.memory import cache_bytes, release_freed
 from unprm.engines.torch.plain import PlainEngine
-from unprm.engines.torch.quantized import Eight, quantize, widen
+from unprm.engines.torch.quantized import quantize, widen_all
 from unprm.engines.torch.readers import Reader
 from unprm.engines.torch.self_test import TreeTest, check_consistency
 from unprm.engines.torch.two_pass import TwoPassEngine
 from unprm.engines.vllm.model import classifies_tokens, prepare
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Head, PrmFormat, TwoPassFormat, Verdicts
-from unprm.models.options import Device, Dtype, EngineName, EngineOptions, ModelSpec, public_name
+from unprm.models.options import MEMORY, Dtype, EngineName, EngineOptions, ModelSpec, public_name
 from unprm.models.source import ModelSource
 from unprm.types import Engine, ModelDescription
 
@@ -32,6 +33,11 @@ logger = logging.getLogger(__name__)
 
 CPU_TOKENS = 1024
 """Tokens that a CPU runs at once: more are not faster, and their activations exceed its caches."""
+CPU_CACHE = 2**30
+"""Bytes of the prefix cache on a CPU."""
+LARGE = 10**8
+"""Bytes of weights from which on `auto` is bfloat16 on a CPU: smaller models are fast enough, and their scores differ
+more (those of `unprm-mini` by up to 0.04)."""
 _IN_PROCESS: dict[str, Any] = {"engine": "torch", "prefix_cache_gb": 0.0}
 
 
@@ -48,12 +54,14 @@ def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibr
     Only safetensors are read, and no code that comes with a model is run. Raises `ModelInvalid`, which says what is
     missing or does not fit.
     """
-    place = torch.device(_pick_device(options.device))
-    number = _pick_dtype(options.dtype, place)
+    place = torch.device(_device(spec, options, Gpu.find()))
+    _check_dtype(options.dtype, place)
     source = ModelSource.find(spec)
     files = source.files
+    fast = place.type == "cpu" and multiplies_bf16_fast(place)  # a GPU that is asked initialises CUDA: see `Gpu.find`
+    number = _pick_dtype(options.dtype, place.type, files.weight_bytes(), fast)
     chosen = _pick_engine(options, place, source)
-    dtype = options.dtype if options.dtype in get_args(Eight) else str(number).removeprefix("torch.")
+    dtype = options.dtype if options.dtype in ("int8", "float8") else str(number).removeprefix("torch.")
     description = ModelDescription(
         name=public_name(files.name),
         family=source.family.name,
@@ -79,8 +87,8 @@ def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibr
         from unprm.engines.vllm.engine import VllmEngine  # an optional dependency
 
         prepared = prepare(files, source.readout, source.tokenizer, number)
-        caching = options.prefix_cache_gb > 0
-        share = options.memory, options.tensor_parallel_size
+        caching = options.prefix_cache_gb != 0
+        share = options.memory or MEMORY, options.tensor_parallel_size
         return _consistent(
             VllmEngine(prepared, source.format, description, number, options.batch_tokens, *share, caching)
         )
@@ -90,19 +98,39 @@ def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibr
 def _in_process(
     source: ModelSource, options: EngineOptions, description: ModelDescription, number: torch.dtype, place: torch.device
 ) -> Engine:
-    """The torch engine of a model, with its linear layers in eight bits if the options say so."""
-    eight: Eight | None = options.dtype if options.dtype == "int8" or options.dtype == "float8" else None
-    # for eight bits, load the stored type, which takes no more memory than the file, unless an adapter is merged
-    reader = source.reader("auto" if eight and not source.files.adapter else number, place)
-    if eight:
+    """The torch engine of a model, with its linear layers in int8 if the options say so."""
+    int8 = options.dtype == "int8"
+    # for int8, load the stored type, which takes no more memory than the file, unless an adapter is merged
+    reader = source.reader("auto" if int8 and not source.files.adapter else number, place)
+    if int8:
         for decoder in reader.decoders:
-            quantize(decoder, eight, number)
-    for module in reader.modules:
-        widen(module)
+            quantize(decoder, widened=not multiplies_int8_fast())
+    if place.type == "cpu" and not (number is torch.bfloat16 and multiplies_bf16_fast(place)):
+        for module in reader.modules:
+            widen_all(module)
     tokens = options.batch_tokens if place.type == "cuda" else min(options.batch_tokens, CPU_TOKENS)
-    engine = torch_engine(reader, source.format, description, tokens, int(options.prefix_cache_gb * 2**30))
+    cache = _cache_bytes(reader, options, description.max_tokens, tokens, place)
+    engine = torch_engine(reader, source.format, description, tokens, cache)
     release_freed()
     return TwoPassEngine(engine, source.format) if isinstance(source.format, TwoPassFormat) else engine
+
+
+def _cache_bytes(reader: Reader, options: EngineOptions, max_tokens: int, pass_tokens: int, place: torch.device) -> int:
+    """Bytes for the prefix cache; the weights are on their device."""
+    if options.prefix_cache_gb is not None:
+        return int(options.prefix_cache_gb * 2**30)
+    if place.type != "cuda":
+        return CPU_CACHE
+    torch.cuda.empty_cache()  # what loading took counts as free
+    free, total = torch.cuda.mem_get_info(place)
+    model, slot = planned(reader, max_tokens, pass_tokens), slot_bytes(reader)
+    size = cache_bytes(model, slot, options.memory or MEMORY, free, total)
+    left = free - model.slots - model.activations - size
+    logger.info(
+        "the prefix cache takes %.1f GB, %d tokens; %.1f of the GPU's %.1f GB are left free",
+        size / 1e9, size // slot, left / 1e9, total / 1e9,
+    )  # fmt: skip
+    return size
 
 
 def _consistent(engine: "RemoteEngine | VllmEngine") -> Engine:
@@ -112,7 +140,10 @@ def _consistent(engine: "RemoteEngine | VllmEngine") -> Engine:
     except ValueError as error:
         engine.close()
         raise ModelInvalid(f"{engine.description.name}: the self-test failed ({error})") from error
-    about = f"differ by {found.difference:.1e} in other company, at most {found.tolerance:.1e} is right"
+    about = (
+        f"differ by {found.difference:.1e} in other company, at most {found.tolerance:.1e} is right "
+        f"({engine.description.dtype} on {engine.description.device})"
+    )
     if not found.difference <= found.tolerance:
         engine.close()
         raise ModelInvalid(f"{engine.description.name}: in the self-test scores of the same steps {about}")
@@ -134,7 +165,7 @@ def torch_engine(
     reasons = [attention.unsupported(decoder.config) for decoder in reader.decoders]
     reason = next(filter(None, reasons), None)
     if reason is None:
-        test = TreeTest(reader, format, description.max_tokens, exact=description.dtype == "float32")
+        test = TreeTest(reader, format, description.max_tokens, exact=description.dtype != "bfloat16")
         engine = TorchEngine(reader, format, description, pass_tokens, cache_bytes)
         if memory := engine.description.memory:
             logger.info(
@@ -145,7 +176,7 @@ def torch_engine(
             # wrongly computed attention fails every time; a one-off fault of the machine must not stop the server
             for _ in range(2):
                 found = test.compare(engine)
-                about = f"by {found.difference:.1e}, at most {found.tolerance:.1e} is right"
+                about = f"by {found.difference:.1e}, at most {found.tolerance:.1e} is right ({_where(description)})"
                 if found.difference <= found.tolerance:
                     logger.info(
                         "self-test: margins of %s differ from those of plain passes %s", description.name, about
@@ -168,6 +199,11 @@ def torch_engine(
     return PlainEngine(reader, format, description)
 
 
+def _where(model: ModelDescription) -> str:
+    card = f", {torch.cuda.get_device_name()}" if model.device == "cuda" else ""
+    return f"{model.dtype} on {model.device}{card}, PyTorch {torch.__version__}"
+
+
 def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSource) -> EngineName:
     engine, dtype = options.engine, options.dtype
     if (engine == "remote") != (options.url is not None):
@@ -184,6 +220,8 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
         raise ModelInvalid("int8 isn't supported with vLLM: use --engine torch, or --dtype float8")
     if engine == "auto":
         engine = "vllm" if installed and place.type == "cuda" and dtype != "int8" else "torch"
+    if engine == "torch" and dtype == "float8":
+        raise ModelInvalid("float8 is computed by vLLM alone: use --engine vllm, or --dtype bfloat16")
     if options.tensor_parallel_size > 1 and engine != "vllm":
         raise ModelInvalid(f"--tensor-parallel-size is for --engine vllm; the model's engine is {engine}")
     return engine
@@ -195,22 +233,27 @@ def _is_for_vllm(source: ModelSource) -> bool:
     return isinstance(source.readout, Verdicts | Head) and not isinstance(source.format, TwoPassFormat)
 
 
-def _pick_device(device: Device) -> str:
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ModelInvalid("--device cuda needs a CUDA device, and PyTorch finds none")
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return device
+def _device(spec: ModelSpec, options: EngineOptions, gpu: Gpu) -> str:
+    """As `pick_device`. The embedded models are small enough for every CPU, and a remote one runs elsewhere."""
+    if options.engine == "remote" and options.device == "auto":
+        return "cpu"
+    return pick_device(options.device, gpu, falls_back=spec.model in mini.ADAPTERS)
 
 
-def _pick_dtype(dtype: Dtype, device: torch.device) -> torch.dtype:
-    """The type for everything not in eight bits; raises `ModelInvalid` if the device can't compute in `dtype`."""
-    if dtype == "float32" or dtype == "bfloat16":
-        return torch.float32 if dtype == "float32" else torch.bfloat16
+def _check_dtype(dtype: Dtype, device: torch.device) -> None:
+    """Raises `ModelInvalid` if the device can't compute in `dtype`."""
     if device.type != "cuda":
-        return torch.float32
+        return
     if dtype == "int8":
-        raise ModelInvalid("int8 is computed on CPUs alone: on a GPU use --dtype float8 or bfloat16")
+        raise ModelInvalid("int8 is computed on CPUs alone: on a GPU use --dtype bfloat16")
     if dtype == "float8" and torch.cuda.get_device_capability(device) < (8, 9):
         raise ModelInvalid(f"{torch.cuda.get_device_name(device)} does not compute in float8: use --dtype bfloat16")
-    return torch.bfloat16
+
+
+def _pick_dtype(dtype: Dtype, device: str, stored: int, fast: bool) -> torch.dtype:
+    """The type for everything that is not in eight bits. `device`: its type; `stored`: bytes of the model's weights on
+    disk; `fast`: whether a CPU multiplies in bfloat16 as fast as in float32."""
+    halved = dtype == "bfloat16"
+    if dtype in ("auto", "float8"):
+        halved = device == "cuda" or (fast and stored >= LARGE)
+    return torch.bfloat16 if halved else torch.float32

@@ -26,6 +26,8 @@ EngineName = Literal["auto", "torch", "vllm", "remote"]
 JudgeReadoutName = Literal["verdict", "grade", "chain"]
 JudgeLayoutName = Literal["plain", "fover", "granite", "thinkprm", "genprm"]
 
+MEMORY = 0.9
+"""Default fraction of a GPU's memory for all models together; vLLM's own default for one."""
 JUDGE = "judge"
 """The model name for a language model with OpenAI's chat API as the judge."""
 
@@ -134,9 +136,10 @@ class LoadModelRequest(ModelSpec):
 class EngineOptions(BaseModel):
     """The engine that runs a model, its device and its memory.
 
-    `engine`: `vllm` takes the fraction `memory` of the memory of each of `tensor_parallel_size` GPUs; `remote` is a
-    vLLM server at `url` that serves the model. `dtype`: `int8` and `float8` compute the linear layers in eight bits and
-    the rest as `auto` does.
+    `engine`: `remote` is a vLLM server at `url` that serves the model. `dtype`: `int8`, on CPUs, and `float8`, by vLLM,
+    compute the linear layers in eight bits and the rest as `auto` does. `memory`: the fraction of the GPU's, or of each
+    of `tensor_parallel_size` GPUs', that the model takes for weights, activations, and keys and values; None: `MEMORY`.
+    `prefix_cache_gb`: None: on CUDA what `memory` leaves, on a CPU 1.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -147,21 +150,30 @@ class EngineOptions(BaseModel):
     url: Address | None = Field(default=None, description="Address of the vLLM server, for --engine remote.")
     url_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the vLLM server.")
     judge_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the judge's server.")
-    memory: float = Field(default=0.9, gt=0, le=1, description="Fraction of the GPU's memory that vLLM takes.")
+    memory: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Fraction of the GPU's memory that each model takes. Default: 0.9, shared by the models, and one "
+        "more with --admin-key.",
+    )
     tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs over which vLLM splits the model.")
     device: Device = Field(default="auto", description="auto: CUDA if available.")
     dtype: Dtype = Field(
-        default="auto", description="auto: bfloat16 on CUDA, or float32. int8 is for CPUs, float8 for Ada and Hopper."
+        default="auto",
+        description="auto: bfloat16 on CUDA, and for large models on CPUs that multiply it fast, or float32. int8 is "
+        "for CPUs, float8 for vLLM.",
     )
     max_solution_tokens: int = Field(
         default=8192, ge=1, description="Maximum tokens of problem and solution together; at most the model's window."
     )
     batch_tokens: int = Field(default=16_384, ge=1, description="Maximum tokens that the model runs at once.")
-    prefix_cache_gb: float = Field(
-        default=1.0,
+    prefix_cache_gb: float | None = Field(
+        default=None,
         ge=0,
         allow_inf_nan=False,
-        description="GiB per model for the prefix cache; 0: none. vLLM takes it from --memory.",
+        description="GiB per model for the prefix cache; 0: none. Default: 1; on CUDA, and always with vLLM, what "
+        "--memory leaves.",
     )
 
 

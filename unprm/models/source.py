@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
@@ -16,6 +14,7 @@ from unprm.checkpoints import lora
 from unprm.checkpoints.files import (
     PrmFiles,
     StoredDtype,
+    digests,
     fetch,
     load_base,
     load_merged,
@@ -24,7 +23,7 @@ from unprm.checkpoints.files import (
     locate,
     read_config,
 )
-from unprm.engines.torch.heads import VerdictHead, read_head
+from unprm.engines.torch.heads import VerdictHead, check_unscaled, read_head
 from unprm.engines.torch.readers import AtPositions, LikelihoodRatios, Reader
 from unprm.errors import ModelInvalid
 from unprm.formats import unprm
@@ -32,7 +31,6 @@ from unprm.formats.family import Ensemble, Family, Head, LikelihoodRatio, Outcom
 from unprm.formats.registry import family_named, of_architecture, recognise
 from unprm.models.options import ModelSpec
 
-_DIGESTED = ("*.safetensors", "config.json", "adapter_config.json")
 _EXAMPLE = ("1 + 1 = ?", ("1 + 1 is 2.", "So it is \\boxed{2}."))
 
 
@@ -69,6 +67,8 @@ class ModelSource:
             if files.adapter is None:
                 raise ModelInvalid(f"{files.base_name} has implicit rewards and no adapter: give its base and adapter")
             readout = replace(readout, reference=str(files.base))
+        elif marks and isinstance(readout, Verdicts):  # another program trained it, by the model's own logits
+            readout = replace(readout, rows_alone=False)
         return cls(family, files, tokenizer, format, _adjusted(readout, spec.reference, spec.beta))
 
     def window(self) -> int:
@@ -94,17 +94,9 @@ class ModelSource:
         if isinstance(readout, LikelihoodRatio):
             places.append(fetch(readout.reference, None))
             readout = LikelihoodRatio(readout.beta, "")  # its weights count, not its name
-        # All bytes of the weights are read: a sample could miss the rows of a token or a head, which may be all that
-        # differs. It takes a second per GB and core, and leaves the files in memory for loading the model.
-        paths = [sorted(path for name in _DIGESTED for path in place.glob(name)) for place in places]
-        with ThreadPoolExecutor() as pool:
-            files = [
-                [[path.name, found] for path, found in zip(each, pool.map(_of_file, each), strict=True)]
-                for each in paths
-            ]
         encoded = self.format.encode(*_EXAMPLE)  # the encoding changes with the format's code
         layout = [self.format.family, self.format.input_format, repr(readout), encoded.ids, encoded.positions]
-        return _of_text(json.dumps([files, layout, _of_text(self.tokenizer.to_str()), dtype]))[:16]
+        return _of_text(json.dumps([[*map(digests, places)], layout, _of_text(self.tokenizer.to_str()), dtype]))[:16]
 
     def reader(self, dtype: StoredDtype, place: torch.device) -> Reader:
         """The loaded model as the torch engine takes it: weights in `dtype`, on the device `place`.
@@ -122,12 +114,13 @@ class ModelSource:
             return AtPositions(network, head, place)
         if isinstance(readout, Verdicts):
             network = load_merged(files, dtype)
-            return AtPositions(
-                network.get_decoder(), VerdictHead(network.get_output_embeddings().weight, readout), place
-            )
+            return AtPositions(network.get_decoder(), VerdictHead.of(network, readout), place)
         network, other = load_merged(files, dtype), load_base(fetch(readout.reference, None), dtype)
         if len(network.get_input_embeddings().weight) != len(other.get_input_embeddings().weight):
             raise ModelInvalid(f"{files.base_name} and its reference model {readout.reference} have other vocabularies")
+        tokens = sorted(set(self.format.encode(*_EXAMPLE).ids))
+        for each in (network, other):
+            check_unscaled(each, Verdicts(tokens[0], tokens[-1]))
         return LikelihoodRatios(network, other, readout.beta, place)
 
 
@@ -168,11 +161,6 @@ def _adjusted(readout: Readout, reference: str | None, beta: float | None) -> Re
     if not isinstance(readout, LikelihoodRatio):
         raise ModelInvalid("--reference and --beta are for families that are scored by likelihood ratios")
     return LikelihoodRatio(readout.beta if beta is None else beta, reference or readout.reference)
-
-
-def _of_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _of_text(text: str) -> str:

@@ -230,6 +230,16 @@ class OpenAIClient:
         with self._connection_errors(server):
             return await self._open(server, path, body)
 
+    async def parts(self, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
+        """As `fetch`, but yields the answer's media type, and then its body as it arrives."""
+        server = self._pick("")
+        with self._connection_errors(server):
+            response = await self._open(server, path, body)
+            async with aclosing(read_on(response)) as parts:
+                yield response.headers.get("content-type", "").encode()
+                async for part in parts:
+                    yield part
+
     async def close(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
@@ -327,9 +337,17 @@ def _retry_after(response: httpx.Response) -> float | None:
 
 
 def _message(content: bytes) -> str | None:
-    """The words of an error: its message as OpenAI's API has it, or the error itself."""
     try:
-        error = from_json(content)["error"]
+        return error_message(from_json(content))
+    except ValueError:
+        return None
+
+
+def error_message(answer: Any) -> str | None:
+    """The words of an answer that is an error: its message as OpenAI's API has it, or the error itself; None if it is
+    no error."""
+    try:
+        error = answer["error"]
         return str(error if isinstance(error, str) else error["message"])[:_MAX_MESSAGE]
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None

@@ -163,10 +163,10 @@ class RawChoice(_Raw):
 
 
 class RawChatResponse(BaseModel):
-    """All completions of a chat that were asked for together."""
+    """All completions of a chat that were asked for together, each a `RawChoice` if it is as it should be."""
 
-    model: str = ""
-    choices: list[RawChoice] = Field(min_length=1)
+    model: Annotated[str, BeforeValidator(lambda sent: "" if sent is None else sent)] = ""
+    choices: list[Any] = Field(min_length=1)
     usage: UsageInfo | None = None
 
 

@@ -16,27 +16,34 @@ from transformers import (
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from unprm.engines.torch.attention import unsupported
 from unprm.errors import ModelInvalid
+from unprm.samplers.drawing import NEXT, counter, draw, nucleus
 from unprm.types import SamplingSettings
 
 Prompt = tuple[int, ...]
 
 GROWTH = 64
 """Positions that the store of keys and values grows by."""
-
+ALIGNMENT = 16
+"""A step attends to a multiple of so many positions: what GPUs' attention asks of a mask."""
 
 ATTENTION = "unprm_decoding"
 
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """A completion in progress: its prompt, the seed of its own random generator, and what is written."""
+    """A completion in progress: its prompt, the seed that its tokens are drawn with, and what is written."""
 
     prompt: Prompt
     seed: int
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
-    generator: torch.Generator = field(default_factory=torch.Generator)
+
+    @property
+    def context(self) -> Prompt:
+        """Token ids of the prompt and of what is written."""
+        return (*self.prompt, *self.ids)
 
     @property
     def stored(self) -> int:
@@ -44,62 +51,79 @@ class Row:
         return len(self.prompt) + len(self.ids) - 1
 
 
-class _Layer(CacheLayerMixin):  # type: ignore[misc]
-    """Keys and values of the rows' tokens in one layer, each (rows, heads, positions, width). `places`, (rows in use,):
-    the positions where the next token's are stored."""
+@dataclass(slots=True)
+class _Step:
+    """What a step reads: its rows, (rows,), each counted from 0; `places`, (rows,): the positions where their tokens'
+    keys and values are stored; `longest`: positions that are attended to."""
 
-    def __init__(self, rows: int) -> None:
+    rows: torch.Tensor
+    places: torch.Tensor
+    longest: int
+
+
+class _Layer(CacheLayerMixin):  # type: ignore[misc]
+    """Keys and values of the rows' tokens in one layer, each (rows, heads, positions, width)."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self.rows, self.places, self.longest = rows, torch.zeros(0, dtype=torch.long), 0
+        self.step: _Step
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Makes an empty store for keys and values like these, (rows, heads, positions, width)."""
         self.keys, self.values = (
-            states.new_zeros(self.rows, states.shape[1], 0, states.shape[3]) for states in (key_states, value_states)
+            states.new_zeros(0, states.shape[1], 0, states.shape[3]) for states in (key_states, value_states)
         )
         self.is_initialized = True
 
-    def begin(self, rows: Sequence[int], keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Stores a prompt's keys and values, (heads, length, width) each, for these rows."""
+    def free(self) -> None:
+        """Frees the store."""
+        self.keys = self.values = torch.empty(0)
+        self.is_initialized = False
+
+    def begin(self, first: int, keys: torch.Tensor, values: torch.Tensor, longest: int) -> None:
+        """Stores prompts' keys and values, (rows, heads, length, width), for the rows from `first` on. `longest`:
+        positions in use of any row."""
         if not self.is_initialized:
-            self.lazy_initialization(keys[None], values[None])
-        length = keys.shape[1]
-        self._grow(length)
-        for row in rows:
-            self.keys[row, :, :length], self.values[row, :, :length] = keys, values
+            self.lazy_initialization(keys, values)
+        rows, length = first + len(keys), keys.shape[2]
+        self._fit(rows, longest)
+        self.keys[first:rows, :, :length], self.values[first:rows, :, :length] = keys, values
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Stores one token's keys and values, (rows in use, heads, 1, width), for each row; returns all that these rows
         have, (rows in use, heads, longest, width)."""
-        self._grow(self.longest)
-        count = len(self.places)
-        rows = torch.arange(count, device=self.places.device)
-        self.keys[rows, :, self.places], self.values[rows, :, self.places] = key_states[:, :, 0], value_states[:, :, 0]
-        return self.keys[:count, :, : self.longest], self.values[:count, :, : self.longest]
+        rows, places, longest = self.step.rows, self.step.places, self.step.longest
+        count = len(rows)
+        self._fit(count, longest)
+        self.keys[rows, :, places], self.values[rows, :, places] = key_states[:, :, 0], value_states[:, :, 0]
+        return self.keys[:count, :, :longest], self.values[:count, :, :longest]
 
-    def move(self, source: int, target: int, length: int) -> None:
-        """Copies the first `length` positions of row `source` to row `target`."""
-        self.keys[target, :, :length] = self.keys[source, :, :length]
-        self.values[target, :, :length] = self.values[source, :, :length]
+    def move(self, sources: torch.Tensor, targets: torch.Tensor, length: int) -> None:
+        """Copies the first `length` positions of rows `sources` to rows `targets`, (rows,) each."""
+        for stored in (self.keys, self.values):
+            stored[targets, :, :length] = stored[sources, :, :length]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that `update` returns."""
-        return self.longest, 0
+        return self.step.longest, 0
 
     def get_seq_length(self) -> int:
         """Positions that the longest row has filled."""
-        return self.longest
+        return self.step.longest
 
     def get_max_length(self) -> int:
         """No limit of its own."""
         return -1
 
-    def _grow(self, length: int) -> None:
-        if (missing := length - self.keys.shape[2]) > 0:
-            more = (0, 0, 0, -(-missing // GROWTH) * GROWTH)
-            self.keys, self.values = (functional.pad(kept, more) for kept in (self.keys, self.values))
+    def _fit(self, rows: int, positions: int) -> None:
+        """Makes room for so many rows and positions; what is beyond them is dropped where the store is copied."""
+        if rows > self.keys.shape[0] or positions > self.keys.shape[2]:
+            length = -(-positions // GROWTH) * GROWTH
+            more = (0, 0, 0, length - self.keys.shape[2], 0, 0, 0, rows - self.keys.shape[0])
+            self.keys = functional.pad(self.keys, more)
+            self.values = functional.pad(self.values, more)
 
 
 def attention(
@@ -127,8 +151,9 @@ def attention(
 class DecodingBatch:
     """At most `size` rows, which each get one more token per `step`. `ends`: the ids that end a text.
 
-    Every row samples with its own generator, so the rest of the batch does not matter, except for the last digits of
-    the arithmetic. Raises `ModelInvalid` for a model with other than full causal attention.
+    A row's tokens are drawn with random numbers that depend on its seed and on their place in its completion, so the
+    rest of the batch does not matter, except for the last digits of the arithmetic. Raises `ModelInvalid` for a model
+    that attends to less than all that came before, or in which a row depends on the others' lengths.
     """
 
     def __init__(
@@ -138,9 +163,12 @@ class DecodingBatch:
         ends: Sequence[int],
         size: int,
     ) -> None:
-        kinds = set(getattr(network.config, "layer_types", None) or ["full_attention"])
-        if kinds != {"full_attention"}:
-            raise ModelInvalid(f"only full attention is known here, the model has {sorted(kinds)}: sample with vLLM")
+        reason = unsupported(network.config)
+        kinds = set(getattr(network.config, "layer_types", None) or ()) - {"full_attention"}
+        if kinds and reason is None:
+            reason = f"it has layers of the types {', '.join(sorted(kinds))}"
+        if reason is not None:
+            raise ModelInvalid(f"the sampler transformers can't run this model: {reason}; sample with vLLM")
         AttentionInterface.register(ATTENTION, attention)
         AttentionMaskInterface.register(ATTENTION, sdpa_mask)
         network.set_attn_implementation(ATTENTION)
@@ -148,50 +176,60 @@ class DecodingBatch:
         self.size = size
         self._network, self._settings, self._ends = network, settings, frozenset(ends)
         self._window: int = network.config.max_position_embeddings
-        self._layers = [_Layer(size) for _ in range(network.config.num_hidden_layers)]
+        self._layers = [_Layer() for _ in range(network.config.num_hidden_layers)]
         self._cache = Cache(layers=self._layers)
+        # of each row: its last token, the token's position, and the counter that the next one is drawn with
+        self._state = torch.zeros(3, size, dtype=torch.long, device=network.device)
+        self._advance = torch.tensor([[1], [NEXT]], device=network.device)
+        self._numbers = torch.arange(size, device=network.device)
 
     @torch.inference_mode()
     def add(self, rows: Sequence[Row]) -> None:
-        """Adds rows. Equal prompts are computed once, except for their last token, which `step` reads."""
-        slots: dict[Prompt, list[int]] = {}
-        for slot, row in enumerate(rows, len(self.rows)):
-            row.generator = torch.Generator(self._network.device).manual_seed(row.seed)
-            slots.setdefault(row.prompt, []).append(slot)
-        self.rows += rows
-        longest = max(map(len, slots))
+        """Adds rows, new ones or those of an earlier batch. Equal contexts are computed once, except for their last
+        token, which `step` reads."""
+        device, first = self._network.device, len(self.rows)
+        numbers: dict[Prompt, int] = {}
+        order = [numbers.setdefault(row.context, len(numbers)) for row in rows]
+        longest = max(map(len, numbers))
         # padding on the right: what comes before it can't see it
-        ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in slots])
+        ids = torch.tensor([[*context, *[0] * (longest - len(context))] for context in numbers])
         computed = DynamicCache(config=self._network.config)
-        self._network.get_decoder()(input_ids=ids.to(self._network.device), past_key_values=computed)
+        self._network.get_decoder()(input_ids=ids.to(device), past_key_values=computed)
+        self.rows += rows
+        state = [(row.context[-1], row.stored, counter(row.seed, len(row.ids))) for row in rows]
+        self._state[:, first : len(self.rows)] = torch.tensor(state, device=device).T
+        chosen = torch.tensor(order, device=device)
+        used = self._longest()
         for layer, made in zip(self._layers, computed.layers, strict=True):
-            for number, (prompt, places) in enumerate(slots.items()):
-                known = number, slice(None), slice(len(prompt) - 1)
-                layer.begin(places, made.keys[known], made.values[known])
+            layer.begin(first, made.keys[chosen], made.values[chosen], max(used, longest))
 
     @torch.inference_mode()
     def step(self) -> list[Row]:
         """Writes one token of each row; complete rows leave the batch and are returned."""
-        device = self._network.device
-        tokens = torch.tensor([(row.ids or row.prompt)[-1] for row in self.rows], device=device)
-        places = torch.tensor([row.stored for row in self.rows], device=device)
-        longest = int(places.max()) + 1
+        count = len(self.rows)
+        tokens, places, counters = self._state[:, :count]
+        longest = -(-self._longest() // ALIGNMENT) * ALIGNMENT
+        step = _Step(self._numbers[:count], places, longest)
         for layer in self._layers:
-            layer.places, layer.longest = places, longest
-        seen = torch.arange(longest, device=device) <= places[:, None]  # (rows, positions)
+            layer.step = step
+        unseen = torch.arange(longest, device=places.device) > places[:, None]  # (rows, positions)
+        mask = torch.zeros_like(unseen, dtype=self._network.dtype).masked_fill_(unseen, -torch.inf)
         logits = self._network(
             input_ids=tokens[:, None],
-            attention_mask=seen[:, None, None],
+            attention_mask=mask[:, None, None],
             position_ids=places[:, None],
             past_key_values=self._cache,
         ).logits[:, -1]
         logprobs = torch.log_softmax(logits.float(), dim=-1)  # (rows, vocabulary), before temperature
-        chosen = self._draw(logprobs)
+        chosen = self._draw(logprobs, counters)
         chosen_logprobs = logprobs.gather(1, chosen[:, None])[:, 0]
-        for row, token, logprob in zip(self.rows, chosen.tolist(), chosen_logprobs.tolist(), strict=True):
+        tokens.copy_(chosen)
+        self._state[1:, :count] += self._advance
+        written = torch.stack([chosen.double(), chosen_logprobs.double()])  # together, as each copy is waited for
+        for row, token, logprob in zip(self.rows, *written.tolist(), strict=True):
+            row.ids.append(int(token))
             row.logprobs.append(logprob)
-            row.ids.append(token)
-        complete = [row for row in self.rows if self._is_complete(row)]
+        complete = [row for row in self.rows if self.is_complete(row)]
         self.remove(complete)
         return complete
 
@@ -199,37 +237,43 @@ class DecodingBatch:
         """Whether the row's last token ends its text."""
         return bool(row.ids) and row.ids[-1] in self._ends
 
-    @torch.inference_mode()
-    def remove(self, rows: Sequence[Row]) -> None:
-        """Removes rows; the last one in the batch takes the slot of each."""
-        for slot in sorted((self.rows.index(row) for row in rows), reverse=True):
-            last = self.rows.pop()
-            if slot < len(self.rows):
-                self.rows[slot] = last
-                for layer in self._layers:
-                    layer.move(len(self.rows), slot, last.stored)
-
-    def _is_complete(self, row: Row) -> bool:
+    def is_complete(self, row: Row) -> bool:
+        """Whether the row gets no more tokens."""
         room = self._window - len(row.prompt)
         return self.ended(row) or len(row.ids) >= min(self._settings.max_tokens, room)
 
-    def _draw(self, logprobs: torch.Tensor) -> torch.Tensor:
-        """Samples a token per row, (rows,), int64, from log-probabilities (rows, vocabulary), float32, by the
-        Gumbel-max trick (an exponential race)."""
+    @torch.inference_mode()
+    def remove(self, rows: Sequence[Row]) -> None:
+        """Removes rows; the last ones in the batch take their slots."""
+        gone = set(rows)
+        kept = len(self.rows) - len(gone)
+        moving = [slot for slot, row in enumerate(self.rows[kept:], kept) if row not in gone]
+        free = [slot for slot, row in enumerate(self.rows[:kept]) if row in gone]
+        if moving:
+            length = max(self.rows[slot].stored for slot in moving)
+            sources, targets = torch.tensor([moving, free], device=self._network.device)
+            self._state[:, targets] = self._state[:, sources]
+            for layer in self._layers:
+                layer.move(sources, targets, length)
+        for source, target in zip(moving, free, strict=True):
+            self.rows[target] = self.rows[source]
+        del self.rows[kept:]
+
+    def clear(self) -> None:
+        """Removes all rows and frees what is stored of them."""
+        self.rows.clear()
+        for layer in self._layers:
+            layer.free()
+
+    def _longest(self) -> int:
+        """Positions of the longest row."""
+        return max(row.stored for row in self.rows) + 1
+
+    def _draw(self, logprobs: torch.Tensor, counters: torch.Tensor) -> torch.Tensor:
+        """Samples a token per row, (rows,), int64, from log-probabilities (rows, vocabulary), float32."""
         if self._settings.temperature == 0:
             return logprobs.argmax(dim=-1)
-        scaled = torch.log_softmax(logprobs / self._settings.temperature, dim=-1)
+        weights = torch.softmax(logprobs / self._settings.temperature, dim=-1)
         if self._settings.top_p < 1:
-            scaled = _nucleus(scaled, self._settings.top_p)
-        noise = torch.empty_like(scaled)
-        for number, row in enumerate(self.rows):
-            noise[number].exponential_(generator=row.generator)
-        return (scaled - noise.log()).argmax(dim=-1)
-
-
-def _nucleus(logprobs: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Log-probabilities (rows, vocabulary) with -inf for all but the most likely tokens, the fewest that together reach
-    probability `top_p`."""
-    ranked, order = logprobs.sort(dim=-1, descending=True)
-    before = ranked.exp().cumsum(dim=-1) - ranked.exp()
-    return logprobs.masked_fill((before >= top_p).gather(1, order.argsort(dim=-1)), -torch.inf)
+            weights = nucleus(weights, self._settings.top_p)
+        return draw(weights, counters)

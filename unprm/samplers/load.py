@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 import torch
 
+from unprm import mini
 from unprm.checkpoints.files import fetch, fetch_tokenizer, load_base
+from unprm.engines.torch.devices import Gpu, pick_device
 from unprm.errors import SamplerFailed
 from unprm.openai.client import OpenAIClient
 from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
@@ -29,7 +31,8 @@ def load_sampler(
     from the environment variable `OPENAI_API_KEY`, if set; `openai` needs the model's tokenizer here: `tokenizer`, or
     that of the name of the model.
 
-    Raises `ModelInvalid` if the model can't be loaded, and `SamplerFailed` if urls are missing.
+    Raises `ModelInvalid` if the model can't be loaded, or PyTorch can't use the machine's GPU, and `SamplerFailed` if
+    urls are missing.
     """
     if kind in ("openai", "chat"):
         if not urls:
@@ -43,6 +46,6 @@ def load_sampler(
         from unprm.samplers.vllm_sampler import VllmSampler
 
         return VllmSampler(directory, model, settings)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = pick_device("auto", Gpu.find(), falls_back=model == mini.NAME)
     network = load_base(directory, torch.bfloat16 if device == "cuda" else torch.float32).to(device)
     return TransformersSampler(network, directory, model, settings)

@@ -1,23 +1,56 @@
 """Samples with transformers on this machine's CPU or GPU: the default for the embedded model."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from transformers import PreTrainedModel
 
+from unprm.engines.torch.attention import KeyValues
 from unprm.errors import SamplerFailed
-from unprm.samplers.decoding import DecodingBatch, Row
+from unprm.samplers.decoding import DecodingBatch, Prompt, Row
 from unprm.samplers.prompts import TokenSampler, end_tokens
 from unprm.types import Completion, SamplingSettings
 
-BATCH = 128
-"""Completions that are written at the same time."""
-ADMITTED = BATCH // 8
-"""At least this many join together, if this many wait: computing one prompt takes as long as computing several."""
+logger = logging.getLogger(__name__)
+
+ON_CPU = 128
+"""Completions that are written at the same time on a CPU."""
+ON_GPU = 1024
+"""The most that are written at the same time on a GPU: beyond that it is busy with arithmetic, and more rows only make
+each slower."""
+PROMPT = 256
+"""Tokens that are assumed of a prompt when memory is planned."""
+RESERVE = 0.1
+"""Share of a GPU's free memory that is left for the activations."""
+ADMITTED_SHARE = 1 / 8
+"""At least this share of the batch joins together, if so many wait: computing one prompt takes as long as computing
+several."""
+ADMITTED_TOKENS = 8192
+"""Prompts that join together have at most this many tokens, padding included; a longer one joins alone."""
+RECOVERY = 1000
+"""Steps after which a halved limit of rows is doubled again."""
+
+
+def rows_at_once(model: PreTrainedModel, settings: SamplingSettings) -> int:
+    """How many completions a model writes at the same time on its device."""
+    if model.device.type != "cuda":
+        return ON_CPU
+    return fitting_rows(model, settings, torch.cuda.mem_get_info(model.device)[0])
+
+
+def fitting_rows(model: PreTrainedModel, settings: SamplingSettings, free: int) -> int:
+    """How many completions of the maximum length fit into so many free bytes of a GPU: from 1 to `ON_GPU`."""
+    length = min(PROMPT + settings.max_tokens, int(model.config.max_position_embeddings))
+    # logits in the network's type, and four times in float32 until a token is drawn
+    logits = int(model.config.vocab_size) * (int(model.dtype.itemsize) + 4 * torch.float32.itemsize)
+    row = length * KeyValues.bytes_per_token(model) + logits
+    return max(1, min(ON_GPU, int((1 - RESERVE) * free) // row))
 
 
 @dataclass(slots=True)
@@ -32,14 +65,17 @@ class _Request:
 class TransformersSampler(TokenSampler):
     """Waiting completions are written together, and new ones begin as soon as others have ended.
 
-    Every completion has its own random generator, seeded with the call's seed plus its index, so the rest of the
-    batch does not matter, except for the last digits of the arithmetic.
+    Every completion has its own random numbers, from the call's seed plus its index, so the rest of the batch does not
+    matter, except for the last digits of the arithmetic. When a GPU's memory runs out, all go on where they were, half
+    as many at once for a while.
     """
 
     def __init__(self, model: PreTrainedModel, directory: Path, name: str, settings: SamplingSettings) -> None:
         super().__init__(directory, name, settings)
         self._window: int = model.config.max_position_embeddings
-        self._batch = DecodingBatch(model, settings, end_tokens(directory), BATCH)
+        self._batch = DecodingBatch(model, settings, end_tokens(directory), rows_at_once(model, settings))
+        self._limit = self._batch.size
+        self._steps = 0  # since `_limit` last changed
         self._waiting: deque[Row] = deque()
         self._requests: dict[Row, _Request] = {}
         self._closed = False
@@ -81,34 +117,76 @@ class TransformersSampler(TokenSampler):
         await asyncio.sleep(0)  # lets every ready call join
         while self._waiting or self._batch.rows:
             admitted = self._admitted()
+            rows = list(dict.fromkeys([*self._batch.rows, *admitted]))
             try:
                 complete = await compute(self._thread, self._write, admitted, self._abandoned())
             except Exception as error:  # fails every call in the batch; waiting ones continue
-                rows = dict.fromkeys([*self._batch.rows, *admitted])
                 self._give_up(rows, SamplerFailed(f"{self.model} failed on a batch of {len(rows)}: {error!r}"))
-                self._batch.remove(list(self._batch.rows))
+                self._batch.clear()
                 continue
+            if complete is None:
+                self._shrink(rows)
+                continue
+            self._grow()
             for row in complete:
                 self._finish(row)
 
     def _admitted(self) -> list[Row]:
         """The rows that join now, those that have waited longest."""
-        while self._waiting and self._waiting[0] not in self._requests:
-            self._waiting.popleft()
-        free = self._batch.size - len(self._batch.rows)
-        if free < min(ADMITTED, len(self._waiting)):
+        free = self._limit - len(self._batch.rows)
+        if free < min(self._limit * ADMITTED_SHARE, len(self._waiting)):
             return []
-        return [self._waiting.popleft() for _ in range(min(free, len(self._waiting)))]
+        rows: list[Row] = []
+        contexts: set[Prompt] = set()
+        longest = 0
+        while self._waiting and len(rows) < free:
+            row = self._waiting.popleft()
+            if row not in self._requests:
+                continue
+            contexts.add(row.context)
+            longest = max(longest, len(row.context))
+            if rows and len(contexts) * longest > ADMITTED_TOKENS:
+                self._waiting.appendleft(row)
+                break
+            rows.append(row)
+        return rows
 
     def _abandoned(self) -> list[Row]:
         """Rows whose callers have stopped waiting."""
         return [row for row in self._batch.rows if row not in self._requests]
 
-    def _write(self, admitted: Sequence[Row], abandoned: Sequence[Row]) -> list[Row]:
-        self._batch.remove(abandoned)
-        if admitted:
-            self._batch.add(admitted)
-        return self._batch.step() if self._batch.rows else []
+    def _write(self, admitted: Sequence[Row], abandoned: Sequence[Row]) -> list[Row] | None:
+        """Writes one token of each row and returns those that are complete; None if memory ran out, and then the batch
+        is empty."""
+        try:
+            self._batch.remove(abandoned)
+            if admitted:
+                self._batch.add(admitted)
+            return self._batch.step() if self._batch.rows else []
+        except torch.OutOfMemoryError:
+            self._batch.clear()
+        torch.cuda.empty_cache()  # now that the error's tensors are freed as well
+        return None
+
+    def _shrink(self, rows: Sequence[Row]) -> None:
+        """After memory ran out: the rows wait for a smaller batch; a row that was alone fails."""
+        left = [row for row in rows if not self._batch.is_complete(row)]
+        for row in set(rows).difference(left):  # memory ran out when others took their places
+            self._finish(row)
+        if len(rows) == 1:
+            length = len(rows[0].context)
+            self._give_up(left, SamplerFailed(f"{self.model} ran out of memory on one text of {length} tokens"))
+            return
+        self._limit, self._steps = len(rows) // 2, 0
+        self._waiting.extendleft(reversed(left))
+        logger.warning(
+            "out of memory with %d completions; at most %d for the next %d tokens", len(rows), self._limit, RECOVERY
+        )
+
+    def _grow(self) -> None:
+        self._steps += 1
+        if self._limit < self._batch.size and self._steps >= RECOVERY:
+            self._limit, self._steps = min(2 * self._limit, self._batch.size), 0
 
     def _finish(self, row: Row) -> None:
         if request := self._requests.get(row):

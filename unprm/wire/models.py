@@ -67,8 +67,9 @@ class SelfTestOut(WireModel):
 
     difference: float = Field(
         ge=0,
-        description="Largest difference between values that should be equal: margins of the engine and of plain "
-        "forward passes (torch), scores of the same steps alone and together (vllm, remote), or scored twice (judge).",
+        description="Difference between values that should be equal: margins of the engine and of plain forward passes "
+        "(torch, root mean square), or, at most, scores of the same steps alone and together (vllm, remote), or scored "
+        "twice (judge).",
     )
     tolerance: float = Field(gt=0, description="Largest difference at which the model is still served.")
     cached: bool = Field(description="Whether tokens are run only once.")
@@ -78,7 +79,7 @@ class MemoryOut(WireModel):
     """Bytes that the model takes on its device."""
 
     weights: int = Field(ge=0)
-    slots: int = Field(ge=0, description="KV cache when full, including --prefix-cache-gb.")
+    slots: int = Field(ge=0, description="KV cache when full, including the prefix cache.")
     activations: int = Field(ge=0, description="Peak of a pass of --batch-tokens, on a CPU of 1,024 tokens.")
 
 
@@ -109,8 +110,7 @@ class ModelResponse(WireModel):
     demo: bool
     default_strategy: Strategy = Field(
         default=DEFAULT_STRATEGY,
-        description="The vote of `POST /vote`; with a demonstration model that nobody chose, the one outside its "
-        "domain.",
+        description="The vote of `POST /vote`; with a demonstration model, the one outside its domain.",
     )
     calibration: CalibrationOut | None = Field(
         default=None,

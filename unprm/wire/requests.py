@@ -20,6 +20,7 @@ from unprm.wire.types import (
     FreeText,
     ModelName,
     OnInvalid,
+    Request,
     SplitField,
     Text,
     WireModel,
@@ -40,7 +41,7 @@ _RIGHT = "Step 1: 23 + 45 = 68. The answer is \\boxed{68}."
 _WRONG = "Step 1: 23 + 45 = 69. The answer is \\boxed{69}."
 
 
-class SolutionIn(WireModel):
+class SolutionIn(WireModel, Request):
     """A candidate solution: either free text or a list of steps."""
 
     id: str | None = Field(None, description="Returned with this solution's result.")
@@ -103,7 +104,7 @@ AnySolution = Annotated[
 ]
 
 
-class TrajectoryIn(WireModel):
+class TrajectoryIn(WireModel, Request):
     """An agent's trajectory: OpenAI's messages, or a whole trajectory in Harbor's format (ATIF). Each assistant message
     is a step."""
 
@@ -136,7 +137,7 @@ class TrajectoryIn(WireModel):
         )
 
 
-class TrajectoryTerms(WireModel):
+class TrajectoryTerms(WireModel, Request):
     """How trajectories are read."""
 
     tools: list[agents.AgentTool] = Field(
@@ -274,7 +275,7 @@ class Candidates(TrajectoryTerms):
         return [_as_object(solution) for solution in self.solutions]
 
 
-class RiskTerms(WireModel):
+class RiskTerms(WireModel, Request):
     """How sure an elected answer has to be."""
 
     risk: float | None = Field(

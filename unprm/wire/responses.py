@@ -206,7 +206,10 @@ class VoteOut(WireModel):
     strategy: Strategy
     answer: str
     solution_index: int
-    decided_by: DecidedBy
+    decided_by: DecidedBy = Field(
+        description="`unanimous`: all solutions have the answer; `only_answer`: no other answer could be read, and "
+        "some have none (`without_answer_count`)."
+    )
     tie: bool
     tied_answers: list[str]
     margin: float | None
@@ -233,6 +236,12 @@ class Voted(WireModel):
 
 class VoteResponse(Voted, VoteOut):
     """The outcome of a vote, with its solutions."""
+
+    why_majority: str | None = Field(
+        default=None,
+        exclude_if=_is_none,
+        description="Why a vote that was not named is by majority; missing otherwise.",
+    )
 
 
 class CompareResponse(Voted):

@@ -31,6 +31,15 @@ SplitField = Annotated[Split, Field(description=SPLIT)]
 ExtractionField = Annotated[Extraction, Field(description=EXTRACTION)]
 
 
+class Request(BaseModel):
+    """Base of what is sent in a request: a field that is null counts as left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+
 class WireModel(BaseModel):
     """Base of requests and responses: a field that the contract does not know is refused."""
 

@@ -1,6 +1,6 @@
 // The votes: side by side, the chosen one explained by its classes of equal answers.
 import { bar, el } from "./dom.js";
-import { explanation, figure, lead, verdict } from "./explanation.js";
+import { explanation, figure, lead, readable, verdict } from "./explanation.js";
 import { answer } from "./mathtext.js";
 import STRATEGIES from "./strategies.json" with { type: "json" };
 
@@ -114,7 +114,9 @@ export class Ballot {
     const outcome = this.votes.strategies[strategy];
     const { candidates, margin, tied_answers: tied } = outcome;
     elected.replaceChildren(this._answer(candidates[0].answer));
-    const alone = candidates.length > 1 ? "no other answer can win" : "no other answer";
+    const total = this.votes.solutions.length;
+    const only = outcome.decided_by === "only_answer" ? readable(candidates[0].count, total) : "no other answer";
+    const alone = candidates.length > 1 ? "no other answer can win" : only;
     const ahead = margin === null ? alone : `ahead by ${lead(outcome)}`;
     how.textContent = [tied.length > 0 ? `tie of ${tied.length}` : ahead, ...verdict(outcome)].join("; ");
     how.classList.toggle("tie", tied.length > 0);

@@ -44,6 +44,7 @@ function reason({ strategy, decided_by: decidedBy, candidates, solution_index: e
   const [winner] = candidates;
   const share = `${winner.count} of ${total} candidates`;
   if (decidedBy === "unanimous") return [name, " wins without a vote: no candidate has another answer."];
+  if (decidedBy === "only_answer") return [name, ` wins without a vote: only ${readable(winner.count, total)}.`];
   if (decidedBy === "majority") {
     return [name, ` has ${share}; ${STRATEGIES[strategy].why_frequency}.`];
   }
@@ -56,6 +57,11 @@ function reason({ strategy, decided_by: decidedBy, candidates, solution_index: e
   const sum = `${alpha.toFixed(2)} × ${figure(reward)} + ${(1 - alpha).toFixed(2)} × ${figure(frequency)} = ${figure(winner.score)}`;
   if (normalization === "share") return [name, ` has the highest α × mean reward + (1 − α) × share of candidates: ${sum}.`];
   return [name, ` has the highest α × reward + (1 − α) × frequency, both normalised: ${sum}.`];
+}
+
+/** In how many candidates an answer could be read, in words. */
+export function readable(count, total) {
+  return `${count} of ${total} candidates ${count === 1 ? "is" : "are"} readable`;
 }
 
 /** A number to three places; null where there is none. */

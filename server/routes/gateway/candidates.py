@@ -1,12 +1,16 @@
 """The candidates of one election: those sampled and those that failed."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import chain
+from typing import Any
 
 from pydantic import ValidationError
 
 from unprm.answers.extraction import extract
+from unprm.concurrent import first_of
 from unprm.errors import UnprmError
 from unprm.openai.models import Json, LogProbs, is_json
 from unprm.types import Extraction
@@ -77,11 +81,11 @@ class Candidates:
 
     @property
     def token_limit(self) -> str | None:
-        """The request's limit to the tokens of a candidate, as `max_tokens=220`; None if it has none."""
+        """The limit to the tokens of a candidate, as `max_tokens=220`; None if the request's is not a number."""
         for name in ("max_completion_tokens", "max_tokens"):
-            if type(limit := self._body.get(name)) is int:
-                return f"{name}={limit}"
-        return None
+            if name in self._body:
+                return f"{name}={limit}" if type(limit := self._body[name]) is int else None
+        return f"the gateway's limit of {self._service.settings.gateway_max_tokens} tokens"
 
     @property
     def first_whole(self) -> int:
@@ -97,43 +101,63 @@ class Candidates:
         """All candidates so far, in sampling order."""
         return list(map(_sample, range(len(self.sampled.choices)), self.sampled.choices))
 
-    async def sample(self, count: int, until: float, observe: Callable[[Sample], None]) -> None:
-        """Samples one more round, until a time of the event loop's clock; `observe` is called with each candidate as
-        soon as it and those before it have arrived. Failures are recorded; raises `UpstreamRefused`, `UpstreamFailed`,
-        `Overloaded` or `TimeoutError` if there is no candidate so far."""
+    async def sample(
+        self,
+        count: int,
+        until: float,
+        observe: Callable[[Sample], None],
+        enough: Callable[[Sequence[Json]], Coroutine[Any, Any, bool]],
+    ) -> None:
+        """Samples one more round, until a time of the event loop's clock, or until `enough` says of all completions so
+        far that no more are needed; `observe` is called with each candidate as soon as it and those before it have
+        arrived. Failures are recorded; raises `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or `TimeoutError` if
+        there is no candidate so far."""
         self.rounds += 1
         seeded = {} if self._seed is None else {"seed": self._seed + self.attempted}  # different in every round
-        sampled, early = Sampled(), dict[int, Sampled]()
+        sampled, early = Sampled(), dict[int, list[Json]]()
+        came, whole = asyncio.Event(), True
         late, missing = False, "the upstream returned fewer candidates than requested"
 
-        def add(part: Sampled) -> None:
-            for index, choice in enumerate(part.choices, len(self.sampled.choices) + len(sampled.choices)):
+        def add(choices: list[Json]) -> None:
+            for index, choice in enumerate(choices, len(self.sampled.choices) + len(sampled.choices)):
                 observe(_sample(index, choice))
-            sampled.add(part)
+            sampled.choices += choices
 
         def arrived(number: int, part: Sampled) -> None:
-            early[number] = part
+            sampled.add(replace(part, choices=[]))
+            if part.choices:
+                early[number] = part.choices
+                came.set()
             while (due := early.pop(len(sampled.choices), None)) is not None:
                 add(due)
+
+        async def wait_for_enough() -> None:
+            so_far = self.sampled.choices
+            while len(so_far) == len(self.sampled.choices) or not await enough(so_far):
+                await came.wait()
+                came.clear()
+                later = chain.from_iterable(choices for _, choices in sorted(early.items()))
+                so_far = [*self.sampled.choices, *sampled.choices, *later]
 
         try:
             async with asyncio.timeout_at(until):
                 body, brief = self._body | seeded, not self._shows_logprobs
-                await self._upstream.sample(body, count, self._context, brief, self._apart, arrived)
+                sampling = self._upstream.sample(body, count, self._context, brief, self._apart, arrived)
+                whole = await first_of(sampling, wait_for_enough())
         except (UnprmError, TimeoutError) as error:
             if not (self.sampled.choices or sampled.choices or early):
                 raise
             late = isinstance(error, TimeoutError)
-            missing = "the upstream did not return them in time" if late else str(error)
-        for _, part in sorted(early.items()):  # those before them failed
-            add(part)
+            missing = "they were not waited for: time ran out" if late else str(error)
+        for _, choices in sorted(early.items()):  # those before them failed
+            add(choices)
         try:
             solutions = await self._read(sampled)
         except UnprmError as error:
             if not self.sampled.choices:
                 raise
             sampled, solutions, missing = Sampled(), [], str(error)
-        if (lacking := count - len(sampled.choices)) > 0:
+        if whole and (lacking := count - len(sampled.choices)) > 0:
             self.failures.append(UpstreamFailure(candidates=lacking, detail=missing))
         self._failed = _FAILED if late else 0 if sampled.choices else self._failed + 1
         self.sampled.add(sampled)
@@ -144,11 +168,18 @@ class Candidates:
         text states. Raises `UpstreamFailed` if log-probabilities were asked for and none of them has any."""
         if self._confident and all(getattr(solution, "confidence", None) is None for solution in self._solutions):
             raise UpstreamFailed("the upstream sends no log-probabilities of tokens, which votes by confidence need")
-        acting = any(map(calls_of, self.sampled.choices))
-        return [
-            self._ballot(choice, solution, extraction, acting)
-            for choice, solution in zip(self.sampled.choices, self._solutions, strict=True)
-        ]
+        return self._ballots(self.sampled.choices, self._solutions, extraction)
+
+    def provisional(self, choices: Sequence[Json], extraction: Extraction) -> list[AnySolution]:
+        """These completions as `solutions` will have them, without confidences."""
+        return self._ballots(choices, list(map(text_of, choices)), extraction)
+
+    def _ballots(
+        self, choices: Sequence[Json], solutions: Sequence[AnySolution], extraction: Extraction
+    ) -> list[AnySolution]:
+        acting = any(map(calls_of, choices))
+        pairs = zip(choices, solutions, strict=True)
+        return [self._ballot(choice, solution, extraction, acting) for choice, solution in pairs]
 
     def _ballot(self, choice: Json, solution: AnySolution, extraction: Extraction, acting: bool) -> AnySolution:
         """A candidate with what it votes for; `acting`: whether any candidate calls a tool."""

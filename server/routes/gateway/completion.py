@@ -1,6 +1,7 @@
 """A completion as a candidate: its text, thoughts and tool calls; what it votes for, and what a PRM reads of it."""
 
 import json
+import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,16 +28,48 @@ class Verbatim(SolutionIn):
         return replace(super().candidate(split, index, max_steps), verbatim=True, evidence="before")
 
 
+def as_openai(choice: Json) -> Json:
+    """A completion as OpenAI's API has it, from an upstream that speaks a dialect: the parts of a text are joined, the
+    arguments of a call are the text of a JSON object, each call has an id, and a legacy `function_call` is a call."""
+    message = dict(choice["message"])
+    if isinstance(parts := message.get("content"), list):
+        texts = [part.get("text") for part in parts if isinstance(part, dict)]
+        message["content"] = "".join(text for text in texts if isinstance(text, str))
+    calls = message.pop("tool_calls", None)
+    if isinstance(legacy := message.get("function_call"), dict) and not calls:
+        calls = [{"function": legacy}]
+    if isinstance(calls, list) and (made := [_call(call) for call in calls if isinstance(call, dict)]):
+        message["tool_calls"] = made
+    return choice | {"message": message}
+
+
+def _call(call: Json) -> Json:
+    made: Json = {"type": "function"} | call | {"id": call.get("id") or f"call_{uuid.uuid4().hex}"}
+    made.pop("index", None)  # which only streams have
+    if isinstance(function := call.get("function"), dict):
+        arguments = function.get("arguments")
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        # some servers say nothing, or null, where there are no arguments
+        made["function"] = function | {"arguments": "{}" if text in ("", "null") else text}
+    return made
+
+
 def calls_of(choice: Json) -> list[Json]:
-    """The tool calls of a completion, as the upstream sent them."""
-    calls = choice["message"].get("tool_calls")
-    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    """The tool calls of a completion."""
+    calls: list[Json] = choice["message"].get("tool_calls", [])
+    return calls
 
 
 def text_of(choice: Json) -> str:
     """The text of a completion; empty if it has none."""
     content = choice["message"].get("content")
     return content if isinstance(content, str) else ""
+
+
+def refusal_of(choice: Json) -> str:
+    """What a model says that refuses to answer; empty if it doesn't."""
+    refusal = choice["message"].get("refusal")
+    return refusal if isinstance(refusal, str) else ""
 
 
 def thoughts_of(choice: Json) -> str:
@@ -79,7 +112,7 @@ def _ballot(functions: Sequence[Function], exclude_args: Collection[str]) -> str
 
 
 def _canonical(arguments: str, exclude_args: Collection[str]) -> str:
-    sent = from_json(arguments or "{}", allow_inf_nan=False)  # some servers send nothing for no arguments
+    sent = from_json(arguments, allow_inf_nan=False)
     if not isinstance(sent, dict):
         raise ValueError("arguments are an object")
     kept = {name: _plain(value) for name, value in sent.items() if name not in exclude_args}

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from unprm.answers.options import lists_options
 from unprm.election.adaptive import stability
@@ -12,7 +13,7 @@ from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
 from unprm.openai.models import Json
 from unprm.types import Extraction
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
-from unprm.wire import LONGEST_COMPARED, Unscored, VoteOut, VoteRequest
+from unprm.wire import LONGEST_COMPARED, AnySolution, Unscored, VoteOut, VoteRequest
 
 from ...admission import Context
 from ...models.model import Model
@@ -35,8 +36,8 @@ class _Candidates(VoteRequest, VoteTerms):
 class Terms:
     """How an answer is elected: what the request says, and what the server decides where it says nothing.
 
-    `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `by_default`: why the
-    vote is by majority though nobody named one, in a sentence.
+    `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `why_majority`: why
+    a vote that nobody named is by majority.
     """
 
     request: Election
@@ -45,7 +46,7 @@ class Terms:
     strategy: Strategy
     budget: int
     stable: float
-    by_default: str | None = None
+    why_majority: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +124,9 @@ class Rounds:
         until = context.claims.deadline - _RESERVE * context.claims.seconds
         before = self.candidates.sampled.tokens
         try:
-            await self.candidates.sample(count, until, self._arrived)
+            await self.candidates.sample(count, until, self._arrived, self._enough)
         except TimeoutError:
-            raise DeadlineExceeded(context.claims.seconds) from None
+            raise DeadlineExceeded((1 - _RESERVE) * context.claims.seconds) from None
         context.claims.charge(self.candidates.sampled.tokens - before)
         self._ballot = await self._vote(self.terms.strategy)
         if self._ballot is not None:
@@ -173,17 +174,30 @@ class Rounds:
         report.notes = notes(
             report,
             candidates.token_limit,
-            by_default=terms.by_default,
+            why_majority=terms.why_majority,
             by_letters=self._question_decides and self._extraction == "choice",
             by_frequency=ballot is not None and strategy != terms.strategy,
         )
         choices = [candidates.choice(index) for index in (report.solution_index, *others)]
         return Elected(choices, candidates.sampled, report)
 
-    async def _vote(self, strategy: Strategy) -> Ballot | None:
-        """The ballot of all candidates so far; None if none of them has an answer, or none that has one the reward or
-        confidence that the vote needs."""
-        request = await self._service.read(self._context, self._request)
+    async def _enough(self, choices: Sequence[Json]) -> bool:
+        """Whether the vote on these completions is stable, so that no others need be waited for; False for a vote that
+        needs more than answers: scoring some would delay the rest."""
+        terms = self.terms
+        if VOTES[terms.strategy].signal != "none" or self._exhaust:
+            return False
+        ballot = await self._vote(terms.strategy, partial(self.candidates.provisional, choices))
+        left = terms.budget - self.candidates.attempted - (len(choices) - len(self.candidates.sampled))
+        return ballot is not None and await self._stability(ballot, left) >= terms.stable
+
+    async def _vote(
+        self, strategy: Strategy, solutions: Callable[[Extraction], list[AnySolution]] | None = None
+    ) -> Ballot | None:
+        """The ballot of all candidates so far, or of these; None if none of them has an answer, or none that has one
+        the reward or confidence that the vote needs."""
+        made = partial(self._request, solutions or self.candidates.solutions)
+        request = await self._service.read(self._context, made)
         if strategy != self.terms.strategy:
             request.risk = None
         try:
@@ -194,20 +208,20 @@ class Rounds:
     async def _judge(self) -> None:
         """Decides whether sampling stops."""
         left = self.terms.budget - self.candidates.attempted
-        ballot, terms = self._ballot, self.terms
-        if ballot is None:
-            self.stable = 0.0
-        else:
-            # the final number of candidates: these and those still to come; failed ones are not replaced
-            whole = len(ballot.classes) + left
-            strategy, values = terms.strategy, ballot.values(terms.strategy)
-            self.stable = await asyncio.to_thread(stability, strategy, ballot.classes, values, whole, terms.request)
+        self.stable = 0.0 if self._ballot is None else await self._stability(self._ballot, left)
         if self.candidates.failing:
             self.stopped = "failures"
         elif left == 0:
             self.stopped = "budget"
-        elif self.stable >= terms.stable and not self._exhaust:
+        elif self.stable >= self.terms.stable and not self._exhaust:
             self.stopped = "stable"
+
+    async def _stability(self, ballot: Ballot, left: int) -> float:
+        """The probability that the vote won't change when the candidates that are `left` have come."""
+        # the final number of candidates: these and those still to come; failed ones are not replaced
+        strategy, whole = self.terms.strategy, len(ballot.classes) + left
+        values = ballot.values(strategy)
+        return await asyncio.to_thread(stability, strategy, ballot.classes, values, whole, self.terms.request)
 
     async def _without_answers(self) -> Json:
         """The outcome in the report if no candidate has an answer to vote for: the one with the highest reward, or
@@ -217,7 +231,7 @@ class Rounds:
         signal = VOTES[terms.strategy].signal if terms.request.strategy is not None else "none"
         if signal == "none":
             return found
-        request = await self._service.read(self._context, self._request)
+        request = await self._service.read(self._context, partial(self._request, self.candidates.solutions))
         values: list[float | None] = [getattr(solution, "confidence", None) for solution in request.solutions]
         if signal == "reward":
             try:
@@ -231,7 +245,7 @@ class Rounds:
         reward = values[best] if signal == "reward" else None
         return found | {"decided_by": signal, "solution_index": best, "reward": reward}
 
-    def _request(self) -> _Candidates:
+    def _request(self, solutions: Callable[[Extraction], list[AnySolution]]) -> _Candidates:
         terms = self.terms
         if self._extraction is None:
             self._extraction = "choice" if lists_options(terms.question) else "auto"
@@ -239,7 +253,7 @@ class Rounds:
         settings = {name: getattr(election, name) for name in VoteTerms.model_fields}
         return _Candidates(
             problem=terms.problem,
-            solutions=self.candidates.solutions(self._extraction),
+            solutions=solutions(self._extraction),
             model=election.model,
             extraction=self._extraction,
             aggregate=election.aggregate,

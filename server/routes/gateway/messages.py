@@ -5,12 +5,14 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from unprm.errors import InvalidRequest
 from unprm.openai.models import Json
+from unprm.wire import Request
 
 from ...errors import event
-from .completion import calls_of, text_of, thoughts_of
+from .completion import calls_of, refusal_of, text_of, thoughts_of
 from .election import Elected, Progress
 from .report import Sample
 from .schema import ChatRequest, Election, Passed, chat_request
@@ -20,6 +22,9 @@ from .upstream import UpstreamFailed
 _EXAMPLE: Json = {"model": "m", "max_tokens": 1024, "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
 _STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
 """Reasons why a completion stopped that are no `end_turn`."""
+_PASSED_ON = ("frequency_penalty", "presence_penalty", "reasoning_effort", "response_format", "seed")
+"""Fields of the chat API that this one lacks. Others that are not read are ignored: clients keep sending more, and none
+changes what is asked."""
 _DELTAS = {
     "text": ("text", "text_delta", "text"),
     "thinking": ("thinking", "thinking_delta", "thinking"),
@@ -28,12 +33,13 @@ _DELTAS = {
 """For each type of block the field that events fill, and the type and the field of these events."""
 
 
-class Block(BaseModel):
+class Block(Request):
     """A part of a message; each type has its own fields."""
 
     type: Literal["text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking"]
     text: str = ""
-    source: dict[str, str] = Field(default={}, fail_fast=True)
+    source: Json = Field(default={})
+    is_error: bool = False
     id: str = ""
     name: str = ""
     input: Json = Field(default={})
@@ -41,10 +47,17 @@ class Block(BaseModel):
     content: "Blocks" = Field(default=[])
 
     @property
+    def result(self) -> list["Block"]:
+        """What a tool returned; if it failed, that comes first: the chat API has no other word for it."""
+        return [Block(type="text", text="The tool failed."), *self.content] if self.is_error else self.content
+
+    @property
     def part(self) -> Json:
-        """A text or an image, in the form of the chat API."""
+        """A text or an image, in the form of the chat API. Raises `ValueError` for an image that only Anthropic has."""
         if self.type == "text":
             return {"type": "text", "text": self.text}
+        if self.source.get("type") == "file":
+            raise ValueError("an image is sent as base64 or by its URL: files of Anthropic's are not known here")
         data = f"data:{self.source.get('media_type')};base64,{self.source.get('data')}"
         return {"type": "image_url", "image_url": {"url": self.source.get("url", data)}}
 
@@ -57,7 +70,7 @@ Blocks = Annotated[
 """What is said: blocks, or a text."""
 
 
-class Turn(BaseModel):
+class Turn(Request):
     """A message of the conversation so far."""
 
     role: Literal["user", "assistant", "system"]
@@ -67,7 +80,7 @@ class Turn(BaseModel):
         """The corresponding messages of the chat API: the results of tools, then the rest without thoughts."""
         for block in self.content:
             if block.type == "tool_result":
-                yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _content(block.content)}
+                yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _content(block.result)}
         said = [block for block in self.content if block.type in ("text", "image")]
         used = [block for block in self.content if block.type == "tool_use"]
         calls = [{"id": each.id} | _function(name=each.name, arguments=json.dumps(each.input)) for each in used]
@@ -75,15 +88,22 @@ class Turn(BaseModel):
             yield {"role": self.role, "content": _content(said)} | ({"tool_calls": calls} if calls else {})
 
 
-class Tool(BaseModel):
-    """A tool. One that Anthropic runs has no `input_schema` and is refused."""
+class Tool(Request):
+    """A tool."""
 
     name: str
     description: str = ""
     parameters: Json = Field(validation_alias="input_schema")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("input_schema") is None:
+            raise ValueError("has no input_schema: tools that Anthropic runs, as web_search, can't be called here")
+        return data
 
-class ToolChoice(BaseModel):
+
+class ToolChoice(Request):
     """Which tool may or must be called, and whether several at once."""
 
     type: Literal["auto", "any", "tool", "none"]
@@ -91,10 +111,24 @@ class ToolChoice(BaseModel):
     disable_parallel_tool_use: bool = False
 
 
-class MessagesRequest(Passed):
-    """A request of Anthropic's messages API. `metadata` and `thinking` are accepted and ignored."""
+class OutputFormat(BaseModel):
+    """The form of the answer: JSON of a schema."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _EXAMPLE})
+    type: Literal["json_schema"]
+    schema_: Json = Field(alias="schema")
+
+
+class OutputConfig(Request):
+    """What the answer has to be like; `effort` is ignored."""
+
+    format: OutputFormat | None = None
+
+
+class MessagesRequest(Passed):
+    """A request of Anthropic's messages API. Fields that are not read here are ignored; some of the chat API are
+    passed on."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _EXAMPLE})
 
     max_tokens: int = Field(ge=1)
     messages: list[Turn] = Field(min_length=1, fail_fast=True)
@@ -106,16 +140,21 @@ class MessagesRequest(Passed):
     stop_sequences: list[str] | None = Field(default=None, fail_fast=True)
     tools: list[Tool] = Field(default=[], fail_fast=True)
     tool_choice: ToolChoice | None = None
-    metadata: Json | None = None
-    thinking: Json | None = None
+    output_config: OutputConfig = OutputConfig()
     unprm: Election = Election()
 
     def chat(self) -> ChatRequest:
         """The corresponding chat request. Raises `InvalidRequest`."""
         same = {"model", "max_tokens", "stream", "temperature", "top_p", "top_k", "unprm"}
         before = [{"role": "system", "content": _content(self.system)}] if self.system else []
-        fields = self.model_dump(include=same, exclude_unset=True)
-        fields["messages"] = [*before, *(message for turn in self.messages for message in turn.for_chat())]
+        fields = self.model_dump(include=same.union(_PASSED_ON), exclude_unset=True)
+        try:
+            fields["messages"] = [*before, *(message for turn in self.messages for message in turn.for_chat())]
+        except ValueError as error:
+            raise InvalidRequest(str(error), "/messages") from None
+        if (form := self.output_config.format) is not None:
+            schema = {"name": "answer", "schema": form.schema_, "strict": True}
+            fields["response_format"] = {"type": "json_schema", "json_schema": schema}
         if self.stop_sequences:
             fields["stop"] = self.stop_sequences
         if self.tools:
@@ -127,16 +166,32 @@ class MessagesRequest(Passed):
         return chat_request(fields)
 
 
+class CountRequest(MessagesRequest):
+    """A conversation whose tokens are to be counted: any server tells the length of a prompt that it has answered, with
+    a single token."""
+
+    max_tokens: int = 1
+
+
 def message(model: str, elected: Elected) -> Json:
-    """The elected completion as a message. Raises `UpstreamFailed` if its calls can't be made."""
-    choice, usage = elected.choices[0], elected.sampled.usage
-    thoughts, text, calls = thoughts_of(choice), text_of(choice), calls_of(choice)
+    """The elected completion as a message; its `usage` has the conversation's tokens once, and those of all candidates.
+    Raises `UpstreamFailed` if its calls can't be made."""
+    choice, sampled = elected.choices[0], elected.sampled
+    thoughts, text, calls = thoughts_of(choice), text_of(choice) or refusal_of(choice), calls_of(choice)
     content: list[Json] = [{"type": "thinking", "thinking": thoughts, "signature": ""}] if thoughts else []
     content += [{"type": "text", "text": text}] if text else []
-    return _empty(elected.sampled.model or model) | {
+    # vLLM and SGLang tell the string that ended a text; of a token they tell its number
+    ended_by = next((end for name in ("stop_reason", "matched_stop") if isinstance(end := choice.get(name), str)), None)
+    reason = _STOPPED.get(str(choice.get("finish_reason")), "end_turn" if ended_by is None else "stop_sequence")
+    if calls:
+        reason = "tool_use"
+    elif refusal_of(choice):
+        reason = "refusal"
+    return _empty(sampled.model or model) | {
         "content": content + list(map(_tool_use, calls)),
-        "stop_reason": "tool_use" if calls else _STOPPED.get(str(choice.get("finish_reason")), "end_turn"),
-        "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
+        "stop_reason": reason,
+        "stop_sequence": ended_by if reason == "stop_sequence" else None,
+        "usage": {"input_tokens": sampled.context_tokens, "output_tokens": sampled.completion_tokens},
         "unprm": elected.report.model_dump(mode="json"),
     }
 
@@ -186,7 +241,7 @@ def _content(blocks: Sequence[Block]) -> str | list[Json]:
 
 def _tool_use(call: Json) -> Json:
     try:
-        made = dict(json.loads(call["function"]["arguments"] or "{}"))
+        made = dict(json.loads(call["function"]["arguments"]))
         return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": made}
     except (KeyError, TypeError, ValueError, RecursionError):
         raise UpstreamFailed("no candidate has tool calls whose arguments are JSON objects") from None

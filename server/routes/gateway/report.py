@@ -101,17 +101,17 @@ class Report(BaseModel):
 
 
 def notes(
-    report: Report, token_limit: str | None, *, by_default: str | None, by_letters: bool, by_frequency: bool
+    report: Report, token_limit: str | None, *, why_majority: str | None, by_letters: bool, by_frequency: bool
 ) -> list[str]:
     """What a caller should know about an election, in sentences.
 
-    `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `by_default`: why the vote is by majority
-    though nobody named one. `by_letters`: answers were read as letters of the question's options. `by_frequency`: no
-    candidate with an answer had what the vote needs.
+    `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `why_majority`: why a vote that
+    nobody named is by majority. `by_letters`: answers were read as letters of the question's options. `by_frequency`:
+    no candidate with an answer had what the vote needs.
     """
     found = [*_missing(report, token_limit), *_outcome(report)]
-    if by_default:
-        found.append(by_default)
+    if why_majority:
+        found.append(f"the vote is by majority, as none was named: {why_majority}")
     if by_frequency:
         signal = VOTES[report.strategy].signal
         found.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")
@@ -135,6 +135,8 @@ def _why_rejected(report: Report) -> str:
 
 def _missing(report: Report, token_limit: str | None) -> Iterator[str]:
     """Which candidates are incomplete."""
+    for failure in report.failures:
+        yield f"{failure.candidates} of {report.budget} candidates are missing: {failure.detail}"
     cut, silent = report.cut, report.without_answer_count
     if cut:
         limit = token_limit or "the upstream's limit of tokens"

@@ -5,25 +5,33 @@ import time
 import uuid
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from unprm.errors import InvalidRequest
 from unprm.openai.models import Json, JsonList
+from unprm.wire import Request
 
-from .completion import text_of, thoughts_of
+from .completion import refusal_of, text_of, thoughts_of
 from .election import Elected
 from .schema import MODEL, NAMED, PROBLEM, SYSTEM, UNPRM, ChatRequest, Election, Passed, chat_request, read_all
 
+_PASSED_ON = frozenset({"prompt_cache_key", "safety_identifier", "service_tier", "user"})
+"""Fields that mean the same in the chat API."""
+_IGNORED = frozenset({"include", "max_tool_calls", "parallel_tool_calls", "stream_options"})
+"""Fields of which nothing in an answer without tools depends."""
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""Why a response is incomplete, by the reason why the completion stopped."""
+
 
 class Part(BaseModel):
-    """A piece of a message's text."""
+    """A piece of a message's text, or what was said instead."""
 
-    type: Literal["input_text", "output_text"]
-    text: str
+    type: Literal["input_text", "output_text", "refusal"]
+    text: str = Field(validation_alias=AliasChoices("text", "refusal"))
 
 
-class Message(BaseModel):
-    """A message of the conversation so far."""
+class Message(Request):
+    """A message of the conversation so far; a response's own, too."""
 
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
@@ -33,6 +41,40 @@ class Message(BaseModel):
         """The message in the form of the chat API, where `developer` is `system`."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
+
+
+class TextFormat(Request):
+    """The form of the answer: text, or JSON of a schema."""
+
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    name: str = "answer"
+    schema_: Json | None = Field(default=None, alias="schema")
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextTerms(Request):
+    """What the answer's text has to be like."""
+
+    model_config = ConfigDict(extra="allow")
+
+    format: TextFormat = TextFormat()
+    verbosity: str | None = None
+
+    def for_chat(self) -> Json:
+        """The fields of the chat API."""
+        form, fields = self.format, {"verbosity": self.verbosity}
+        if form.type == "text":
+            return fields
+        schema = form.model_dump(exclude={"type"}, exclude_unset=True, by_alias=True)
+        more = {"json_schema": schema} if form.type == "json_schema" else {}
+        return fields | {"response_format": {"type": form.type} | more}
+
+
+class Reasoning(Request):
+    """How much the model thinks; `summary` and others are ignored: thoughts come as the upstream writes them."""
+
+    effort: str | None = None
 
 
 class ResponsesRequest(Passed):
@@ -56,6 +98,10 @@ class ResponsesRequest(Passed):
     tool_choice: str | Json | None = None
     store: bool | None = None
     metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = None
+    text: TextTerms = TextTerms()
+    reasoning: Reasoning = Reasoning()
+    truncation: Literal["disabled"] = "disabled"
+    background: Literal[False] = False
     unprm: Election = Election()
 
     @property
@@ -65,7 +111,8 @@ class ResponsesRequest(Passed):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        unread = [f"/{name[:64]}" for name, value in (self.model_extra or {}).items() if value]
+        extra = self.model_extra or {}
+        unread = [f"/{name[:64]}" for name, value in extra.items() if value and name not in _PASSED_ON | _IGNORED]
         if self.passed_on and (self.unprm != Election() or NAMED.fullmatch(self.model)):
             raise ValueError("there is no vote here with tools or in a stream: /v1/chat/completions has one")
         if unread and not self.passed_on:
@@ -75,10 +122,13 @@ class ResponsesRequest(Passed):
     def chat(self) -> ChatRequest:
         """The corresponding chat request. Raises `InvalidRequest`."""
         asked = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
-        turns = read_all(Message, asked, "/input")
+        # a thought is part of what a model was told only if it says so itself: the chat API has no place for it
+        turns = read_all(Message, [each for each in asked if each.get("type") != "reasoning"], "/input")
         before = [{"role": "system", "content": self.instructions}] if self.instructions else []
         fields: Json = {"model": self.model, "messages": [*before, *(message.for_chat() for message in turns)]}
-        renamed = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_output_tokens}
+        renamed: Json = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_output_tokens}
+        renamed |= {"reasoning_effort": self.reasoning.effort} | self.text.for_chat()
+        renamed |= {name: value for name, value in (self.model_extra or {}).items() if name in _PASSED_ON}
         fields |= {name: value for name, value in renamed.items() if value is not None}
         if "unprm" in self.model_fields_set:
             fields["unprm"] = self.unprm.model_dump(exclude_unset=True)
@@ -88,21 +138,28 @@ class ResponsesRequest(Passed):
 def response(request: ResponsesRequest, elected: Elected) -> Json:
     """The elected completion as a response."""
     usage: dict[str, Any] = elected.sampled.usage
-    content = {"type": "output_text", "text": text_of(elected.choices[0]), "annotations": []}
-    thoughts = {"type": "reasoning_text", "text": thoughts_of(elected.choices[0])}
+    choice = elected.choices[0]
+    content: Json = {"type": "output_text", "text": text_of(choice), "annotations": []}
+    if refusal := refusal_of(choice):
+        content = {"type": "refusal", "refusal": refusal}
+    thoughts = {"type": "reasoning_text", "text": thoughts_of(choice)}
+    incomplete = _INCOMPLETE.get(str(choice.get("finish_reason")))
+    status = "completed" if incomplete is None else "incomplete"
     reasoning = {"type": "reasoning", "id": f"rs_{uuid.uuid4().hex}", "summary": [], "content": [thoughts]}
     message = {
         "type": "message",
         "id": f"msg_{uuid.uuid4().hex}",
         "role": "assistant",
-        "status": "completed",
+        "status": status,
         "content": [content],
     }
     return {
         "id": f"resp_{uuid.uuid4().hex}",
         "object": "response",
         "created_at": int(time.time()),
-        "status": "completed",
+        "status": status,
+        "error": None,
+        "incomplete_details": incomplete and {"reason": incomplete},
         "model": elected.sampled.model or request.model,
         "instructions": request.instructions,
         "metadata": request.metadata,

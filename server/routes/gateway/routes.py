@@ -12,14 +12,13 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from unprm.election.acceptance import acceptance
-from unprm.errors import InvalidRequest
+from unprm.errors import InvalidRequest, NotText
 from unprm.openai.models import Json
 from unprm.types import DEFAULT_STRATEGY, Usage
 from unprm.votes.registry import VOTES
 
 from ...admission import Context, TheContext
 from ...errors import TABLE, problem
-from ...models.model import Model
 from ...service import Service, TheService
 from ...settings import Settings
 from .. import votes
@@ -28,11 +27,11 @@ from ..route import WorkRoute
 from .candidates import Candidates
 from .elect import elect, elect_all
 from .election import Elected, Rounds, Terms
-from .messages import MessageEvents, MessagesRequest, message
+from .messages import CountRequest, MessageEvents, MessagesRequest, message
 from .responses import ResponsesRequest, response
 from .schema import BUDGET, MISSPELLED, NAMED, BulkRequest, ChatRequest, CompletionRequest, Passed, TooManyCandidates
 from .stream import EVENTS, Chunks, ElectionStream, chat_completion
-from .upstream import Upstream, UpstreamFailed, UpstreamRefused
+from .upstream import Sampled, Upstream, UpstreamFailed, UpstreamRefused
 
 _LISTING = (
     "invalid_request",
@@ -46,6 +45,7 @@ _LISTING = (
     "shutting_down",
     "deadline_exceeded",
 )
+_WITHOUT_READING = "send the problem as `unprm.problem`, or name a vote without rewards, as `majority`"
 _CODES = tuple(code for code in TABLE if code not in ("not_found", "method_not_allowed", "no_answer"))
 
 
@@ -80,7 +80,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         """
         election = await _election(service, chat_request, context)
         if chat_request.stream:
-            return ElectionStream(election, Chunks(chat_request), context)
+            return ElectionStream(election, Chunks(chat_request))
         return await service.read(context, partial(chat_completion, chat_request, await election()))
 
     async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response | Json:
@@ -94,8 +94,17 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         """As `/v1/chat/completions`, for Anthropic's messages API."""
         election = await _election(service, await service.read(context, request.chat), context)
         if request.stream:
-            return ElectionStream(election, MessageEvents(request.model), context)
+            return ElectionStream(election, MessageEvents(request.model))
         return await service.read(context, partial(message, request.model, await election()))
+
+    async def count(service: TheService, request: CountRequest, context: TheContext) -> Json:
+        """The tokens of a conversation by the upstream's own count."""
+        chat = await service.read(context, request.chat)
+        counted = Sampled()
+        body = await service.read(context, chat.for_upstream) | {"max_tokens": 1}
+        await upstream.sample(body, 1, context, True, True, lambda _, sampled: counted.add(sampled))
+        context.claims.charge(counted.tokens)
+        return {"input_tokens": counted.context_tokens}
 
     async def _election(
         service: Service, request: ChatRequest, context: Context
@@ -175,9 +184,12 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         headers = {"X-Content-Type-Options": "nosniff"}
         return StreamingResponse(parts, headers=headers, media_type=EVENTS if streamed else "application/json")
 
-    async def models(context: TheContext) -> Response:
-        """The upstream's models."""
-        return Response((await upstream.models(context))[0], media_type="application/json")
+    async def models(context: TheContext) -> Json:
+        """The upstream's models, with the fields that Anthropic's clients read, too."""
+        _, cards = await upstream.models(context)
+        data = [{"type": "model", "display_name": card.get("id")} | card for card in cards]
+        ends = {"first_id": data[0].get("id"), "last_id": data[-1].get("id")} if data else {}
+        return {"object": "list", "data": data, "has_more": False} | ends
 
     async def model(name: str, context: TheContext) -> Json:
         """One of the upstream's models, by its name or by one that also chooses a vote (`wrf-16@name`)."""
@@ -191,6 +203,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         ("/completions", completion, "completions"),
         ("/responses", respond, "responses"),
         ("/messages", converse, "messages"),
+        ("/messages/count_tokens", count, "count_tokens"),
     ):
         routes.add_api_route(
             path,
@@ -219,11 +232,23 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
     election, settings = request.unprm, service.settings
     budget = election.budget or settings.gateway_budget or min(BUDGET, settings.max_candidates)
     _check_count(budget, settings)
-    by_default = None
+    problem, why_majority = None, None
     with service.models.chosen(election.model) as models:
-        if (strategy := election.strategy or settings.gateway_strategy) is None:
-            by_default = _why_majority(request, models)
-            strategy = DEFAULT_STRATEGY if by_default is None else "majority"
+        strategy = election.strategy or settings.gateway_strategy or DEFAULT_STRATEGY
+        if election.strategy is None and settings.gateway_strategy is None and request.may_call:
+            why_majority = "tools may be called"
+        elif VOTES[strategy].signal == "reward":
+            try:
+                problem = await service.read(context, partial(request.problem, pointer))
+            except InvalidRequest as error:
+                if election.strategy is not None or not isinstance(error, NotText):
+                    raise InvalidRequest(f"{error}; {_WITHOUT_READING}", error.pointer) from None
+                why_majority = f"the PRM can't read the conversation: {error}"
+            else:
+                if election.strategy is None and settings.gateway_strategy is None:
+                    why_majority = votes.why_majority(models, problem)
+        if why_majority is not None:
+            strategy, problem = "majority", None
         if election.risk is not None and request.may_call:
             raise InvalidRequest(
                 "a calibration is of answers, not of tool calls: send a risk without tools", f"{pointer}/unprm/risk"
@@ -232,21 +257,9 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
         acceptance(
             calibration, election.risk, [strategy], election, scorer, election.aggregate, f"{pointer}/unprm/risk"
         )
-    reads = VOTES[strategy].signal == "reward"
     question = await service.read(context, request.question)
-    problem = await service.read(context, partial(request.problem, pointer)) if reads else None
     stable = settings.gateway_stable if election.stable is None else election.stable
-    return Terms(election, question, problem, strategy, budget, stable, by_default)
-
-
-def _why_majority(request: ChatRequest, models: Sequence[Model]) -> str | None:
-    """Why a request that names no vote gets the majority, None if it doesn't: rewards that nobody asked for must do no
-    harm."""
-    if request.may_call:
-        return "where tools may be called, the vote is by majority unless another one is named"
-    if votes.demonstration(models, None) is not None:
-        return f"{votes.name_of(models)} is a demonstration: the vote is by majority unless another one is named"
-    return None
+    return Terms(election, question, problem, strategy, budget, stable, why_majority)
 
 
 def _check_count(candidates: int, settings: Settings) -> None:
@@ -255,5 +268,5 @@ def _check_count(candidates: int, settings: Settings) -> None:
 
 
 def _failure(error: Exception, context: Context) -> Json:
-    failed = json.loads(bytes(problem(error, context.request_id, gateway=True).body))
+    failed = json.loads(bytes(problem(error, context.request_id, "openai").body))
     return {"object": "error", "error": failed["error"]}

@@ -12,7 +12,7 @@ from unprm.openai.models import Json, JsonList, is_json
 from unprm.trajectories import AgentTool, Message, conversation
 from unprm.types import Aggregate, Probability
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
-from unprm.wire import ExtractionField, ModelName, RiskTerms, SplitField, Text
+from unprm.wire import ExtractionField, ModelName, Request, RiskTerms, SplitField, Text
 
 MAX_CANDIDATES = 256
 """Maximum number of candidates for an answer."""
@@ -29,7 +29,6 @@ MISSPELLED = (
 )
 _LIKE_NAMED = re.compile(r"[A-Za-z][\w-]*@", re.ASCII)
 
-_WITHOUT_READING = "send the problem as `unprm.problem`, or name a vote without rewards, as `majority`"
 MODEL = "Qwen/Qwen2.5-Math-7B-Instruct"
 SYSTEM = "Put the answer in \\boxed{}."
 PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
@@ -81,7 +80,7 @@ class Election(VoteTerms, RiskTerms):
         return self
 
 
-class Passed(BaseModel):
+class Passed(Request):
     """Fields beside those that are read are passed to the upstream unchanged, so JSON must be able to hold them."""
 
     model_config = ConfigDict(extra="allow")
@@ -121,7 +120,7 @@ class ChatRequest(Passed):
             return data
         strategy, budget, model = found.groups()
         terms = {"strategy": strategy} | ({} if budget is None else {"budget": int(budget)})
-        more = data.get("unprm", {})
+        more = {} if data.get("unprm") is None else data["unprm"]
         if not isinstance(more, dict):
             return data | {"model": model}
         if twice := sorted(terms.keys() & more.keys()):
@@ -162,9 +161,10 @@ class ChatRequest(Passed):
             said = read_all(Message, self.messages, "/messages")
             found = conversation(said, read_all(AgentTool, tools, "/tools"))
         except InvalidRequest as error:
-            raise InvalidRequest(f"{error}; {_WITHOUT_READING}", f"{pointer}{error.pointer}") from None
+            error.pointer = f"{pointer}{error.pointer}"
+            raise
         if not found.strip():
-            raise InvalidRequest(f"the messages have no text; {_WITHOUT_READING}", f"{pointer}/messages")
+            raise InvalidRequest("the messages have no text", f"{pointer}/messages")
         return found
 
     def for_upstream(self) -> Json:
@@ -190,7 +190,7 @@ class CompletionRequest(Passed):
         return max(self.n or 1, self.best_of or 1) * (len(self.prompt) if several else 1)
 
 
-class BulkRequest(BaseModel):
+class BulkRequest(Request):
     """Chat requests that share a number of candidates."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _BULK})
@@ -227,7 +227,7 @@ def chat_request(fields: Json) -> ChatRequest:
     try:
         return ChatRequest.model_validate(fields)
     except ValidationError as error:
-        raise InvalidRequest("; ".join(each.detail for each in validation_errors(error))) from None
+        raise InvalidRequest("; ".join(each.detail for each in validation_errors(error, fields))) from None
 
 
 Item = TypeVar("Item", bound=BaseModel)
@@ -240,7 +240,7 @@ def read_all(kind: type[Item], items: Sequence[Json], pointer: str) -> list[Item
         found: list[Item] = TypeAdapter(every).validate_python(items)
         return found
     except ValidationError as error:
-        first = validation_errors(error)[0]
+        first = validation_errors(error, items)[0]
         raise InvalidRequest(f"{pointer}{first.pointer}: {first.detail}", f"{pointer}{first.pointer}") from None
 
 

@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 from unprm.concurrent import all_of
 from unprm.openai.models import Json
 
-from ...admission import Context
-from ...errors import event, problem
+from ...admission import respond
+from ...errors import event
 from .completion import calls_of, text_of
 from .election import Elected, Observer, Progress
 from .report import Sample
@@ -63,8 +63,8 @@ class Chunks:
                 yield self.begin(index)
             if rest := {name: value for name, value in choice["message"].items() if value and name not in _APART}:
                 yield self._chunk(rest, index=index)
-            for part in parts_of(text_of(choice)):
-                yield self._chunk({"content": part}, index=index)
+            for part, logprobs in _with_logprobs(list(parts_of(text_of(choice))), choice.get("logprobs")):
+                yield self._chunk({"content": part}, index=index, logprobs=logprobs)
             if calls := [{"index": number} | call for number, call in enumerate(calls_of(choice))]:
                 yield self._chunk({"tool_calls": calls}, index=index)
             reason = choice.get("finish_reason") or "stop"
@@ -74,8 +74,12 @@ class Chunks:
             yield _encoded(self._common | {"choices": [], "usage": elected.sampled.usage})
         yield event(b"[DONE]")
 
-    def _chunk(self, delta: Json, reason: str | None = None, index: int = 0, **more: Json) -> bytes:
+    def _chunk(
+        self, delta: Json, reason: str | None = None, index: int = 0, logprobs: object = None, **more: Json
+    ) -> bytes:
         choice = {"index": index, "delta": delta, "finish_reason": reason}
+        if logprobs is not None:
+            choice["logprobs"] = logprobs
         return _encoded(self._common | {"choices": [choice]} | more)
 
 
@@ -103,15 +107,15 @@ class ElectionStream(StreamingResponse):
         self,
         election: Callable[[Observer], Coroutine[Any, Any, Elected]],
         chunks: Events,
-        context: Context,
         silence: float = SILENCE,
     ) -> None:
         super().__init__(self._events(), media_type=EVENTS)
-        self._election, self._chunks, self._context, self._silence = election, chunks, context, silence
+        self._election, self._chunks, self._silence = election, chunks, silence
         self._steps: asyncio.Queue[Sample | Progress | Elected | Exception] = asyncio.Queue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Holds the election and sends its events; ends one with the other."""
+        self._scope = scope
         await all_of([self._elect(), self.stream_response(send)])
 
     async def _elect(self) -> None:
@@ -141,8 +145,7 @@ class ElectionStream(StreamingResponse):
                     yield part
                     await asyncio.sleep(0)  # a caller that reads fast must not keep the others waiting
             except Exception as error:  # as above
-                self._context.note(error)
-                yield event(problem(error, self._context.request_id, gateway=True).body, "error")
+                yield event(respond(error, self._scope).body, "error")
             return
 
 
@@ -157,6 +160,19 @@ def parts_of(text: str) -> Iterator[str]:
     size = -(-len(lines) // _PARTS)
     for start in range(0, len(lines), max(1, size)):
         yield "".join(lines[start : start + size])
+
+
+def _with_logprobs(parts: list[str], logprobs: Any) -> Iterator[tuple[str, Any]]:
+    """The parts of a text, each with as many of its tokens' log-probabilities as any other; they come in order, but not
+    each with its own part. Where they are no list of tokens, all come with the first part."""
+    tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+    if not isinstance(tokens, list):
+        yield from zip(parts, [logprobs, *[None] * len(parts)], strict=False)
+        return
+    size = -(-len(tokens) // max(1, len(parts)))
+    for number, part in enumerate(parts):
+        some = tokens[number * size : (number + 1) * size]
+        yield part, logprobs | {"content": some} if some else None
 
 
 def _about(kind: str, model: str) -> Json:

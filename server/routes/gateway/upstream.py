@@ -24,13 +24,16 @@ from unprm.openai.client import (
     OpenAIClient,
     Take,
     encoded,
+    error_message,
     read_on,
 )
-from unprm.openai.models import Json, RawChatResponse, RawModelList, UsageInfo
+from unprm.openai.models import Json, RawChatResponse, RawChoice, RawModelList, UsageInfo
 from unprm.trajectories import TOKEN
 
 from ...admission import Context
 from ...service import Service
+from .completion import as_openai
+from .deltas import Deltas
 
 MAX_CONCURRENT = 64
 """Maximum number of concurrent requests to the upstream for one caller; further ones wait for their turn."""
@@ -42,6 +45,10 @@ _LONG, _MAX_LONG = 2**20, 2
 """Answers of more bytes than this are read two at a time for each caller."""
 _PER_REQUEST = 16
 """Maximum number of candidates per request; with log-probabilities, which are long, one."""
+_STREAMED: Json = {"stream": True, "stream_options": {"include_usage": True}}
+_UNREAD = 65_536
+"""A stream is parsed whenever so many bytes have come, or a completion has ended."""
+_ENDING = re.compile(rb'"finish_reason": ?"')
 _WITH_LOGPROBS = 8
 """An answer may be as long as a request's body; with log-probabilities, this many times as long."""
 
@@ -60,11 +67,12 @@ class UpstreamFailed(UnprmError):
 
 @dataclass(slots=True)
 class Sampled:
-    """Completions of one prompt, as the upstream sent them, in `size` bytes; `usage`: the tokens of all of them
-    together."""
+    """Completions of one prompt in OpenAI's form, in `size` bytes; `usage`: the tokens of all of them together;
+    `context_tokens`: of the prompt alone, however often it was sent."""
 
     model: str = ""
     choices: list[Json] = field(default_factory=list)
+    context_tokens: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     size: int = 0
@@ -73,6 +81,7 @@ class Sampled:
         """Adds the other's completions and tokens."""
         self.model = other.model or self.model
         self.choices += other.choices
+        self.context_tokens = max(self.context_tokens, other.context_tokens)
         self.size += other.size
         self.add_tokens(other)
 
@@ -100,7 +109,7 @@ class Sampled:
 
 
 Arrived = Callable[[int, Sampled], None]
-"""Gets the completions of each request to the upstream as soon as they have come, and the number of the first."""
+"""Gets completions as soon as they have come, and the number of the first; and their tokens, with them or later."""
 
 
 class Upstream:
@@ -114,6 +123,7 @@ class Upstream:
         self._client = OpenAIClient([url], key, timeout=None, observe=service.metrics.called_upstream)
         self._service = service
         self._choices = Choices()
+        self._refused: set[str] = set()
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
     async def sample(
@@ -126,9 +136,24 @@ class Upstream:
         """
 
         async def ask(first: int, size: int) -> Sampled:
-            sampled = await self._complete(_reseeded(body, first), size, context, brief)
-            arrived(first, sampled)
-            return sampled
+            asked = _reseeded(body, first) | ({"n": size} if size > 1 else {})
+            added = self._added(asked)
+            while True:
+                try:
+                    if "stream" in added:
+                        return await self._streamed(asked | added, size, context, brief, partial(_from, first, arrived))
+                    sampled = await self._complete(asked | added, size, context, brief)
+                except APIStatusError as error:
+                    refused = {name for name in added if error.refuses(name)}
+                    if not refused:
+                        raise
+                    if "stream" in refused:
+                        refused.add("stream_options")
+                    self._refused |= refused - {"max_tokens"}  # for which there may be room after a shorter prompt
+                    added = {name: value for name, value in added.items() if name not in refused}
+                else:
+                    arrived(first, sampled)
+                    return sampled
 
         size = 1 if apart or body.get("logprobs") else _PER_REQUEST
         results = await self._choices.gather(ask, count, size)
@@ -196,10 +221,61 @@ class Upstream:
 
             yield take
 
+    def _added(self, body: Json) -> Json:
+        """What is sent with a request beside what its caller says, as far as the upstream takes it: several completions
+        are streamed, so that each comes as soon as it is written."""
+        added = dict(_STREAMED) if "n" in body else {}
+        if not body.keys() & {"max_tokens", "max_completion_tokens"}:
+            added["max_tokens"] = self._service.settings.gateway_max_tokens
+        return {name: value for name, value in added.items() if name not in self._refused}
+
+    async def _streamed(self, body: Json, count: int, context: Context, brief: bool, arrived: Arrived) -> Sampled:
+        """As `_complete`, for an upstream that streams if it is asked to; `arrived` gets each completion once it is
+        written, and at last the tokens of all, estimated if not all were waited for."""
+        deltas, unread, sampled = Deltas(), bytearray(), Sampled()
+        async with (
+            self._place(context, MAX_CONCURRENT),
+            self._taking(context, body) as take,
+            aclosing(self._client.parts("/chat/completions", await self._read(context, encoded, body))) as parts,
+        ):
+            streamed = (await anext(parts)).startswith(b"text/event-stream")
+
+            async def read() -> None:
+                before = deltas.size
+                for index, choice in await self._read(context, deltas.feed, bytes(unread)):
+                    made = _choice(choice) or {"message": {"role": "assistant", "content": None}}
+                    sampled.choices.append(made)
+                    arrived(index, Sampled(deltas.model, [made], size=deltas.size - before))
+                unread.clear()
+                await take(deltas.size - before)
+
+            try:
+                async for part in parts:
+                    unread += part
+                    if not streamed:
+                        await take(len(part))
+                    elif len(unread) > _UNREAD or _ENDING.search(unread, max(0, len(unread) - len(part) - 32)):
+                        await read()
+                if streamed:
+                    unread += b"\n"
+                    await read()
+            finally:
+                if streamed:
+                    usage = deltas.usage or UsageInfo(completion_tokens=deltas.written)
+                    prompt = usage.prompt_tokens
+                    arrived(0, Sampled(deltas.model, [], prompt, prompt, usage.completion_tokens))
+            if not streamed:
+                sampled = await self._read(context, partial(_sampled, count=count, brief=brief), bytes(unread))
+                arrived(0, sampled)
+        return sampled
+
+    async def _read(self, context: Context, function: Callable[[Any], Any], value: Any) -> Any:
+        """What a function makes of a value, in a thread, at the cost of its length."""
+        return await self._service.read(context, partial(function, value), len(value))
+
     async def _complete(self, body: Json, count: int, context: Context, brief: bool) -> Sampled:
         async with self._place(context, MAX_CONCURRENT):
-            asked = body | ({"n": count} if count > 1 else {})
-            content = await self._service.read(context, partial(encoded, asked))
+            content = await self._service.read(context, partial(encoded, body))
             async with self._taking(context, body) as take:
                 answer = await self._client.fetch("/chat/completions", content, take)
                 return await self._service.read(context, partial(_sampled, answer, count, brief), len(answer))
@@ -230,6 +306,11 @@ class _Used:
         )
 
 
+def _from(first: int, arrived: Arrived, number: int, sampled: Sampled) -> None:
+    """Calls `arrived` with the number among all completions of one that is numbered within its request."""
+    arrived(first + number, sampled)
+
+
 def _parsed(answer: bytes, keep: Callable[[Json], Json]) -> Any:
     """The value of an answer in JSON, of each object what `keep` returns. Raises `UpstreamFailed`."""
     try:
@@ -256,13 +337,30 @@ def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
     try:
         completion = RawChatResponse.model_validate(value)
     except ValidationError:
-        raise UpstreamFailed("the upstream's answer is not a chat completion") from None
-    choices, usage = value["choices"][:count], completion.usage or UsageInfo()
+        reason = error_message(value)
+        said = f"an error: {reason}" if reason else "not a chat completion"
+        raise UpstreamFailed(f"the upstream's answer is {said}") from None
+    readable = list(map(_choice, completion.choices[:count]))
+    if not any(readable):
+        raise UpstreamFailed("the upstream's answer is not a chat completion")
+    # one that can't be read costs itself
+    choices = [choice or {"message": {"role": "assistant", "content": None}} for choice in readable]
+    usage = completion.usage or UsageInfo()
     if "timings" in value:  # llama.cpp, which counts the first choice alone: the others' tokens are as their lengths
         first, *others = (len(encoded(choice["message"])) for choice in choices)
         written = usage.completion_tokens
         usage.completion_tokens = written + round(written * sum(others) / first)
-    return Sampled(completion.model, choices, usage.prompt_tokens, usage.completion_tokens, len(answer))
+    prompt = usage.prompt_tokens
+    return Sampled(completion.model, choices, prompt, prompt, usage.completion_tokens, len(answer))
+
+
+def _choice(sent: Any) -> Json | None:
+    """A completion in OpenAI's form, None if it can't be read."""
+    try:
+        RawChoice.model_validate(sent)
+    except ValidationError:
+        return None
+    return as_openai(sent)
 
 
 def _cards(answer: bytes) -> list[Json]:

@@ -103,7 +103,7 @@ def test_an_upstream_that_gives_one_at_a_time_gets_few_calls_at_a_time(monkeypat
     monkeypatch.setattr(upstream_module, "MAX_CONCURRENT", 2)
     gate = threading.Event()
     with (
-        upstream(boxed(1), takes_n=False, held=dict.fromkeys(range(40), gate)) as reasoner,
+        upstream(boxed(1), boxed(2), takes_n=False, held=dict.fromkeys(range(40), gate)) as reasoner,
         gateway(reasoner) as running,
     ):
         waiting = Background(lambda: elected(running, strategy="majority", budget=20, round=20, stable=1))

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tests.openai_server import Refusal, openai_server
 from tests.server.harness import Background, Running, raw, serving
-from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, TOKENS, Upstream, top_logprobs, upstream
+from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, STREAMED, TOKENS, Upstream, top_logprobs, upstream
 from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import VOTES, Strategy
@@ -172,7 +172,7 @@ def test_the_request_reaches_the_upstream_as_it_is() -> None:
         more = {"temperature": 0.4, "top_p": 0.9, "stop": ["x"], "seed": 5, "max_tokens": 9}
         ask(running, key="ours", extra_body={"unprm": {"budget": 3, "round": 2, "stable": 1}, "top_k": 3}, **more)
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "top_k": 3, **more}
-    assert reasoner.bodies == [body | {"n": 2}, body | {"seed": 7}]
+    assert reasoner.bodies == [body | {"n": 2} | STREAMED, body | {"seed": 7}]
     assert reasoner.keys == ["Bearer theirs"] * 2
 
 
@@ -626,7 +626,7 @@ def test_a_late_upstream_ends_at_the_deadline_with_what_has_come() -> None:
         answer = running.post("/v1/chat/completions", body, headers={"X-Request-Timeout": "4"})
     report = answer.json()["unprm"]
     assert (report["sampled"], report["stopped"]) == (2, "failures")
-    assert report["failures"] == [{"candidates": 2, "detail": "the upstream did not return them in time"}]
+    assert report["failures"] == [{"candidates": 2, "detail": "they were not waited for: time ran out"}]
     late = threading.Event()
     with upstream(boxed(1), held={0: late}) as reasoner, gateway(reasoner, gateway_seconds=0.5) as running:
         answer = running.post("/v1/chat/completions", body)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.adder import SCHEMA, TASK, call, calling
 from tests.server.gateway.test_gateway import PROBLEM, boxed, gateway, refusal
-from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, upstream
+from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, STREAMED, upstream
 
 PATH = "/v1/messages"
 TOOL = {"name": "add", "description": "Adds.", "input_schema": SCHEMA}
@@ -73,6 +73,7 @@ def test_a_conversation_is_translated_both_ways() -> None:
             "top_k": 3,
             "stop": ["x"],
             "n": 2,
+            **STREAMED,
         }
     ]
 
@@ -106,7 +107,7 @@ def test_a_stream_has_the_events_of_a_message() -> None:
 def test_images_are_passed_on_by_a_vote_without_rewards() -> None:
     content = [{"type": "text", "text": "What is this?"}, IMAGE]
     with upstream(boxed(1), cut={0}) as reasoner, gateway(reasoner) as running:
-        refused = running.post(PATH, ask(content))
+        refused = running.post(PATH, ask(content, unprm={"strategy": "prm"}))
         assert (refused.status_code, "a part of type 'image_url'" in refused.json()["error"]["message"]) == (422, True)
         answer = running.post(PATH, ask(content, unprm={"strategy": "majority", "budget": 1})).json()
     assert (answer["content"], answer["stop_reason"]) == ([{"type": "text", "text": boxed(1)}], "max_tokens")
@@ -117,8 +118,8 @@ def test_images_are_passed_on_by_a_vote_without_rewards() -> None:
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
-        (ask(top_p=1, container="x"), "/container"),
-        (ask(tools=[{"type": "web_search_20250305", "name": "web_search"}]), "/tools/0/input_schema"),
+        (ask(top_p=1, unprm={"container": "x"}), "/unprm/container"),
+        (ask(tools=[{"type": "web_search_20250305", "name": "web_search"}]), "/tools/0"),
         (ask([{"type": "document", "source": {}}]), "/messages/0/content/0/type"),
         ({"model": "m", "messages": []}, "/max_tokens"),
     ],

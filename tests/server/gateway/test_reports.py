@@ -28,7 +28,7 @@ def test_candidates_that_are_cut_are_counted_and_named() -> None:
         "2 of 3 candidates with an answer have the elected one; the next answer has 1",
     ]
     assert other.unprm["notes"] == ["1 of 1 candidates was cut at max_completion_tokens=9", SILENT]
-    assert "1 of 4 candidates was cut at the upstream's limit of tokens" in unlimited.unprm["notes"]
+    assert "1 of 4 candidates was cut at the gateway's limit of 8192 tokens" in unlimited.unprm["notes"]
 
 
 @pytest.mark.parametrize("strategy", ["majority", "cisc"])
@@ -140,7 +140,7 @@ def test_candidates_that_came_before_the_deadline_vote() -> None:
     with upstream(*texts, takes_n=False, held={2: threading.Event()}) as reasoner, gateway(reasoner) as running:
         report = running.post("/v1/chat/completions", body, headers={"X-Request-Timeout": "4"}).json()["unprm"]
     assert (report["sampled"], report["stopped"], report["share"]) == (3, "failures", pytest.approx(2 / 3))
-    assert report["failures"] == [{"candidates": 1, "detail": "the upstream did not return them in time"}]
+    assert report["failures"] == [{"candidates": 1, "detail": "they were not waited for: time ran out"}]
 
 
 CHOICE = "Which is a prime? Answer with the letter.\nA) 4\nB) 7\nC) 9\nD) 12"

@@ -12,7 +12,7 @@ import openai
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from server.admission import Admission, Claims, Context
+from server.admission import CONTEXT, Admission, Claims, Context
 from server.routes.gateway.election import Elected, Observer, Progress
 from server.routes.gateway.report import Report, Sample
 from server.routes.gateway.schema import ChatRequest
@@ -137,7 +137,9 @@ def test_what_is_known_before_the_upstream_is_asked_has_its_status() -> None:
     assert not reasoner.bodies
 
 
-def served(stream: ElectionStream, sent: list[bytes], go_on: asyncio.Event) -> openai.AsyncOpenAI:
+def served(
+    stream: ElectionStream, sent: list[bytes], go_on: asyncio.Event, context: Context | None = None
+) -> openai.AsyncOpenAI:
     """A client of the stream. Sets `go_on` once two comments were sent, and keeps what is sent."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,7 +149,7 @@ def served(stream: ElectionStream, sent: list[bytes], go_on: asyncio.Event) -> o
                 go_on.set()
             await send(message)
 
-        await stream(scope, receive, noted)
+        await stream(scope | {CONTEXT: context}, receive, noted)
 
     http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app))
     return openai.AsyncOpenAI(base_url="http://x/v1", api_key="x", http_client=http, max_retries=0)
@@ -164,9 +166,7 @@ async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> N
         choice = {"message": {"content": "It is 7"}, "finish_reason": "stop"}
         return Elected([choice], Sampled(), Report.model_construct(answer="7"))
 
-    stream = ElectionStream(
-        election, Chunks(ChatRequest.model_validate(BODY)), Context("x", 0.0, Claims(Admission(1))), silence=0.001
-    )
+    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY)), silence=0.001)
     async with served(stream, sent, go_on) as client:
         chunks = [chunk async for chunk in await client.chat.completions.create(model="m", messages=[], stream=True)]
     assert not any(part.startswith(b":") for part in sent[:4])  # the head and three events came first
@@ -187,8 +187,8 @@ async def test_an_error_after_silence_is_an_event() -> None:
         raise UpstreamFailed("the upstream answered 500")
 
     context = Context("x", 0.0, Claims(Admission(1)))
-    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY)), context, silence=0.001)
-    async with served(stream, [], go_on) as client:
+    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY)), silence=0.001)
+    async with served(stream, [], go_on, context) as client:
         with pytest.raises(openai.APIError, match="the upstream answered 500") as caught:
             async for _ in await client.chat.completions.create(model="m", messages=[], stream=True):
                 pass
@@ -210,7 +210,7 @@ async def test_an_election_ends_with_its_stream() -> None:
     async def send(message: Message) -> None:
         pass
 
-    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY)), Context("x", 0.0, Claims(Admission(1))))
+    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY)))
     response = asyncio.create_task(stream({"type": "http"}, asyncio.Queue[Message]().get, send))
     await begun.wait()
     response.cancel()

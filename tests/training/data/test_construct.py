@@ -17,8 +17,8 @@ from tests.training import lines
 from tests.training.data import mortal
 from tests.training.scripted import ScriptedSampler
 from training import resumable
-from training.cli.data import build
-from training.data import stats
+from training.cli.data import build as build_command
+from training.data import build, stats
 from training.data.annotate import annotate, unresolved_path
 from training.data.merge import merge
 from training.data.questions import make_mini
@@ -257,8 +257,9 @@ def test_merged_data_is_read_by_the_trainer_and_has_no_duplicates(selected, equi
     merged = merge([output, output], tmp_path)
     rows = [json.loads(line) for line in (tmp_path / "data" / "train.jsonl").read_text().splitlines()]
     labelled = _records(output)
-    assert merged.solutions == len(rows) == len({(r["problem"], *r["steps"]) for r in labelled})
-    assert merged.duplicates == 2 * len(labelled) - len(rows)
+    assert merged.solutions == len(rows)
+    assert merged.solutions + merged.refuted == len({(r["problem"], *r["steps"]) for r in labelled})
+    assert merged.duplicates == 2 * len(labelled) - len(rows) - merged.refuted
     assert {tuple(row) for row in rows} == {COLUMNS, (*COLUMNS, "tried")}
     read = list(read_labelled([tmp_path]))
     assert [list(solution.labels) for solution in read] == [row["label"] for row in rows]
@@ -310,7 +311,7 @@ def test_the_named_search_is_the_one_that_runs():
 
 
 def test_build_searches_as_recommended_and_as_the_paper_by_name():
-    default = PRESETS[inspect.signature(build).parameters["preset"].default].annotate
+    default = PRESETS[inspect.signature(build_command).parameters["preset"].default].annotate
     assert (default.search, default.measure) == ("bayes", "surprisal_max")
     assert default == replace(PRESETS["recommended"].annotate, max_tokens=default.max_tokens)
     assert (PRESETS["paper"].annotate.search, PRESETS["paper"].annotate.measure) == ("uncertainty", "entropy")
@@ -327,3 +328,28 @@ def test_only_searches_by_falling_rise_record_ranks(selected, equivalence, searc
         if ranked and solution.rank is not None:
             assert solution.tried[solution.rank].step == solution.labels.index(False) + 1
             assert solution.rank == len(solution.tried) - 1
+
+
+def _build(place, questions, k=12):
+    preset = replace(PRESETS["mini"], models=("scripted",), sample=SampleSettings(k=k), annotate=ANNOTATE)
+    console = Console(file=io.StringIO(), width=500)
+    return asyncio.run(build.build(questions, lambda *_: ScriptedSampler(), preset, place, 4, console)), console
+
+
+def test_a_build_without_a_right_solution_stops_before_it_draws_rollouts(tmp_path):
+    unsolved = [replace(question, gold_answer="no such number") for question in QUESTIONS[:3]]
+    with pytest.raises(RecordInvalid, match=r"none of the solutions of 3 questions is right.*stronger --model"):
+        _build(tmp_path, unsolved)
+    assert not (tmp_path / "scripted" / "annotated.jsonl").exists()
+
+
+def test_a_build_warns_where_few_questions_are_solved_and_counts_what_it_leaves_out(tmp_path):
+    unsolved = [replace(question, gold_answer="no such number") for question in QUESTIONS[1:6]]
+    failures, console = _build(tmp_path, [QUESTIONS[0], *unsolved])
+    said = console.file.getvalue()
+    assert failures == {}
+    assert "only 1 of 6 questions have a right solution" in said
+    left = _records(tmp_path / "scripted" / "annotated.unresolved.jsonl")
+    assert left
+    assert f"left out, the model never solves the question: {len(left)}" in said
+    assert "so that equal prefixes have equal labels" in said

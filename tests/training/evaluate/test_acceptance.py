@@ -61,6 +61,17 @@ def test_what_is_calibrated_is_what_a_server_reads(tmp_path):
     assert "cisc" not in made.elections
 
 
+def test_a_vote_whose_surer_answers_are_wrong_is_said_to_be_uncalibrated(tmp_path):
+    rows = [replace(_question(number, number < 40), correct=(number >= 40,) * 3) for number in range(80)]
+    result = _calibrate(_run(tmp_path, rows))
+    assert result.exit_code == 0, result.output
+    assert (
+        "majority is not calibrated: its answers of lower certainty are more often right (100 % of 40" in result.output
+    )
+    made = acceptance.read(tmp_path / "calibration.json")
+    assert "can't be relied on for majority" in made.mismatch("majority", DEFAULTS, None, "min")
+
+
 SCORED = [replace(_question(number, True), scores=((0.9, 0.5),) * 3) for number in range(2)]
 
 

@@ -25,6 +25,8 @@ MADE = {
         {"problem": "q", "steps": ["a", "b"], "labels": [1.0, False]},
     ],
     "trl": [{"prompt": "Larger: 9.8 or 9.11?", "completions": ["Compare.", "9.11."], "labels": [True, False]}],
+    "openrlhf": [{"input": "What is 1 + 2? Step 1: 1 + 2 = 3. ки\nStep 2: The answer is 4. ки", "value": ["+", "-"]}],
+    "er-prm": [{"text": "What is 1 + 2? Step 1: 1 + 2 = 3. ки\nStep 2: The answer is 4. ки", "value": [0.75, 0]}],
     "rlhflow": [
         {
             "conversations": [
@@ -79,6 +81,8 @@ LABELS = {
         *[[*[None] * 7, F]] * 6,
     ],
     "math-shepherd": [[T, T, T, T, F], [T, F, F, F, F], [F, F]],
+    "openrlhf": [[T, F]],
+    "er-prm": [[0.75, F]],
     "rlhflow": [[T, F], [T]],
     "processbench": [[T] * 3, [T, F, None]],
     "prmbench": [[T] * 3, [F, T, T], [T] * 3, [T, F, T]],
@@ -186,7 +190,7 @@ BAD = [
         {"question": {"problem": "p"}, "label": {"steps": [{"completions": [{"text": "a", "rating": 2}]}]}},
         "label.steps.0.completions.0.rating: Input should be -1, 0 or 1",
     ),
-    ("math-shepherd", {"input": "p Step 1: a ки", "label": "p Step 1: a ки"}, "label: expected the text of input with"),
+    ("math-shepherd", {"input": "p Step 1: a ки", "label": "p Step 1: a ки"}, "no step has a label"),
     (
         "math-shepherd",
         {"input": "p Step 1: a ки", "label": "p Step 1: a + b"},
@@ -316,9 +320,7 @@ def test_a_layout_that_cannot_hold_the_labels_refuses_and_says_how_many(tmp_path
     assert not output.exists()
 
 
-@pytest.mark.parametrize(
-    ("problem", "steps"), [("p", ["a ки b", "c"]), ("p", ["Step 2: a", "b"]), ("p", ["we repeat Step 1: a", "b"])]
-)
+@pytest.mark.parametrize(("problem", "steps"), [("p", ["Step 2: a", "b"]), ("p", ["we repeat Step 1: a", "b"])])
 def test_texts_that_would_be_cut_elsewhere_are_refused(tmp_path, problem, steps):
     source = _write(tmp_path / "a.jsonl", {"problem": problem, "steps": steps, "labels": [True, False]})
     with pytest.raises(RecordInvalid, match="1 of 1 solutions: 1 with texts that could not be told apart again"):
@@ -342,3 +344,30 @@ def test_labels_of_0_and_1_are_wrong_and_right(tmp_path):
     path = _write(tmp_path / "a.jsonl", {"problem": "p", "steps": list("abcd"), "labels": [0, 1, 0.0, 1.0]})
     assert list(read_labelled([path])) == [LabelledSolution("p", tuple("abcd"), (False, True, False, True))]
     assert all(isinstance(label, bool) for solution in read_labelled([path]) for label in solution.labels)
+
+
+def test_a_word_that_contains_the_tag_is_no_tag(tmp_path):
+    text = "В пачке 3 руки и 2 палочки. Сколько всего? Step 1: 3 руки. ки\nStep 2: 3 + 2 = 6 палочки. ки"
+    label = text.replace(" ки", " +", 1).replace(" ки", " -", 1)
+    (solution,) = read_labelled([_write(tmp_path / "a.jsonl", {"input": text, "label": label})])
+    assert solution.steps == ("Step 1: 3 руки.", "Step 2: 3 + 2 = 6 палочки.")
+    assert solution.labels == (True, False)
+
+
+def test_each_tag_has_one_value(tmp_path):
+    path = _write(tmp_path / "a.jsonl", {"input": "p Step 1: a ки", "value": ["+", "-"]})
+    with pytest.raises(RecordInvalid, match="value: expected one for each of 1 ки, got 2"):
+        list(read_labelled([path]))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_an_array_over_several_lines_is_read_under_any_name(tmp_path, name):
+    path = tmp_path / name
+    path.write_text("\ufeff" + json.dumps(MADE["native"], indent=1), "utf-8")
+    assert [list(solution.labels) for solution in read_labelled([path])] == LABELS["native"]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\ufeff" + json.dumps(MADE["native"][0]) + "\n", "utf-8")
+    assert len(list(read_labelled([path]))) == 1

@@ -2,16 +2,19 @@
 
 import json
 import random
+import shutil
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import torch
 from rich.progress import Progress
 from safetensors import safe_open
-from transformers import AutoModelForTokenClassification
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification
 from typer.testing import CliRunner
 
 from tests.server.harness import serving
+from tests.unprm.engines.torch.test_heads import write
 from training import resumable
 from training.__main__ import app
 from training.prm import publish
@@ -96,6 +99,21 @@ def test_every_head_learns_and_is_served_with_the_trainer_s_margins(base, tmp_pa
         assert served.tolist() == pytest.approx(margins, abs=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:Model has .tie_word_embeddings=True.")
+def test_an_adapter_on_tied_embeddings_is_served_with_the_trainer_s_margins(base, tmp_path):
+    tied = Path(shutil.copytree(base, tmp_path / "base"))
+    config = AutoConfig.from_pretrained(tied)
+    config.tie_word_embeddings = True
+    AutoModelForCausalLM.from_config(config).save_pretrained(tied)
+    trainer = _trainer(tied, tmp_path, lora_targets=("q_proj", "embed_tokens"), epochs=2)
+    trainer.train(QUIET)
+    (solution,) = _solutions(1, seed=9)
+    (expected,) = _margins(trainer, [solution])
+    with closing(load_engine(str(tmp_path / "prm"), device="cpu")) as engine:
+        (found,) = engine.score([engine.format.encode(solution.problem, solution.steps)]).scores
+    assert torch.tensor(found).logit().tolist() == pytest.approx(expected, abs=1e-4)
+
+
 @pytest.mark.parametrize("head", HEADS)
 def test_a_margin_is_the_same_however_solutions_are_put_together(base, tmp_path, head):
     solutions = [*_solutions(6, seed=3)]
@@ -150,6 +168,12 @@ def test_implicit_rewards_are_read_against_the_base_and_learned_of_outcomes(base
         _trainer(base, tmp_path, "implicit")
     with pytest.raises(ModelInvalid, match="needs an adapter"):
         _trainer(base, tmp_path, "implicit", "orm", tune="all")
+
+
+def test_implicit_rewards_are_not_learned_of_logits_that_the_model_scales(tmp_path):
+    base = write("cohere", tmp_path / "cohere")
+    with pytest.raises(ModelInvalid, match=r"not trained on .*cohere: it changes its logits by logit_scale"):
+        _trainer(base, tmp_path, "implicit", "orm")
 
 
 def test_a_killed_run_goes_on_with_its_layer(base, tmp_path):

@@ -81,7 +81,7 @@ def test_the_card_s_program_scores_with_transformers_alone(model, adapter, tmp_p
     assert "vllm serve" in text
     assert "hf-overrides" not in text
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(program.splitlines()) <= 15
+    assert len(program.splitlines()) <= 19
     (tmp_path / "program.py").write_text(program, "utf-8")
     command = [sys.executable, "-I", "-S", "-c", ALONE, sysconfig.get_path("purelib"), json.dumps([PROBLEM, STEPS])]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

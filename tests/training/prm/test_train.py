@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import random
+import shutil
 from dataclasses import asdict
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from rich.progress import Progress
 from safetensors.torch import load_file
 
+from tests.tiny import write_base
 from tests.training.prm import together
 from tests.training.solutions import learnable
 from training import resumable
@@ -233,6 +235,14 @@ def test_a_checkpoint_of_another_run_is_refused(base, data, tmp_path):
     Trainer(_settings(base, data, tmp_path, epochs=1)).train(QUIET)
     with pytest.raises(ModelInvalid, match="other settings or data"):
         Trainer(_settings(base, data, tmp_path, epochs=1, learning_rate=1e-3)).train(QUIET)
+
+
+def test_a_checkpoint_is_not_continued_on_other_weights_of_the_same_name(base, data, tmp_path):
+    replaced = shutil.copytree(base, tmp_path / "base")
+    Trainer(_settings(replaced, data, tmp_path / "prm", epochs=1)).train(QUIET)
+    write_base(replaced, seed=1)
+    with pytest.raises(ModelInvalid, match="another base by this name"):
+        Trainer(_settings(replaced, data, tmp_path / "prm", epochs=1)).train(QUIET)
 
 
 def test_a_run_goes_on_with_what_was_chosen_when_it_began(base, data, tmp_path):

@@ -2,17 +2,20 @@
 
 import json
 import shutil
+import warnings
 
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import load_file, save_file
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from tests.tiny import write_base
 from unprm.checkpoints import lora
 from unprm.checkpoints.bases import BASES
 from unprm.checkpoints.files import ADAPTERS, PrmFiles, load_base, load_merged
 from unprm.errors import ModelInvalid
+from unprm.models.load import load_engine
 
 DTYPES = [torch.float32, torch.bfloat16]
 
@@ -64,6 +67,105 @@ def test_what_peft_merges_is_loaded(base, tmp_path, options, dtype):
     tuned.save_pretrained(tmp_path / "adapter", save_embedding_layers=False)
     assert not same(loaded(base, tmp_path / "adapter", dtype), load_base(base, dtype))
     assert same(loaded(base, tmp_path / "adapter", dtype), by_peft(base, tmp_path / "adapter", dtype))
+
+
+EMBEDDINGS = {
+    "embedding": {"target_modules": ["q_proj", "embed_tokens"]},
+    "output": {"target_modules": ["q_proj", "lm_head"]},
+    "both": {"target_modules": ["embed_tokens", "lm_head"]},
+    "one for both": {"target_modules": ["embed_tokens"], "ensure_weight_tying": True},
+    "whole": {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens", "lm_head"]},
+    "whole output": {"target_modules": ["q_proj"], "modules_to_save": ["lm_head"]},
+    "some tokens": {"target_modules": ["q_proj"], "trainable_token_indices": [3, 5]},
+    "neither": {"target_modules": ["q_proj"]},
+}
+
+
+def embeddings_tuned(place, kind, tied, options, save):
+    """A tiny base whose embeddings are tied or not, and an adapter with random weights on them, saved so by PEFT."""
+    network = write_network(place / "base", kind, tied)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PEFT's about all that is tried here
+        tuned = get_peft_model(network, LoraConfig(r=4, task_type="CAUSAL_LM", init_lora_weights=False, **options))
+        for name, tensor in tuned.named_parameters():
+            if "modules_to_save" in name or "trainable_tokens" in name:
+                tensor.data += torch.randn_like(tensor) * 0.2
+        tuned.save_pretrained(str(place / "adapter"), save_embedding_layers=save)
+    return place / "base", place / "adapter"
+
+
+def write_network(place, kind, tied):
+    """Writes a tiny base into a directory, which may have a tokenizer of so many tokens, and loads it."""
+    torch.manual_seed(1)
+    shape = {
+        "vocab_size": json.loads((place / "config.json").read_text())["vocab_size"] if place.exists() else 80,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+        "initializer_range": 0.2,
+    }
+    config = AutoConfig.for_model(kind, **shape, tie_word_embeddings=tied, bos_token_id=None)
+    AutoModelForCausalLM.from_config(config).save_pretrained(place)
+    return load_base(place, torch.float32)
+
+
+@torch.no_grad()
+def logits(network, ids=(3, 5, 7, 11, 3)):
+    return network(torch.tensor([list(ids)])).logits[0]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("options", EMBEDDINGS.values(), ids=EMBEDDINGS)
+@pytest.mark.parametrize(("kind", "save"), [("qwen2", "auto"), ("qwen2", False), ("qwen2", True), ("llama", "auto")])
+def test_adapters_on_embeddings_are_merged_as_peft_runs_them(kind, tied, options, save, tmp_path):
+    """Where the output layer has the embedding's weights, an adapter on one of them leaves the other as it is."""
+    if "ensure_weight_tying" in options and not tied:
+        return
+    base, adapter = embeddings_tuned(tmp_path, kind, tied, options, save)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = logits(PeftModel.from_pretrained(load_base(base, torch.float32), str(adapter)).eval())
+    merged = loaded(base, adapter, torch.float32)
+    assert torch.allclose(logits(merged), expected, atol=1e-4)
+    output, embedding = merged.get_output_embeddings(), merged.get_input_embeddings()
+    assert merged.config.tie_word_embeddings == (output.weight is embedding.weight)
+    merged.save_pretrained(tmp_path / "merged")
+    assert torch.allclose(logits(load_base(tmp_path / "merged", torch.float32)), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["embedding", "both", "one for both"])
+def test_an_adapter_on_tied_embeddings_is_served_as_peft_runs_it(name, tmp_path):
+    write_base(tmp_path / "base")
+    base, adapter = embeddings_tuned(tmp_path, "qwen2", True, EMBEDDINGS[name], "auto")
+    engine = load_engine(str(base), adapter=str(adapter), device="cpu", step_tag="ş", positive="+", negative="-")
+    encoded = engine.format.encode("12 + 34", ["Step 1: 12 + 34 = 46.", "The answer is 5."])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tuned = PeftModel.from_pretrained(load_base(base, torch.float32), str(adapter)).eval()
+    found, verdicts = logits(tuned, encoded.ids)[list(encoded.positions)], engine.format.readout
+    margins = found[:, verdicts.positive] - found[:, verdicts.negative]
+    assert engine.score([encoded]).scores[0] == pytest.approx(margins.sigmoid().tolist(), abs=1e-5)
+
+
+def test_an_adapter_for_a_resized_vocabulary_is_refused(tmp_path):
+    network = write_network(tmp_path / "base", "qwen2", True)
+    rows = len(network.get_input_embeddings().weight)
+    network.resize_token_embeddings(rows + 2, mean_resizing=False)
+    tuned = get_peft_model(network, LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    tuned.save_pretrained(str(tmp_path / "adapter"), save_embedding_layers=True)
+    with pytest.raises(ModelInvalid, match=rf"vocabulary was resized, .* has {rows + 2} rows and the base {rows}: mer"):
+        loaded(tmp_path / "base", tmp_path / "adapter", torch.float32)
+
+
+def test_an_adapter_that_repeats_layers_is_refused(tmp_path):
+    network = write_network(tmp_path / "base", "llama", False)
+    replicated = LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM", layer_replication=[(0, 2), (1, 2)])
+    get_peft_model(network, replicated).save_pretrained(str(tmp_path / "adapter"))
+    with pytest.raises(ModelInvalid, match=r"adapter_config\.json: layer_replication repeats layers of the base"):
+        loaded(tmp_path / "base", tmp_path / "adapter", torch.float32)
 
 
 @pytest.mark.parametrize(

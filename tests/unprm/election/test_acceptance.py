@@ -4,8 +4,18 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import fisher_exact
 
-from unprm.election.acceptance import Statistics, VoteCalibration, certainty, read, threshold
+from unprm.election.acceptance import (
+    DOUBT,
+    Statistics,
+    VoteCalibration,
+    _as_right_by_chance,
+    certainty,
+    disorder,
+    read,
+    threshold,
+)
 from unprm.errors import RecordInvalid
 
 
@@ -27,6 +37,48 @@ def test_it_ends_where_errors_begin():
     elections = [(1.0, True)] * 100 + [(0.5, False)] * 30 + [(0.2, True)] * 1000
     assert threshold(elections, 0.05, 0.9) == 1.0
     assert threshold(elections, 0.5, 0.9) == 0.2
+
+
+def _quarters(*rights, size=40):
+    """Elections of falling certainty: of each of four groups this share is right."""
+    return [
+        (1 - quarter / 4 - k / 1000, k < round(share * size))
+        for quarter, share in enumerate(rights)
+        for k in range(size)
+    ]
+
+
+@pytest.mark.parametrize(
+    "rights", [(1, 0.8, 0.5, 0.2), (0.5, 0.5, 0.5, 0.5), (0.7, 0.8, 0.7, 0.8), (1, 1, 1, 1), (0, 0, 0, 0)]
+)
+def test_elections_in_order_or_out_of_it_by_chance_are_calibrated(rights):
+    assert disorder(_quarters(*rights)) is None
+
+
+def test_few_or_equally_certain_elections_are_no_evidence():
+    for elections in ([], [(0.5, True)], [(0.5, k % 2 > 0) for k in range(90)], [(0.9, False), (0.1, True)] * 2):
+        assert disorder(elections) is None
+
+
+def test_answers_of_lower_certainty_that_are_more_often_right_are_told():
+    """As where the share of an answer, which decides some of the questions, is low but reliable."""
+    assert disorder(_quarters(0.9, 0.3, 0.9, 0.1)) == (
+        "its answers of lower certainty are more often right (90 % of 40, against 30 % of 40 above them)"
+    )
+
+
+@pytest.mark.parametrize(("higher", "lower"), [((12, 30), (25, 30)), ((0, 7), (3, 9)), ((7, 7), (9, 9))])
+def test_the_comparison_of_two_groups_is_fisher_s(higher, lower):
+    table = [[lower[0], lower[1] - lower[0]], [higher[0], higher[1] - higher[0]]]
+    groups = [[k < right for k in range(count)] for right, count in (higher, lower)]
+    assert _as_right_by_chance(*groups) == pytest.approx(fisher_exact(table, "greater").pvalue)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_a_vote_whose_condition_holds_is_seldom_refused(share):
+    rng = np.random.default_rng(0)
+    drawn = [zip(rng.random(200), rng.random(200) < share, strict=True) for _ in range(400)]
+    assert sum(disorder(elections) is not None for elections in drawn) <= 400 * DOUBT
 
 
 def _calibrated(draws, count, risk, confidence, certainties, wrong):

@@ -184,11 +184,11 @@ def test_a_hair_counts_as_a_tie_and_more_does_not():
 
 @pytest.mark.parametrize("strategy", list(VOTES))
 def test_one_class_wins_without_scoring(strategy):
-    classes = [None, 4, 4]
-    assert not votes.needs_rewards(strategy, classes)
-    result = votes.decide(strategy, classes)
-    assert (result.decided_by, result.solution_index, result.margin) == ("unanimous", 1, None)
-    assert result.classes[0].mean_reward is None
+    for classes, decided_by in (([4, 4], "unanimous"), ([None, 4, None], "only_answer")):
+        assert not votes.needs_rewards(strategy, classes)
+        result = votes.decide(strategy, classes)
+        assert (result.decided_by, result.solution_index) == (decided_by, classes.index(4))
+        assert (result.margin, result.classes[0].mean_reward) == (None, None)
 
 
 def test_no_answer_at_all_is_an_error():

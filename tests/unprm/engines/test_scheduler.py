@@ -347,6 +347,23 @@ async def test_a_batch_takes_a_moment_whatever_the_model_s_speed(per_second: flo
     await scorer.drain(PATIENCE)
 
 
+@pytest.mark.parametrize(("per_second", "alone"), [(33_000, 16_384), (32_000, 8000)])
+@asynchronous
+async def test_a_request_that_waits_alone_gets_a_full_batch_where_that_is_short(per_second: int, alone: int) -> None:
+    engine = Timed(per_second)
+    scorer = Scheduler(engine, clock=lambda: engine.now)
+    await scorer.score([item(k, 256) for k in range(200)])  # its speed is known now
+    before = len(engine.batches)
+    await scorer.score([item(k, 256) for k in range(200)])
+    requests = [await ask(scorer, *(item(1000 * n + k, 256) for k in range(100))) for n in range(2)]
+    together = len(engine.batches) + 1  # the first was taken when the second was not there yet
+    await asyncio.gather(*requests)
+    first, second = (sum(len(one.ids) for one in engine.batches[number]) for number in (before, together))
+    assert alone - 256 < first <= alone
+    assert per_second // 4 - 2 * 256 < second <= per_second // 4
+    await scorer.drain(PATIENCE)
+
+
 @asynchronous
 async def test_a_small_request_overtakes_a_large_one_on_a_slow_model() -> None:
     engine = Timed(1e3)

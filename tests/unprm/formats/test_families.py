@@ -121,6 +121,36 @@ def test_a_rendered_prompt_is_scored_at_the_family_s_tags(name, engines):
         form.tokenize(Prompt((*ids, 10**9)))
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_solution_s_text_is_split_at_the_family_s_separator(name, engines):
+    form = engines[name].format
+    assert form.steps("\n\n".join(STEPS), 9) is None
+    if form.tag is None:
+        return
+    steps = [f"Step {number}: {step}" for number, step in enumerate(STEPS, 1)]
+    between = "\n" if name == "math-shepherd" else ""
+    text = between.join(f"{step}{form.tag.text}" for step in steps)
+    assert form.steps(text, 3) == steps
+    assert form.encode(PROBLEM, form.steps(text, 3)) == form.encode(PROBLEM, steps)
+    assert len(form.steps(text * 100, 3)) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("qwen-prm", checkpoints.CHATML.split("system\n")[1].split("<|im_end|>")[0]),
+        ("pathfinder", checkpoints.CHATML.split("system\n")[1].split("<|im_end|>")[0]),
+        ("fover", "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024"),
+        ("granite", "Knowledge Cutoff Date: April 2024.\nToday's Date: June 24, 2025.\nYou are Granite, developed by "
+         "IBM. You are a helpful AI assistant."),
+        ("outcome", ""),
+        ("trl", ""),
+    ],
+)  # fmt: skip
+def test_the_system_message_of_a_template_is_known(name, message, engines):
+    assert engines[name].format.system == message
+
+
 @pytest.mark.parametrize("name", ["qwen-prm", "actprm"])
 def test_a_prompt_without_a_tag_gets_one_after_its_text(name, engines):
     form = engines[name].format

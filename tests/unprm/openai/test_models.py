@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from tests.openai_server import openai_server
 from unprm.openai.choices import Completions
 from unprm.openai.client import OpenAIClient
-from unprm.openai.models import ChatChoice, CompletionResponse, RawChatResponse, TextChoice, UsageInfo
+from unprm.openai.models import ChatChoice, CompletionResponse, RawChoice, TextChoice, UsageInfo
 
 TOKENS = [
     {"id": 7, "logprob": 1e-9, "top_logprobs": [{"token": "a", "logprob": 1e-9}, {"token": "b", "logprob": -2.0}]},
@@ -60,10 +60,10 @@ def test_what_is_no_count_is_refused(usage: Any) -> None:
 
 def test_what_json_cannot_hold_is_refused_but_in_log_probabilities() -> None:
     choice = {"message": {"content": "a", "odd": 1}, "logprobs": {"content": [{"logprob": -math.inf}]}}
-    (kept,) = RawChatResponse.model_validate({"choices": [choice]}).choices
+    kept = RawChoice.model_validate(choice)
     assert kept.message == choice["message"]
     with pytest.raises(ValidationError, match="JSON can't hold"):
-        RawChatResponse.model_validate({"choices": [choice | {"score": math.nan}]})
+        RawChoice.model_validate(choice | {"score": math.nan})
 
 
 def test_completions_come_in_their_order_in_as_many_requests_as_it_takes() -> None:

@@ -6,13 +6,15 @@ from collections import Counter
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import Qwen2Config, Qwen2ForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from unprm.checkpoints.files import load_base
 from unprm.errors import ModelInvalid, SamplerFailed
-from unprm.samplers import decoding
-from unprm.samplers.decoding import _nucleus
-from unprm.samplers.transformers_sampler import TransformersSampler
+from unprm.samplers import decoding, transformers_sampler
+from unprm.samplers.decoding import DecodingBatch, Row
+from unprm.samplers.transformers_sampler import ADMITTED_TOKENS, ON_GPU, TransformersSampler, fitting_rows
 from unprm.types import SamplingSettings
 
 
@@ -148,20 +150,14 @@ def test_closing_answers_whoever_waits(network, base):
     assert all(isinstance(answer, SamplerFailed) for answer in asyncio.run(story()))
 
 
-def test_nobody_waits_for_a_sampler_that_is_closed_or_fails_before_it_begins(network, base):
-    async def story(seed, closed):
+def test_nobody_waits_for_a_sampler_that_is_closed(network, base):
+    async def story():
         sampler = _sampler(network, base)
-        if closed:
-            await sampler.close()
-        answers = await asyncio.wait_for(
-            asyncio.gather(sampler.complete((21, 22), 1, seed, ""), return_exceptions=True), timeout=20
-        )
         await sampler.close()
-        return answers
+        await asyncio.wait_for(sampler.complete((21, 22), 1, 0, ""), timeout=20)
 
-    for seed, closed in ((0, True), (2**70, False)):  # no generator takes such a seed
-        (answer,) = asyncio.run(story(seed, closed))
-        assert isinstance(answer, SamplerFailed)
+    with pytest.raises(SamplerFailed, match="is closed"):
+        asyncio.run(story())
 
 
 def test_prompts_come_and_go_without_disturbing_those_who_stay(network, base, monkeypatch):
@@ -202,6 +198,115 @@ def test_a_model_with_a_sliding_window_is_refused(network, base, monkeypatch):
     monkeypatch.setattr(network.config, "layer_types", ["full_attention", "sliding_attention"])
     with pytest.raises(ModelInvalid, match="sliding_attention"):
         _sampler(network, base)
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+def test_a_model_whose_rotary_embedding_depends_on_the_longest_row_is_refused(kind):
+    factors = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4} if kind == "longrope" else {}
+    rope = {"rope_type": kind, "rope_theta": 1e4, "factor": 2.0, "original_max_position_embeddings": 64, **factors}
+    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=50, num_key_value_heads=2, **shape, rope_parameters=rope))
+    with pytest.raises(ModelInvalid, match=rf"rotary embedding \({kind}\).* sample with vLLM"):
+        DecodingBatch(model, SamplingSettings(), [1], 4)
+
+
+class _Operations(TorchDispatchMode):
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **kwargs or {})
+
+
+def test_many_rows_take_no_more_operations_than_a_few(network):
+    """On a GPU each costs the host's time, whatever it computes."""
+
+    def operations(count):
+        batch = DecodingBatch(network, SamplingSettings(), [], count)
+        rows = [Row(tuple(range(20, 22 + number % 3)), number) for number in range(count)]
+        with _Operations() as joining:
+            batch.add(rows)
+        with _Operations() as writing:
+            batch.step()
+        with _Operations() as leaving:
+            batch.remove(rows[: count // 2])
+        return joining.count, writing.count, leaving.count
+
+    assert operations(64) == operations(8)
+
+
+def test_prompts_join_by_their_tokens(network, base):
+    computed = []
+    handle = network.get_decoder().register_forward_pre_hook(
+        lambda module, args, kwargs: computed.append(kwargs["input_ids"].shape), with_kwargs=True
+    )
+    length = network.config.max_position_embeddings - 1
+    calls = [((20 + number, *[21] * (length - 1)), 1, number) for number in range(45)]
+    try:
+        answers = _ask(_sampler(network, base, max_tokens=1), *calls)
+    finally:
+        handle.remove()
+    prompts = [shape for shape in computed if shape[1] > 1]
+    assert len(answers) == sum(rows for rows, _ in prompts) == 45
+    assert len(prompts) == 2
+    assert all(rows * longest <= ADMITTED_TOKENS for rows, longest in prompts)
+
+
+def test_rows_are_as_many_as_fit_a_gpu():
+    config = Qwen2Config(  # of Qwen2.5-Math-1.5B
+        vocab_size=151_936,
+        hidden_size=1536,
+        intermediate_size=8960,
+        num_hidden_layers=28,
+        num_attention_heads=12,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+    )
+    with torch.device("meta"):
+        model = Qwen2ForCausalLM._from_config(config, dtype=torch.bfloat16)
+    settings, free = SamplingSettings(), 80 * 10**9
+    assert fitting_rows(model, settings, free) == ON_GPU
+    assert fitting_rows(model, settings, 20 * 10**9) == pytest.approx(ON_GPU / 4, rel=0.1)
+    assert fitting_rows(model, SamplingSettings(max_tokens=256), 20 * 10**9) > ON_GPU / 2
+    assert fitting_rows(model, SamplingSettings(max_tokens=10**6), free) < ON_GPU  # the window is what limits
+    assert fitting_rows(model, settings, 0) == 1
+
+
+def test_after_a_while_as_many_rows_as_before_are_tried(network, base, monkeypatch):
+    monkeypatch.setattr(transformers_sampler, "RECOVERY", 2)
+    rows = []
+
+    def scarce(module, args, kwargs):
+        rows.append(len(kwargs["input_ids"]))
+        if len(rows) == 2:
+            raise torch.OutOfMemoryError
+
+    handle = network.register_forward_pre_hook(scarce, with_kwargs=True)
+    try:
+        _ask(_sampler(network, base, temperature=0.0, max_tokens=12), ((21, 22), 16, 0))
+    finally:
+        handle.remove()
+    assert rows[:2] == [16, 16]
+    assert rows[2] == 8
+    assert max(rows[3:]) == 16
+
+
+def test_rows_that_were_complete_when_memory_ran_out_get_no_more_tokens(network, base, monkeypatch):
+    move, calls = decoding._Layer.move, []
+
+    def scarce(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise torch.OutOfMemoryError
+        move(*arguments)
+
+    window = network.config.max_position_embeddings
+    asked = [((21,) * (window - 2), 1, 3), ((23, 24), 12, 5)]  # the first is complete with two tokens
+    expected = [_ask(_sampler(network, base), call)[0] for call in asked]
+    monkeypatch.setattr(decoding._Layer, "move", scarce)
+    found = _ask(_sampler(network, base), *asked)
+    assert calls
+    assert [[c.ids for c in answer] for answer in found] == [[c.ids for c in answer] for answer in expected]
 
 
 def test_more_completions_than_a_batch_holds_all_come(network, base):
@@ -250,10 +355,3 @@ def test_a_failed_batch_answers_every_caller_and_the_next_works(network, base):
         return await sampler.complete((21,), 1, 0, "")
 
     assert len(asyncio.run(story())) == 1
-
-
-def test_the_nucleus_is_the_smallest_set_that_reaches_top_p():
-    logprobs = torch.tensor([[0.5, 0.1, 0.3, 0.1]]).log()
-    kept = _nucleus(logprobs, 0.75)[0]
-    assert torch.isfinite(kept).tolist() == [True, False, True, False]
-    assert torch.isfinite(_nucleus(logprobs, 0.2)[0]).tolist() == [True, False, False, False]

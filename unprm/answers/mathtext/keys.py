@@ -45,8 +45,8 @@ class AnswerKey(NamedTuple):
     """The key by which answers are compared.
 
     key        the same for equal answers
-    barer      the keys of the answer without its name, without the words that qualify its unit, and without its units,
-               as far as these leave its number as written
+    barer      the keys of the answer without its name, without the words that qualify its unit, without its units, and
+               without several of these, as far as they leave its number as written
     otherwise  the key of another number that it may mean, as 3,5 may mean 3.5; else empty
     as_text    whether it could not be compared as mathematics, because of an error or for lack of time
     refused    whether a part was too large or ill-conditioned to compute, so that it is compared as written
@@ -66,7 +66,8 @@ def answer_key(canonical: str) -> AnswerKey:
     if value := without_name(canonical):
         found = answer_key(value)
         name = canonical.removesuffix(value)
-        return found._replace(key=_short(name + found.key), barer=(found.key, *found.barer))
+        named = [_short(name + key) for key in (found.key, *found.barer)]
+        return found._replace(key=named[0], barer=(*named[1:], found.key, *found.barer))
     try:
         tree = parse(canonical) if len(canonical) <= MAX_READABLE else None
     except Unreadable:

@@ -33,6 +33,10 @@ class JudgeFormat(ByteFormat):
         # the wordings are about as long for all kinds of steps
         return replace(super().encode(problem, steps), asked=self._readouts[None].asked(problem, steps))
 
+    def steps(self, text: str, most: int) -> list[str] | None:
+        """None: it has no separator."""
+        return None
+
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         """Raises `InvalidRequest`."""
         raise InvalidRequest(_NO_PROMPTS)

@@ -4,22 +4,33 @@ The logits over the whole vocabulary are never computed, and no code that comes 
 families are built here from their tensors.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Self
 
 import torch
 from safetensors import safe_open
 from torch import nn
 from torch.nn import functional
+from transformers import PreTrainedModel
 
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Ensemble, Head, Outcome, Verdicts
 
+LOGIT_SETTINGS = ("logits_scaling", "logit_scale", "lm_head_multiplier", "final_logit_softcapping")
+"""Names in transformers' configurations of what logits are multiplied by, divided by or capped at; 1 or None: they
+aren't."""
+_FAR = 1e3
+"""Size of a margin at which any cap of logits shows."""
+_LINEAR = 1e-4
+"""Difference, relative to `_FAR`, up to which logits are a linear function of the hidden state."""
+
 
 class VerdictHead(nn.Module):
     """The difference of two tokens' logits, in float32: of two of the output layer's `rows`, (vocabulary, hidden),
-    divided as `verdicts` say. Raises `ModelInvalid` if it has no such rows."""
+    times `factor`, plus `bias`. Raises `ModelInvalid` if it has no such rows."""
 
-    def __init__(self, rows: torch.Tensor, verdicts: Verdicts) -> None:
+    def __init__(self, rows: torch.Tensor, verdicts: Verdicts, factor: float = 1.0, bias: float = 0.0) -> None:
         super().__init__()
         if max(verdicts.positive, verdicts.negative) >= len(rows):
             raise ModelInvalid(
@@ -27,11 +38,20 @@ class VerdictHead(nn.Module):
                 f"{len(rows)} output rows: the tokenizer belongs to another model"
             )
         direction = rows[verdicts.positive].detach().float() - rows[verdicts.negative].detach().float()
-        self.direction = nn.Parameter(direction / verdicts.divisor, requires_grad=False)
+        self.direction = nn.Parameter(direction * factor, requires_grad=False)
+        self._bias = bias
+
+    @classmethod
+    def of(cls, network: PreTrainedModel, verdicts: Verdicts) -> Self:
+        """The head of a model. Raises `ModelInvalid` also if its logits are no linear function of its last hidden
+        states, unless `verdicts` ask for the rows alone."""
+        rows = network.get_output_embeddings().weight
+        head = cls(rows, verdicts)
+        return head if verdicts.rows_alone else cls(rows, verdicts, *margin_of(network, verdicts))
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Hidden states (n, hidden), of any type -> margins (n,), float32."""
-        return hidden.float() @ self.direction
+        return hidden.float() @ self.direction + self._bias
 
 
 class LayersHead(nn.Module):
@@ -79,6 +99,65 @@ class EnsembleHead(nn.Module):
         # the logarithm of the mean against that of one minus the mean, exact where they are close to 0 or 1
         each = made[..., 0]
         return functional.logsigmoid(each).logsumexp(0) - functional.logsigmoid(-each).logsumexp(0)
+
+
+@torch.no_grad()
+def margin_of(network: PreTrainedModel, verdicts: Verdicts) -> tuple[float, float]:
+    """How a model makes the difference of two tokens' logits of that of its output layer's rows: a factor, and what is
+    then added.
+
+    It is found from the model's own logits: what its forward pass returns for made-up last hidden states, at the size
+    of common margins and far beyond, with an output layer of these two rows. Raises `ModelInvalid` if no factor and
+    addend tell them all, as where logits are capped.
+    """
+    output, decoder = network.get_output_embeddings(), network.get_decoder()
+    places = [verdicts.positive, verdicts.negative]
+    weight, bias = output.weight, getattr(output, "bias", None)
+    rows = nn.Linear(weight.shape[1], 2, bias is not None, device=weight.device, dtype=torch.float64)
+    rows.weight.copy_(weight[places])
+    if bias is not None:
+        rows.bias.copy_(bias[places])
+    difference = rows.weight[0] - rows.weight[1]
+    sizes = torch.tensor([0.0, _FAR, -_FAR, 1.0, _FAR / 2], dtype=torch.float64, device=difference.device)
+    states = torch.outer(sizes, difference / difference.square().sum())
+    hook = decoder.register_forward_hook(lambda *call: _with_states(call[-1], states[None]))
+    try:
+        network.set_output_embeddings(rows)
+        logits = network(input_ids=torch.zeros(1, 1, dtype=torch.long, device=states.device), use_cache=False).logits
+    finally:
+        hook.remove()
+        network.set_output_embeddings(output)
+    found = (logits[0, :, 0] - logits[0, :, 1]).double() if logits.shape[-1] == 2 else torch.full_like(sizes, torch.nan)
+    addend, factor = found[0], (found[1] - found[0]) / _FAR
+    if not (found - (factor * sizes + addend)).abs().max() <= _LINEAR * _FAR * factor.abs():
+        raise ModelInvalid(
+            f"the logits of {network.config.name_or_path} ({network.config.model_type}) are no linear function of its "
+            "last hidden states, as where they are capped: such a model is not scored by them"
+        )
+    return factor.item(), addend.item()
+
+
+def check_unscaled(network: PreTrainedModel, tokens: Verdicts) -> None:
+    """Raises `ModelInvalid` if a model's logits are not those of its output layer, by the difference of two tokens'."""
+    factor, _ = margin_of(network, tokens)
+    if abs(factor - 1) > _LINEAR:
+        raise ModelInvalid(
+            f"the logits of {network.config.name_or_path} ({network.config.model_type}) are {factor:.4g} times those "
+            "of its output layer: likelihood ratios are not read from such a model"
+        )
+
+
+def changed_logits(config: Mapping[str, Any]) -> str | None:
+    """What in a model's configuration changes the logits of its output layer, if anything."""
+    return next((name for name in LOGIT_SETTINGS if config.get(name) not in (None, 1)), None)
+
+
+def _with_states(output: Any, states: torch.Tensor) -> Any:
+    """A decoder's output with other last hidden states."""
+    if isinstance(output, tuple):
+        return (states, *output[1:])
+    output["last_hidden_state"] = states
+    return output
 
 
 def margins(outputs: torch.Tensor) -> torch.Tensor:
@@ -146,6 +225,15 @@ def _outcome(directory: Path, outcome: Outcome, hidden_size: int) -> LayersHead:
 
 def _layer(directory: Path, name: str) -> tuple[torch.Tensor, torch.Tensor]:
     return _tensor(directory, f"{name}.weight"), _tensor(directory, f"{name}.bias")
+
+
+def tensor_names(directory: Path) -> set[str]:
+    """The names of all tensors in a checkpoint's directory."""
+    names = set[str]()
+    for path in directory.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            names.update(file.keys())
+    return names
 
 
 def _tensor(directory: Path, name: str) -> torch.Tensor:

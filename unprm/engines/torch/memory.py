@@ -8,8 +8,13 @@ from itertools import chain
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 
-from unprm.engines.torch.quantized import EightBitLinear, WidenedLinear
+from unprm.engines.torch.quantized import Int8Linear, WidenedLinear
 from unprm.types import MemoryPlan
+
+SPARE = 2**30
+"""Bytes of a GPU that are always left free: libraries load their code when it is first needed."""
+CACHED = 2**20
+"""Maximum tokens of a prefix cache whose size is not given: their ids and scores take memory of the host as well."""
 
 
 def plan(modules: Sequence[nn.Module], networks: Sequence[PreTrainedModel], slots: int, tokens: int) -> MemoryPlan:
@@ -17,6 +22,13 @@ def plan(modules: Sequence[nn.Module], networks: Sequence[PreTrainedModel], slot
     after the other."""
     activations = max(tokens * _bytes_per_token(network) for network in networks)
     return MemoryPlan(weight_bytes(modules), slots, activations + max(map(_widened, networks)))
+
+
+def cache_bytes(model: MemoryPlan, slot: int, share: float, free: int, total: int) -> int:
+    """Bytes of the prefix cache of a model that may take a `share` of a GPU's `total` bytes, of which `free` are left
+    with its weights there: all that the model's plan without a cache leaves. `slot`: bytes for a token."""
+    left = min(int(share * total) - model.weights, free - SPARE) - model.slots - model.activations
+    return min(max(0, left), CACHED * slot)
 
 
 def weight_bytes(modules: Iterable[nn.Module]) -> int:
@@ -32,19 +44,12 @@ def _bytes_per_token(network: PreTrainedModel) -> int:
     the hidden width: the residual, the norm's output, and what adding them takes.
     """
     wide, hidden = _feed_forward_width(network.config), int(network.config.hidden_size)
-    size = int(network.dtype.itemsize)
-    plain = size * (3 * wide + 4 * hidden)
-    if any(isinstance(module, EightBitLinear) for module in network.modules()):
-        # a rounded tensor is held in its own type, in float32, and in eight bits
-        return max(plain, (size + 4 + 1) * wide + 4 * size * hidden)
-    return plain
+    return int(network.dtype.itemsize) * (3 * wide + 4 * hidden)
 
 
 def _widened(network: PreTrainedModel) -> int:
     """Bytes of the largest layer's weights in float32, if they are converted to it when the layer runs."""
-    layers = (
-        m for m in network.modules() if isinstance(m, WidenedLinear) or (isinstance(m, EightBitLinear) and m.widened)
-    )
+    layers = (m for m in network.modules() if isinstance(m, WidenedLinear) or (isinstance(m, Int8Linear) and m.widened))
     return max((4 * layer.weight.numel() for layer in layers), default=0)
 
 

@@ -1,26 +1,17 @@
 """Linear layers that take less memory than in float32.
 
-In eight bits the weights are rounded once, the activations at every call. Each row of either has its own scale, so that
-the output for a token does not depend on the others in the batch. A processor without instructions for such numbers
+In int8 the weights are rounded once, the activations at every call. Each row of either has its own scale, so that the
+output for a token does not depend on the others in the batch. A processor without instructions for such numbers
 multiplies them many times slower than float32: there a layer's weights are converted to float32 when it runs.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
-
-Eight = Literal["int8", "float8"]
-_LARGEST = {"int8": 127.0, "float8": float(torch.finfo(torch.float8_e4m3fn).max)}
-_NUMBERS = {"int8": torch.int8, "float8": torch.float8_e4m3fn}
-
-
-def computes_in_few_bits(device: torch.device) -> bool:
-    """Whether 8- and 16-bit products are as fast on the device as float32: on GPUs, and on CPUs with AVX-512."""
-    return device.type != "cpu" or torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
 
 class WidenedLinear(nn.Module):
@@ -52,62 +43,53 @@ class _WidenedProduct(torch.autograd.Function):
         return (gradients[0] @ weight.float()).to(ctx.dtype), None, None
 
 
-class EightBitLinear(nn.Module):
-    """Computes `linear` in `int8` or `float8` (e4m3): faster on processors with instructions for it, VNNI or AMX for
-    the former, GPUs since Ada and Hopper for the latter."""
+class Int8Linear(nn.Module):
+    """Computes `linear` in int8. `widened`: with products in float32, of the same numbers. `rounds`: whether
+    activations are rounded to int8 as well."""
 
     weight: torch.Tensor
     scale: torch.Tensor
+    rounds = True
 
-    def __init__(self, linear: nn.Linear, numbers: Eight) -> None:
+    def __init__(self, linear: nn.Linear, widened: bool) -> None:
         super().__init__()
-        self._numbers = numbers
-        self.widened = not computes_in_few_bits(linear.weight.device)
-        weight, scale = _rounded(linear.weight.detach(), numbers)
-        # column-major, as the products take it
+        self.widened = widened
+        weight, scale = _rounded(linear.weight.detach())
+        # column-major, as the product takes it
         self.register_buffer("weight", weight.contiguous().t())
         self.register_buffer("scale", scale.t().contiguous())
         self.bias = linear.bias
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """(…, inputs), of any float type -> (…, outputs), the same."""
-        flat = rows.flatten(0, -2)
-        numbers, scale = _rounded(flat, self._numbers)
-        weight, weight_scale = self.weight, self.scale
+        if not self.rounds:
+            return functional.linear(rows, (self.weight * self.scale).t().to(rows.dtype), self.bias)
+        numbers, scale = _rounded(rows.flatten(0, -2))
         if self.widened:
-            made = functional.linear(numbers.float(), weight.t().float()).mul_(scale).mul_(weight_scale).to(rows.dtype)
-        elif self._numbers == "int8":
-            made = torch._int_mm(numbers, weight).float().mul_(scale).mul_(weight_scale).to(rows.dtype)
+            sums = functional.linear(numbers.float(), self.weight.t().float())
         else:
-            made = torch._scaled_mm(numbers, weight, scale, weight_scale, out_dtype=rows.dtype)
+            sums = torch._int_mm(numbers, self.weight).float()
+        made = sums.mul_(scale).mul_(self.scale).to(rows.dtype)
         if self.bias is not None:
             made += self.bias
         return made.view(*rows.shape[:-1], -1)
 
 
-def _rounded(rows: torch.Tensor, numbers: Eight) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows (n, width), of any float type -> in eight bits, (n, width), and the scale to multiply each by, (n, 1),
-    float32.
+def _rounded(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows (n, width), of any float type -> in int8, (n, width), and the scale to multiply each by, (n, 1), float32.
 
     In bfloat16 the largest number of a row, divided by its scale, might come out as 128, which int8 turns into −128.
     """
-    scale = rows.abs().amax(1, keepdim=True).float().div_(_LARGEST[numbers]).clamp_min_(torch.finfo(torch.float32).tiny)
-    made = rows / scale
-    return (made.round_() if numbers == "int8" else made).to(_NUMBERS[numbers]), scale
+    scale = rows.abs().amax(1, keepdim=True).float().div_(127.0).clamp_min_(torch.finfo(torch.float32).tiny)
+    return (rows / scale).round_().to(torch.int8), scale
 
 
-def quantize(network: PreTrainedModel, numbers: Eight, others: torch.dtype) -> None:
-    """Converts all linear layers of a decoder to eight bits, `numbers`, and its embeddings, norms and biases to
-    `others`."""
-    _replace(network, lambda linear: EightBitLinear(linear, numbers))
+def quantize(network: PreTrainedModel, widened: bool) -> None:
+    """Converts all linear layers of a decoder to int8, and its embeddings, norms and biases to float32. `widened`: as
+    for `Int8Linear`."""
+    _replace(network, lambda linear: Int8Linear(linear, widened))
     for parameter in network.parameters():
-        parameter.data = parameter.data.to(others)
-
-
-def widen(network: nn.Module) -> None:
-    """Makes 16-bit linear layers compute in float32 on a processor without fast 16-bit products."""
-    if any(p.dtype.itemsize == 2 and not computes_in_few_bits(p.device) for p in network.parameters()):
-        widen_all(network)
+        parameter.data = parameter.data.float()
 
 
 def widen_all(network: nn.Module, numbers: torch.dtype | None = None) -> None:

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from unprm.checkpoints.cache import fill
 from unprm.checkpoints.files import PrmFiles, load_merged, read_config, read_tokenizer
-from unprm.engines.torch.heads import margins, read_layers
+from unprm.engines.torch.heads import changed_logits, margins, read_layers, tensor_names
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Head, Readout, Verdicts
 from unprm.types import Encoded
@@ -63,7 +63,7 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
     if isinstance(readout, Verdicts):
         directory = files.base
         if files.adapter is not None:
-            directory = _kept([files.base, files.adapter], str(dtype), lambda place: _merge(files, dtype, place))
+            directory = _kept([files.base, files.adapter], f"{dtype} untied", lambda place: _merge(files, dtype, place))
         if classifies_tokens(directory):  # `training merge-adapter` made the head
             return VllmModel(directory)
         (architecture,) = read_config(directory)["architectures"]
@@ -75,7 +75,7 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
                 "classifier_from_token": tokens,
                 "method": "from_2_way_softmax",
             },
-            logit_sigma=None if readout.divisor == 1 else readout.divisor,
+            logit_sigma=None if readout.rows_alone else _divisor(directory),
         )
     if isinstance(readout, Head):
         is_known = len(readout.layers) > 1 or classifies_tokens(files.base)
@@ -99,6 +99,22 @@ def step_scores(item: Encoded, rows: torch.Tensor, first: int = 0) -> tuple[floa
         raise RuntimeError(f"vLLM returned {len(rows)} rows for {tokens} tokens")
     places = [position - first for position in item.positions if position >= first]
     return tuple(torch.sigmoid(margins(rows[places].double())).tolist())
+
+
+def _divisor(directory: Path) -> float | None:
+    """What a model divides its logits by; None if it takes those of its output layer. Raises `ModelInvalid` if it makes
+    anything else of them, since vLLM reads the layer's rows."""
+    config = read_config(directory)
+    changed = changed_logits(config)
+    if changed == "logits_scaling" and str(config.get("model_type")).startswith("granite"):
+        return float(config[changed])
+    biased = any(name.endswith(("lm_head.bias", "embed_out.bias")) for name in tensor_names(directory))
+    if changed or biased:
+        raise ModelInvalid(
+            f"the model's logits have {changed or 'a bias'} beside its output layer, whose rows are all that vLLM "
+            "reads: use --engine torch"
+        )
+    return None
 
 
 def _with_value_head(base: Path, readout: Head) -> VllmModel:

@@ -1,0 +1,134 @@
+"""Candidates count as soon as they are written: one that is slow holds up no other."""
+
+import threading
+from typing import Any
+
+import pytest
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from tests.adder import SCHEMA, call, calling
+from tests.server.gateway.test_gateway import PROBLEM, boxed, gateway, refusal
+from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, STREAMED, Upstream, upstream
+
+PATH = "/v1/chat/completions"
+LONG, FOREVER = 5.0, {0: 1}
+
+
+def ask(**unprm: Any) -> dict[str, Any]:
+    terms = {"budget": 4, "stable": 1, "strategy": "majority"} | unprm
+    return {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": terms}
+
+
+@pytest.mark.parametrize("strategy", ["majority", "prm"])
+def test_when_time_runs_out_those_that_are_there_elect(strategy: str) -> None:
+    with (
+        upstream("Hm.", boxed(1), boxed(2), boxed(2, "b"), hangs=FOREVER) as reasoner,
+        gateway(reasoner, gateway_seconds=1) as running,
+    ):
+        answer = running.post(PATH, ask(strategy=strategy))
+    assert answer.status_code == 200, answer.text
+    report = answer.json()["unprm"]
+    assert (report["sampled"], report["stopped"]) == (3, "failures")
+    assert report["answer"] in ("1", "2")
+    assert report["notes"][0] == "1 of 4 candidates are missing: they were not waited for: time ran out"
+    # nobody told how many tokens it were: each of three has three deltas, and what hangs had two
+    assert answer.json()["usage"]["completion_tokens"] == 11
+
+
+def test_those_that_can_change_nothing_are_not_waited_for() -> None:
+    with (
+        upstream("Hm.", boxed(2), boxed(2, "b"), boxed(2, "c"), hangs=FOREVER) as reasoner,
+        gateway(reasoner) as running,
+    ):
+        report = running.post(PATH, ask()).json()["unprm"]
+    assert (report["answer"], report["stopped"], report["sampled"], report["saved"]) == ("2", "stable", 3, 1)
+    assert report["failures"] == []
+
+
+def test_nobody_answers_in_time() -> None:
+    never = threading.Event()
+    with upstream(boxed(1), held={0: never}) as reasoner, gateway(reasoner, gateway_seconds=LONG / 10) as running:
+        failed = running.post(PATH, ask())
+        never.set()
+    assert (failed.status_code, failed.json()["code"]) == (504, "deadline_exceeded")
+    assert failed.json()["detail"].startswith("the request was not answered within 0.45 s")
+
+
+def test_a_stream_is_read_as_an_answer_would_be() -> None:
+    texts: list[Any] = [
+        calling(call('{"a": 1, "b": 2}'), call("{}", id="d"), text="I add.", reasoning_content="Hm."),
+        boxed(3),
+        {"role": "assistant", "content": None, "refusal": "No."},
+        "",
+    ]
+    tools = [{"type": "function", "function": {"name": "add", "parameters": SCHEMA}}]
+    found = []
+    for streams in (True, False):
+        with upstream(*texts, cut={3}, streams=streams) as reasoner, gateway(reasoner) as running:
+            answer = running.post(PATH, ask(candidates=True) | {"tools": tools}).json()
+        assert answer["usage"] == {
+            "prompt_tokens": PROMPT_TOKENS,
+            "completion_tokens": 4 * COMPLETION_TOKENS,
+            "total_tokens": PROMPT_TOKENS + 4 * COMPLETION_TOKENS,
+        }
+        message = answer["choices"][0]["message"]
+        found.append((answer["unprm"]["solutions"], answer["unprm"]["answer"], answer["model"], message))
+    assert found[0] == found[1]
+    assert [each["text"] for each in found[0][0]] == ["I add.", boxed(3), "", ""]
+
+
+@pytest.mark.parametrize("field", ["stream", "stream_options", "max_tokens"])
+def test_what_the_upstream_refuses_is_not_sent_again(field: str) -> None:
+    refused = refusal(400, f"Unsupported parameter: '{field}'")
+    with upstream(boxed(1), boxed(2), errors={0: refused}) as reasoner, gateway(reasoner) as running:
+        report = running.post(PATH, ask(budget=2)).json()["unprm"]
+        running.post(PATH, ask(budget=2))
+    assert report["sampled"] == 2
+    sent = [{name for name in ("stream", "stream_options", "max_tokens") if name in body} for body in reasoner.bodies]
+    kept = {"stream", "stream_options", "max_tokens"} - {field} - ({"stream_options"} if field == "stream" else set())
+    # a limit is refused where the prompt leaves no room for it, so the next one gets one again
+    assert sent[1:] == [kept, kept | ({"max_tokens"} if field == "max_tokens" else set())]
+
+
+def test_a_candidate_is_limited_where_its_request_sets_no_limit() -> None:
+    with upstream(boxed(1)) as reasoner, gateway(reasoner, gateway_max_tokens=99) as running:
+        running.post(PATH, ask(budget=1))
+        running.post(PATH, ask(budget=2) | {"max_completion_tokens": 7})
+    first, second = reasoner.bodies
+    assert (first["max_tokens"], "stream" in first, "max_tokens" in second) == (99, False, False)
+    assert {name: second[name] for name in STREAMED} == STREAMED
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        ('data: {"error": {"message": "out of memory"}}\n\n', "an error: out of memory"),
+        ("data: {\n\n", "not a chat completion"),
+        ('data: {"choices": [{"index": 0, "delta": [1]}]}\n\n', "not a chat completion"),
+        ('data: {"choices": "x"}\n\n', "not a chat completion"),
+    ],
+    ids=["error", "cut", "delta", "choices"],
+)
+def test_a_stream_that_is_none_is_the_upstream_s_failure(events: str, reason: str) -> None:
+    class Broken(Upstream):
+        async def _complete(self, request: Any) -> Response:
+            return StreamingResponse(iter([events]), media_type="text/event-stream")
+
+    with upstream(boxed(1), kind=Broken) as reasoner, gateway(reasoner) as running:
+        failed = running.post(PATH, ask())
+    assert (failed.status_code, reason in failed.json()["detail"]) == (502, True)
+
+
+def test_an_upstream_that_ends_a_stream_early_is_asked_again() -> None:
+    class Early(Upstream):
+        async def _complete(self, request: Any) -> Response:
+            body = await request.json()
+            self.bodies.append(body)
+            if "n" in body:
+                start = '{"index": 0, "delta": {"content": "It"}}'
+                return StreamingResponse(iter([f'data: {{"choices": [{start}]}}\n\n']), media_type="text/event-stream")
+            return JSONResponse({"choices": [self._choice(0, body)]})
+
+    with upstream(boxed(1), boxed(2), kind=Early) as reasoner, gateway(reasoner) as running:
+        report = running.post(PATH, ask(budget=2)).json()["unprm"]
+    assert (report["sampled"], len(reasoner.bodies)) == (2, 3)
