@@ -501,7 +501,7 @@ def test_deadline_exceeded_by_the_callers_time_and_the_servers() -> None:
             headers = {} if sent is None else {"X-Request-Timeout": sent}
             response = server.post("/score_steps", ask(f"late {sent}"), headers=headers)
             details = check(response, "deadline_exceeded")
-            assert details.detail.startswith(f"the request was not answered within its {seconds} s; ")
+            assert details.detail.startswith(f"the request was not answered within {seconds} s; ")
             assert "--max-request-seconds" in details.detail
         assert server.metric("unprm_queued_requests") == 0
         gate.set()
