@@ -97,7 +97,7 @@ def test_usage_may_come_without_choices() -> None:
 @pytest.mark.parametrize("error", [{"code": 500}, ["busy"], {"message": "busy"}, "busy"], ids=str)
 def test_an_error_in_any_form_ends_the_stream(error: Any) -> None:
     data = {"error": error, "choices": []}
-    with pytest.raises(StreamInvalid, match="busy|an error"):
+    with pytest.raises(StreamInvalid, match=r"busy|an error"):
         Deltas(CHOICES).feed(f"data: {json.dumps(data)}\n\n".encode())
 
 
