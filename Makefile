@@ -110,7 +110,7 @@ clean:
 		|| echo "npm fetched no packages: the tests that read them are skipped"
 	touch $@
 
-.venv/%.installed: pyproject.toml
+.venv/%.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python $(PIP) --editable '.[$*]'
+	$(BIN)/python $(PIP) --constraint constraints.txt --editable '.[$*]'
 	touch $@

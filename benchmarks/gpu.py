@@ -13,7 +13,6 @@ import statistics
 import tempfile
 import time
 import traceback
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -22,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import torch
 from rich.console import Console
 from tokenizers import Tokenizer
@@ -290,9 +290,7 @@ def _pieces(file: Path) -> Iterator[bytes]:
 
 
 def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        text: str = answer.read().decode()
-    return text
+    return httpx.get(url, timeout=60, trust_env=False).raise_for_status().text
 
 
 def _computed(url: str) -> float:

@@ -40,7 +40,10 @@ _INSERT = """
 INSERT INTO requests (time, request_id, caller, path, status, milliseconds, request, response)
 VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))
 """
-_DROP_TENTH = "DELETE FROM requests WHERE id <= (SELECT min(id) + (max(id) - min(id)) / 10 FROM requests)"
+_DROP_OLDEST = "DELETE FROM requests WHERE id <= (SELECT min(id) + (max(id) - min(id)) / 100 FROM requests)"
+_LARGEST = 64
+_LEFT_OUT = b"null"
+"""What is written in place of the texts of an entry that would take more than the `_LARGEST`-th part of the journal."""
 
 
 class JournalUnusable(Exception):
@@ -70,7 +73,11 @@ class Journal:
         self._waiting_bytes = 0
         self._failing = False
         try:
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # readable by its owner only
+            opened = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+            os.close(opened)
+            for each in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
+                if each.exists() and each.stat().st_mode & 0o077:  # readable by its owner only
+                    each.chmod(0o600)
             self._database = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
             self._database.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
@@ -95,8 +102,11 @@ class Journal:
     def _write(self, entry: Entry, size: int) -> None:
         failed = None
         try:
-            while (used := self._used()) and used + size > self._max_bytes:
-                self._database.execute(_DROP_TENTH)
+            needed = size
+            if size > self._max_bytes // _LARGEST:
+                entry, needed = entry._replace(request=_LEFT_OUT, response=_LEFT_OUT), 0
+            while (used := self._used()) and used + needed > self._max_bytes:
+                self._database.execute(_DROP_OLDEST)
             self._database.execute(_INSERT, entry)
         except sqlite3.Error as error:
             failed = type(error).__name__

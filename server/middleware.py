@@ -2,7 +2,7 @@
 again when they change. A request counts against its caller's share of the server."""
 
 import asyncio
-import hmac
+import hashlib
 import re
 import string
 import uuid
@@ -32,6 +32,8 @@ _LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})(\s+(?P<tok
 _OPEN = {"/", "/health", "/healthz", "/readyz", "/version", "/docs", "/openapi.json"}
 """Paths that need no key, like all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
 _METRICS = "/metrics"
+_STREAMED_BYTES = 2**20
+"""Bytes of a stream that the journal keeps."""
 _ADMIN = "/admin/"
 """Prefix of the paths that need the admin key; without an admin key, no route exists there."""
 
@@ -56,16 +58,18 @@ class Envelope:
         request_id = sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex
         now, claims = asyncio.get_running_loop().time(), Claims(self._service.admission)
         context = scope[CONTEXT] = Context(request_id, now, claims)
-        status = None
+        status, kept = None, 0
         answer = bytearray()
+        journalled = self._service.journal is not None and not scope["path"].startswith(_ADMIN)  # where keys are sent
 
         async def send_with_id(message: Message) -> None:
-            nonlocal status
+            nonlocal status, kept
             if message["type"] == "http.response.start":
-                status = message["status"]
-                MutableHeaders(scope=message)["X-Request-ID"] = context.request_id
-            elif self._service.journal is not None:
-                answer.extend(message.get("body", b""))
+                status, headers = message["status"], MutableHeaders(scope=message)
+                headers["X-Request-ID"] = context.request_id
+                kept = int(headers.get("content-length", _STREAMED_BYTES)) if journalled else 0
+            elif len(answer) < kept:
+                answer.extend(message.get("body", b"")[: kept - len(answer)])
             await send(message)
 
         with span("request", Headers(scope=scope)) as current:
@@ -78,15 +82,20 @@ class Envelope:
                     raise
                 await respond(error, scope)(scope, receive, send_with_id)
             finally:
-                set_attributes(current, self._record(scope, status or CLIENT_GONE, context, answer))
+                set_attributes(current, self._record(scope, status or CLIENT_GONE, context, answer, journalled))
 
-    def _record(self, scope: Scope, status: int, context: Context, answer: bytearray) -> dict[str, str | int | float]:
-        """Counts, logs and journals the request; returns the logged fields."""
+    def _record(
+        self, scope: Scope, status: int, context: Context, answer: bytearray, journalled: bool
+    ) -> dict[str, str | int | float]:
+        """Counts, logs and, if it is to be, journals the request; returns the logged fields."""
         seconds = asyncio.get_running_loop().time() - context.arrived
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
         self._service.metrics.answered(route, status, context.code, seconds)
-        if self._service.journal is not None and context.body:
+        if context.claims.deadline is not None and not route.startswith(_ADMIN):
+            caller = "" if self._service.settings.open_metrics else context.caller
+            self._service.metrics.worked(route, caller, context, seconds)
+        if self._service.journal is not None and journalled and context.body:
             entry = Entry(
                 time=datetime.now(UTC).isoformat(timespec="milliseconds"),
                 request_id=context.request_id,
@@ -114,7 +123,7 @@ class Keys:
     """
 
     def __init__(self, key: SecretStr | None, file: Path | None) -> None:
-        self._configured = {} if key is None else {key.get_secret_value().encode(): ""}
+        self._configured = {} if key is None else {_digest(key.get_secret_value().encode()): ""}
         self._read: dict[bytes, str] = {}
         self._quotas: dict[str, Quota] = {}
         self._file = None if file is None else Reloading("keys", lambda: self._take(_read(file)), file)
@@ -124,15 +133,16 @@ class Keys:
         """Whether callers must send a key."""
         return bool(self._configured) or self._file is not None
 
+    async def refresh(self) -> None:
+        """Reads the file again if it has changed, in a thread: it may be long."""
+        if self._file is not None and self._file.changed:
+            await asyncio.to_thread(self._file.refresh)
+
     def caller(self, sent: bytes) -> str | None:
-        """The name of the caller with this key, None if there is none. Takes equally long for every key."""
-        if self._file is not None:
-            self._file.refresh()
-        found = None
-        for key, name in (self._configured | self._read).items():
-            if hmac.compare_digest(sent, key):
-                found = name
-        return found
+        """The name of the caller with this key, None if there is none. The time it takes tells of no key, since digests
+        are looked up."""
+        digest = _digest(sent)
+        return self._read.get(digest, self._configured.get(digest))
 
     def quota(self, caller: str) -> Quota | None:
         """The quota of a caller, by its name; None if it has none."""
@@ -140,12 +150,16 @@ class Keys:
 
     def _take(self, found: Mapping[bytes, tuple[str, int | None]]) -> None:
         """Puts other keys in place; a quota that stays the same goes on."""
-        self._read = {key: name for key, (name, _) in found.items()}
-        before, self._quotas = self._quotas, {}
+        quotas: dict[str, Quota] = {}
         for name, tokens in found.values():
             if tokens is not None:
-                kept = before.get(name)
-                self._quotas[name] = kept if kept and kept.per_minute == tokens else Quota(tokens)
+                kept = self._quotas.get(name)
+                quotas[name] = kept if kept and kept.per_minute == tokens else Quota(tokens)
+        self._read, self._quotas = {_digest(key): name for key, (name, _) in found.items()}, quotas
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
 
 
 def _read(file: Path) -> dict[bytes, tuple[str, int | None]]:
@@ -155,6 +169,7 @@ def _read(file: Path) -> dict[bytes, tuple[str, int | None]]:
     except (OSError, UnicodeDecodeError) as error:
         raise KeysInvalid(f"the key file {file} can't be read ({type(error).__name__})") from None
     found: dict[bytes, tuple[str, int | None]] = {}
+    names = set[str]()
     for number, line in enumerate((line.strip(string.whitespace) for line in lines), 1):
         if not line or line.startswith("#"):
             continue
@@ -162,9 +177,10 @@ def _read(file: Path) -> dict[bytes, tuple[str, int | None]]:
         if entry is None:
             raise KeysInvalid(f"{file}, line {number}: expected NAME KEY [TOKENS], a key of at least 8 characters")
         name, key, tokens = entry["name"], entry["key"].encode(), entry["tokens"]
-        if key in found or any(name == other for other, _ in found.values()):
+        if key in found or name in names:
             raise KeysInvalid(f"{file}, line {number}: the name or the key is a duplicate")
         found[key] = name, None if tokens is None else int(tokens)
+        names.add(name)
     if not found:
         raise KeysInvalid(f"the key file {file} has no keys: nobody could use the server")
     return found
@@ -184,6 +200,7 @@ class Authorization:
         if scope["type"] == "http" and not is_open:
             keys = self._admin_keys if path.startswith(_ADMIN) else self._keys
             context = context_of(scope)
+            await keys.refresh()
             context.caller = caller_of(Headers(scope=scope), keys, self._settings.host)
             context.claims.share = share_of(context.caller, scope.get("client"))
             context.claims.quota = keys.quota(context.caller)

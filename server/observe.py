@@ -26,6 +26,10 @@ Attributes = Mapping[str, str | int | float]
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_CALLER_SECONDS = (1.0, 5.0, 10.0, 20.0, 60.0)
+_CALLERS = 256
+"""Callers that are counted by name; any further one is among the others."""
+_OTHERS = "(others)"
 _CALL_SECONDS = (*_SECONDS, 120.0, 300.0, 600.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _TOKENS = (64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
@@ -113,7 +117,7 @@ def _parts(record: logging.LogRecord) -> tuple[str, str, dict[str, object]]:
 
 class Metrics:
     """Counters of one app, in `registry`. Labels have few values: route templates, statuses, codes of errors, names of
-    served models, strategies, and the outcomes that `unprm.openai.client.Observe` lists."""
+    served models, names of keys, strategies, and the outcomes that `unprm.openai.client.Observe` lists."""
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
@@ -121,7 +125,14 @@ class Metrics:
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
         self._requests = counter("unprm_requests", "Requests answered.", ("route", "status", "code"))
         self._seconds = histogram("unprm_request_seconds", "Time to the answer.", ("route",), buckets=_SECONDS)
-        model, call = ("model",), ("outcome",)
+        model, call, caller = ("model",), ("outcome",), ("caller",)
+        self._callers = set[str]()
+        self._by_caller = counter("unprm_caller_requests", "Requests for work by the key's name.", ("caller", "code"))
+        self._caller_tokens = counter("unprm_caller_tokens", "Tokens that models scored for a caller.", caller)
+        self._caller_bytes = counter("unprm_caller_bytes", "Bytes of texts that were read for a caller.", caller)
+        self._caller_seconds = histogram(
+            "unprm_caller_seconds", "Time to the answer, without the gateway's.", caller, buckets=_CALLER_SECONDS
+        )
         self._tokens = counter("unprm_tokens", "Tokens of requests.", model)
         self._computed = counter("unprm_computed_tokens", "Tokens the model ran.", model)
         self._cached = counter("unprm_cached_tokens", "Tokens reused from earlier computation.", model)
@@ -141,6 +152,18 @@ class Metrics:
         """Counts a request; `code`: the error's, "" without one."""
         self._requests.labels(route, str(status), code).inc()
         self._seconds.labels(route).observe(seconds)
+
+    def worked(self, route: str, caller: str, context: Context, seconds: float) -> None:
+        """Counts a request for work with its caller, by the name of the key; those without a name are one caller."""
+        if caller not in self._callers:
+            if len(self._callers) >= _CALLERS:
+                caller = _OTHERS
+            self._callers.add(caller)
+        self._by_caller.labels(caller, context.code).inc()
+        self._caller_tokens.labels(caller).inc(context.usage.tokens)
+        self._caller_bytes.labels(caller).inc(context.size)
+        if not route.startswith("/v1/"):
+            self._caller_seconds.labels(caller).observe(seconds)
 
     def used(self, model: str, usage: Usage) -> None:
         """Counts what a model did for a request."""

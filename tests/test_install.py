@@ -156,7 +156,7 @@ def test_the_client_asks_the_server(environment_with: Callable[[str], Environmen
     assert "No module named 'torch'" in client.run("-c", "import torch", status=1)
     missing = "which is not installed: pip install"
     assert client.unprm("mcp", status=1) == f"unprm mcp needs mcp, {missing} 'unprm[agents]'\n"
-    assert client.unprm("serve", status=1) == f"unprm serve needs pydantic_settings, {missing} 'unprm[serve]'\n"
+    assert client.unprm("serve", status=1) == f"unprm serve needs yaml, {missing} 'unprm[serve]'\n"
 
 
 def test_without_extras_each_command_says_which_it_needs(environment_with: Callable[[str], Environment]) -> None:

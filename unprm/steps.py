@@ -5,7 +5,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 from unprm.types import Aggregate, Split
 
@@ -28,8 +28,9 @@ _TEXTUAL = frozenset(["document", "proof", "solution", "enumerate", "itemize"])
 """Environments that contain prose, whose paragraphs are steps."""
 
 
-def split(text: str, mode: Split = "auto") -> list[str]:
-    """The steps of a solution's text, stripped, none empty; `[]` for blank text.
+def split(text: str, mode: Split = "auto", most: int | None = None) -> list[str]:
+    """The steps of a solution's text, stripped, none empty; `[]` for blank text. `most`: all steps beyond that many are
+    left together as one.
 
     - ``auto``: split at blank lines; if there are none, before each line that begins with `Step k` (what precedes
       the first is a step of its own); if there is none either, at every line.
@@ -38,34 +39,36 @@ def split(text: str, mode: Split = "auto") -> list[str]:
     No step ends inside a code fence, display mathematics or an environment; a rule (``---``) or a bare delimiter of
     display mathematics is not a step. Linear in the length.
     """
-    return [text[start:end].replace("\r\n", "\n") for start, end in spans(text, mode)]
+    found = spans(text, mode)
+    kept = list(islice(found, most))
+    kept += [(start, len(text.rstrip())) for start, _ in islice(found, 1)]
+    return [text[start:end].replace("\r\n", "\n") for start, end in kept]
 
 
-def spans(text: str, mode: Split = "auto") -> list[TextSpan]:
+def spans(text: str, mode: Split = "auto") -> Iterator[TextSpan]:
     """Positions in the text of the steps of `split`: `(start, end)` in characters, without surrounding space."""
     whole = _blocks(text)
     found = _auto(text, whole) if mode == "auto" else _between(_CUTS[mode], text, whole)
-    return [(start, end) for start, end in found if not _NO_STEP.fullmatch(text, start, end)]
+    return ((start, end) for start, end in found if not _NO_STEP.fullmatch(text, start, end))
 
 
-def _auto(text: str, whole: Sequence[TextSpan]) -> list[TextSpan]:
+def _auto(text: str, whole: Sequence[TextSpan]) -> Iterator[TextSpan]:
     for cut in (_BLANK_LINE, _STEP_LINE):
         found = _between(cut, text, whole)
-        if len(found) > 1:
-            return found
+        if len(first := list(islice(found, 2))) > 1:
+            return chain(first, found)
     return _between(_STEP_LINE if _STEP_LINE.match(text.lstrip()) else _LINE_END, text, whole)
 
 
-def _between(cut: re.Pattern[str], text: str, whole: Sequence[TextSpan]) -> list[TextSpan]:
+def _between(cut: re.Pattern[str], text: str, whole: Sequence[TextSpan]) -> Iterator[TextSpan]:
     """The spans between the matches of `cut` outside the blocks `whole`, without surrounding space."""
     cuts = (match.span() for match in cut.finditer(text))
-    edges = [0, *(edge for span in cuts if not _is_inside(span[0], whole) for edge in span), len(text)]
-    found = []
-    for start, end in zip(edges[::2], edges[1::2], strict=True):
+    start = 0
+    for end, after in chain((span for span in cuts if not _is_inside(span[0], whole)), [(len(text), len(text))]):
         piece = text[start:end]
         if piece.strip():
-            found.append((start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())))
-    return found
+            yield start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
+        start = after
 
 
 def _is_inside(position: int, whole: Sequence[TextSpan]) -> bool:

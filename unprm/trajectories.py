@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import from_json
 
 from unprm.errors import InvalidRequest, NotText
@@ -36,6 +36,11 @@ def _as_json(value: object) -> object:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+Parts = Annotated[list[dict[str, Any]], Field(fail_fast=True)]
+_Content = str | Parts | None
+"""A text, or parts of which each is checked when it is read."""
+
+
 class Function(BaseModel):
     """The function that a tool call names, and its arguments: a JSON object, or its text."""
 
@@ -54,11 +59,60 @@ class Message(BaseModel):
     """A message of OpenAI's chat API. `reasoning_content` (or `reasoning`): the model's thoughts."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[dict[str, Any]] | None = None
+    content: _Content = None
     reasoning_content: str | None = Field(default=None, validation_alias=AliasChoices("reasoning_content", "reasoning"))
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[ToolCall] | None = Field(default=None, fail_fast=True)
     tool_call_id: str | None = None
     name: str | None = None
+
+
+class ToolParameters(BaseModel):
+    """The parameters of a function, by their names."""
+
+    properties: dict[str, Any] | None = None
+
+
+class ToolFunction(BaseModel):
+    """A function as its caller sees it."""
+
+    name: str | None = None
+    description: str | None = None
+    parameters: ToolParameters | None = None
+
+
+class AgentTool(ToolFunction):
+    """A tool of OpenAI's chat API, or of its responses API, which has the function's fields beside the type. Those that
+    aren't functions have only their type."""
+
+    type: str | None = None
+    function: ToolFunction | None = None
+
+
+class _AtifCall(BaseModel):
+    tool_call_id: str | None = None
+    function_name: str
+    arguments: Any = None
+
+
+class _AtifResult(BaseModel):
+    source_call_id: str | None = None
+    content: _Content = None
+
+
+class _AtifObservation(BaseModel):
+    results: list[_AtifResult] | None = Field(default=None, fail_fast=True)
+
+
+class _AtifStep(BaseModel):
+    source: Literal["system", "user", "agent"]
+    message: _Content = None
+    reasoning_content: str | None = None
+    tool_calls: list[_AtifCall] | None = Field(default=None, fail_fast=True)
+    observation: _AtifObservation | None = None
+
+
+class _Atif(BaseModel):
+    steps: list[_AtifStep] = Field(min_length=1, max_length=2000, fail_fast=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +174,7 @@ def render(messages: Sequence[Message], reading: Reading) -> Rendered:
     )
 
 
-def conversation(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+def conversation(messages: Sequence[Message], tools: Sequence[AgentTool] = ()) -> str:
     """What has been said and done so far, as the problem of the next step: the tools, then every message after its
     role, or a single one of the user as it stands. Results of tools are cut in the middle to the 500 tokens of
     `Reading`, and thoughts left out. Raises as `render`."""
@@ -129,14 +183,13 @@ def conversation(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
     return "\n\n".join(part for part in parts if part)
 
 
-def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:
-    """The tools of a request, a line each: name, parameters and description. Those that aren't functions have only
-    their type."""
+def describe_tools(tools: Sequence[AgentTool]) -> str:
+    """The tools of a request, a line each: name, parameters and description."""
     lines = []
     for tool in tools:
-        function = tool.get("function", tool)
-        parameters = ", ".join((function.get("parameters") or {}).get("properties") or {})
-        name, about = function.get("name", tool.get("type", "tool")), function.get("description")
+        function = tool.function or tool
+        parameters = ", ".join((function.parameters and function.parameters.properties) or ())
+        name, about = function.name or tool.type or "tool", function.description
         lines.append(f"- {name}({parameters})" + (f": {about}" if about else ""))
     return "\n".join(["Tools:", *lines]) if lines else ""
 
@@ -145,31 +198,31 @@ def from_atif(trajectory: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The messages of a trajectory in Harbor's format (ATIF 1.0 to 1.7): each step of an agent becomes an assistant
     message, followed by one of role `tool` for each result that it observed.
 
-    Raises `InvalidRequest` if it has no steps, or one has another source than system, user or agent.
+    Raises `InvalidRequest` for what is none, by the first field that is wrong.
     """
-    steps = trajectory.get("steps")
-    if not isinstance(steps, list) or not steps:
-        raise InvalidRequest("a trajectory in ATIF has a list of steps", "/steps")
+    try:
+        steps = _Atif.model_validate(trajectory).steps
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        pointer = "".join(f"/{name}" for name in wrong["loc"])
+        raise InvalidRequest(f"no trajectory in ATIF: {pointer}: {wrong['msg']}", pointer) from None
     messages: list[dict[str, Any]] = []
-    for index, step in enumerate(steps):
-        source = step.get("source")
-        if source not in {"system", "user", "agent"}:
-            raise InvalidRequest("the source of a step in ATIF is system, user or agent", f"/steps/{index}/source")
+    for step in steps:
         messages.append(
             {
-                "role": "assistant" if source == "agent" else source,
-                "content": step.get("message"),
-                "reasoning_content": step.get("reasoning_content"),
+                "role": "assistant" if step.source == "agent" else step.source,
+                "content": step.message,
+                "reasoning_content": step.reasoning_content,
                 "tool_calls": [
-                    {"id": call.get("tool_call_id"),
-                     "function": {"name": call.get("function_name"), "arguments": call.get("arguments") or {}}}
-                    for call in step.get("tool_calls") or ()
+                    {"id": call.tool_call_id,
+                     "function": {"name": call.function_name, "arguments": call.arguments or {}}}
+                    for call in step.tool_calls or ()
                 ],
             }
         )  # fmt: skip
         messages += [
-            {"role": "tool", "tool_call_id": result.get("source_call_id"), "content": result.get("content") or ""}
-            for result in (step.get("observation") or {}).get("results") or ()
+            {"role": "tool", "tool_call_id": result.source_call_id, "content": result.content or ""}
+            for result in (step.observation and step.observation.results) or ()
         ]
     return messages
 

@@ -1,8 +1,10 @@
 """How the server loads a model; the only module of the server that needs torch, which a judge does not."""
 
 import logging
+import math
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from unprm.calibration import RecordedCalibration
 from unprm.formats import recorded
@@ -28,7 +30,6 @@ def load(
 
         return load_judge(request, settings, settings.max_batch_seconds, observe_judge or ignore)
     with _IMPORTING:  # only here: the server itself needs no torch
-        import joblib
         import torch
         from transformers.utils import logging as transformers_logging
 
@@ -37,9 +38,20 @@ def load(
     # missing and unexpected tensors, which it warns of, are checked here; its progress bars are no log lines
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    # PyTorch would take all cores of the machine, of which a container may have only a few
-    torch.set_num_threads(min(torch.get_num_threads(), joblib.cpu_count()))
+    torch.set_num_threads(within_quota(torch.get_num_threads()))
     return load_model(request, settings.model_copy(update={"memory": settings.memory_of_each}), calibration)
+
+
+def within_quota(threads: int, cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """At most as many threads as the container has processors, by its cgroup's quota (version 2, or 1): PyTorch knows
+    which it may run on, but not for how much of the time."""
+    for names in (["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]):
+        try:
+            quota, period = " ".join((cgroup / name).read_text("ascii") for name in names).split()
+        except OSError:
+            continue
+        return threads if quota in ("max", "-1") else min(threads, math.ceil(int(quota) / int(period)))
+    return threads
 
 
 def _recorded(request: LoadModelRequest) -> RecordedCalibration:

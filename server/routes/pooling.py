@@ -36,7 +36,7 @@ router = APIRouter(route_class=WorkRoute)
 
 Json = dict[str, Any]
 
-_Ids = Annotated[tuple[Annotated[int, Field(ge=0, strict=True)], ...], Field(min_length=1, fail_fast=True)]
+_Ids = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32, strict=True)], ...], Field(min_length=1, fail_fast=True)]
 _Content = Annotated[
     Annotated[Text, Tag("text")] | Annotated[_Ids, Tag("ids")],
     Discriminator(lambda value: "text" if isinstance(value, str) else "ids"),
@@ -104,6 +104,7 @@ class _Document(BaseModel):
     text: FreeText
 
 
+_Texts = Annotated[list[Text], Field(fail_fast=True)]
 _Documents = Annotated[list[FreeText | _Document], Field(min_length=1, max_length=MAX_SOLUTIONS)]
 
 
@@ -121,7 +122,7 @@ class PairsRequest(Request):
     """A problem and its solutions, or as many problems as solutions, which are then paired in order."""
 
     model: ModelName | None = None
-    problems: Text | list[Text] = Field(validation_alias=AliasChoices("text_1", "queries"))
+    problems: Text | _Texts = Field(validation_alias=AliasChoices("text_1", "queries"))
     solutions: FreeText | _Documents = Field(validation_alias=AliasChoices("text_2", "documents", "items"))
 
 
@@ -138,12 +139,16 @@ async def classify(service: TheService, request: ClassifyRequest, context: TheCo
 async def pooling(service: TheService, request: PoolingRequest, context: TheContext) -> Json:
     """A row for each step of each prompt, or one for each prompt."""
     model, scores = await _scores(service, request, context)
+    data = await service.read(context, partial(_rows, request, scores))
+    return _listed("pool", model, data, context)
+
+
+def _rows(request: PoolingRequest, scores: Sequence[tuple[float, ...]]) -> list[Json]:
     whole = request.task == "classify"
-    data = [
+    return [
         {"object": "pooling", "data": request.row(min(steps)) if whole else list(map(request.row, steps))}
         for steps in scores
     ]
-    return _listed("pool", model, data, context)
 
 
 async def tokenize(service: TheService, request: TokenizeRequest, context: TheContext) -> Json:
@@ -229,7 +234,9 @@ def _to_score(request: ClassifyRequest, format: Format, max_steps: int) -> tuple
         before[0] = Message(role="system")
     text = text_of(len(before), last)
     steps = format.steps(text, max_steps)
-    return conversation(before), [Solution(tuple(step_text.split(text, "auto") if steps is None else steps))]
+    if steps is None:
+        steps = step_text.split(text, "auto", max_steps)
+    return conversation(before), [Solution(tuple(steps))]
 
 
 async def _rewards(

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unprm import steps as step_text
 from unprm.errors import InvalidRequest, TooManySolutions, UnprmError
+from unprm.wire import MAX_FIELDS
 
 from ..admission import Claims, context_of, respond
 from ..errors import event
@@ -30,8 +31,10 @@ from ..settings import Settings
 TIMEOUT_HEADER = "X-Request-Timeout"
 PART_BYTES, PART_SECONDS = 65_536, 5.0
 """At least this many bytes of a body, or the rest of it, must arrive within each period of this many seconds."""
-_MAX_FIELDS = 64
-"""Maximum fields in an object: far more than any object needs, few enough that reporting unknown ones stays fast."""
+OBJECT_BYTES, VALUE_BYTES = 1280, 64
+"""Memory that an object of a body takes once it is parsed and validated, and any other value beside its text."""
+PARSED = 12
+"""The values of a body may take as much memory as this many bodies of the maximum size."""
 SENT_BYTES = 65_536
 """Bytes of an answer that are handed to the connection at once; they are then out of the caller's share."""
 
@@ -85,14 +88,18 @@ class WorkRoute(APIRoute):
                 await send({"type": "http.response.body", "body": event(body, "error")})
 
     async def _handle(self, request: Request) -> Response:
-        """The endpoint's response. Raises `HTTPException` unless the body is declared as JSON, the errors of
-        `_validated`, and the endpoint's."""
+        """The endpoint's response. Raises `HTTPException` unless the body is declared as JSON and its values have room,
+        `Overloaded`, the errors of `_validated`, and the endpoint's."""
         service: Service = request.app.state.service
         context = context_of(request.scope)
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         # a page of any site can post text/plain to a server on its reader's machine, but not application/json
         if media_type != "application/json":
             raise HTTPException(415, "send the body as `Content-Type: application/json`")
+        size, limit = await service.read(context, partial(parsed_size, context.body)), service.settings.max_body_bytes
+        if size > PARSED * limit:
+            raise HTTPException(413, f"its values take {size} bytes of memory, the limit is {PARSED * limit}")
+        context.claims.hold(size)
         body = await service.read(context, partial(self._validated, context.body, service.settings))
         response = await self.endpoint(service, body, context)
         if not isinstance(response, Response):
@@ -217,6 +224,20 @@ async def _received(receive: Receive, pace: asyncio.Timeout) -> AsyncIterator[by
         more = message.get("more_body", False)
 
 
+def parsed_size(body: bytes) -> int:
+    """Bytes of memory that the values of a body in JSON take, beside their texts: an estimate from its brackets, braces
+    and commas, which are counted outside strings."""
+    bare = body.replace(rb"\\", b"").replace(rb"\"", b"")  # without what is escaped, each quote begins or ends a string
+    objects = others = inside = 0
+    for start in range(0, len(bare), PART_BYTES):
+        pieces = bare[start : start + PART_BYTES].split(b'"')
+        outside = b"".join(pieces[inside::2])
+        objects += outside.count(b"{")
+        others += outside.count(b"[") + outside.count(b",")
+        inside ^= len(pieces) % 2 == 0
+    return OBJECT_BYTES * objects + VALUE_BYTES * others
+
+
 def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
     """The JSON value, at most 200 levels deep. If a solution has too many steps, all beyond `max_steps` are joined into
     one.
@@ -230,30 +251,24 @@ def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
         raise HTTPException(400, f"the body is not JSON in UTF-8: {error}") from None
     if not isinstance(value, dict):
         return value
-    _check_fields(value, "")
+    if len(value) > MAX_FIELDS:
+        raise InvalidRequest(f"an object has {len(value)} fields, the limit is {MAX_FIELDS}")
     if isinstance(solutions := value.get("solutions"), list):
         if len(solutions) > max_solutions:
             raise TooManySolutions(len(solutions), max_solutions)
-        for index, solution in enumerate(solutions):
-            _bound(solution, f"/solutions/{index}", max_steps)
+        for solution in solutions:
+            _bound(solution, max_steps)
     if isinstance(trajectories := value.get("trajectories"), list) and len(trajectories) > max_solutions:
         raise TooManySolutions(len(trajectories), max_solutions)
-    _bound(value.get("solution"), "/solution", max_steps)
+    _bound(value.get("solution"), max_steps)
     return value
 
 
-def _bound(solution: object, pointer: str, max_steps: int) -> None:
+def _bound(solution: object, max_steps: int) -> None:
     """Joins the steps beyond the maximum into one, and drops the step scores. The solution still has too many steps,
     but the answer in its last one is kept; validating a million steps one by one would take long."""
-    if isinstance(solution, dict):
-        _check_fields(solution, pointer)
     steps = solution.get("steps") if isinstance(solution, dict) else solution
     if isinstance(steps, list) and len(steps) > max_steps and all(isinstance(step, str) for step in steps[max_steps:]):
         steps[max_steps:] = [step_text.join(steps[max_steps:])]
         if isinstance(solution, dict):
             solution["step_scores"] = None
-
-
-def _check_fields(value: dict[str, Any], pointer: str) -> None:
-    if len(value) > _MAX_FIELDS:
-        raise InvalidRequest(f"an object has {len(value)} fields, the limit is {_MAX_FIELDS}", pointer)

@@ -5,6 +5,7 @@ A text that was asked for without tools is a solution, and scored by its own ste
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import groupby
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unprm.errors import Unscorable
-from unprm.trajectories import Function, Message, ToolCall, conversation, text_of
+from unprm.trajectories import Function, Message, Parts, ToolCall, conversation, text_of
 from unprm.wire import ScoreRequest
 
 from ..admission import TheContext
@@ -35,11 +36,11 @@ class Item(_Kept):
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
     role: Literal["system", "developer", "user", "assistant"] = "user"
-    content: str | list[dict[str, Any]] | None = None
+    content: str | Parts | None = None
     call_id: str | None = None
     name: str = ""
     arguments: str = "{}"
-    output: str | list[dict[str, Any]] | None = None
+    output: str | Parts | None = None
 
 
 _Items = Annotated[list[Item], Field(max_length=2000, fail_fast=True)]
@@ -50,7 +51,7 @@ class Asked(_Kept):
 
     input: str | _Items
     instructions: str | None = None
-    tools: list[dict[str, Any]] | None = Field(None, max_length=256)
+    tools: list[dict[str, Any]] | None = Field(None, max_length=256, fail_fast=True)
 
 
 class Answered(_Kept):
@@ -77,25 +78,13 @@ async def seed_session(service: TheService, request: Session, context: TheContex
 
 async def verify(service: TheService, request: VerifyRequest, context: TheContext) -> Response:
     """The request as it came, with the agent's `reward` in [0, 1], 0 if it can't be scored, and its `step_scores`."""
-    asked = request.responses_create_params
-    before = [Item(content=asked.input)] if isinstance(asked.input, str) else asked.input
-    if asked.instructions:
-        before = [Item(role="system", content=asked.instructions), *before]
-    given, done = _messages(before), _messages(request.response.output)
-    if len(done) == 1 and not asked.tools and not done[0].tool_calls:
-        sent: dict[str, Any] = {"problem": conversation(given), "solutions": [text_of(len(given), done[0])]}
-    else:
-        sent = {"trajectories": [{"messages": [*given, *done]}], "tools": asked.tools or []}
-    try:
-        scores = ScoreRequest.model_validate(sent)
-    except ValidationError as error:  # nothing was asked for, perhaps
-        raise RequestValidationError([each | {"loc": ("body", *each["loc"])} for each in error.errors()]) from None
+    scores, given = await service.read(context, partial(_to_score, request))
     reward, steps = 0.0, list[float]()
     try:
         (scored,) = (await votes.score(service, scores, context)).solutions
         reward, steps = scored.reward or 0.0, list(scored.step_scores or ())
         if scored.message_scores is not None:  # earlier turns are read, but nobody's to be rewarded
-            steps = [score for index, score in scored.message_scores.items() if int(index) >= len(given)]
+            steps = [score for index, score in scored.message_scores.items() if int(index) >= given]
             reward = fmean(steps) if steps else 0.0
     except Unscorable:
         pass
@@ -108,26 +97,53 @@ router.add_api_route("/seed_session", seed_session, methods=["POST"], include_in
 router.add_api_route("/verify", verify, methods=["POST"], include_in_schema=False, response_model=None)
 
 
+def _to_score(request: VerifyRequest) -> tuple[ScoreRequest, int]:
+    """What is to be scored, and the number of messages that the agent was given. Raises as FastAPI for what it can't
+    be, because nothing was asked for, perhaps."""
+    asked = request.responses_create_params
+    before = [Item(content=asked.input)] if isinstance(asked.input, str) else asked.input
+    if asked.instructions:
+        before = [Item(role="system", content=asked.instructions), *before]
+    given, done = _messages(before), _messages(request.response.output)
+    if len(done) == 1 and not asked.tools and not done[0].tool_calls:
+        sent: dict[str, Any] = {"problem": conversation(given), "solutions": [text_of(len(given), done[0])]}
+    else:
+        sent = {"trajectories": [{"messages": [*given, *done]}], "tools": asked.tools or []}
+    try:
+        return ScoreRequest.model_validate(sent), len(given)
+    except ValidationError as error:
+        wrong = [each | {"loc": ("body", *each["loc"])} for each in error.errors()]
+        raise RequestValidationError(wrong, body=sent) from None
+
+
 def _messages(items: Iterable[Item]) -> list[Message]:
     """The messages of the chat API: what an agent says and calls before its tools return is one message."""
     made: list[Message] = []
-    for item in items:
-        if item.type == "function_call_output":
-            made.append(Message(role="tool", tool_call_id=item.call_id, content=item.output))
-        elif item.type == "message" and item.role != "assistant":
-            made.append(Message(role=item.role, content=item.content))
-        elif item.type != "reasoning":
-            before = made.pop() if made and made[-1].role == "assistant" else Message(role="assistant")
-            made.append(_extended(before, item))
+    for agents, group in groupby((item for item in items if item.type != "reasoning"), _is_agents):
+        if agents:
+            made.append(_joined(group))
+        else:
+            made += map(_message, group)
     return made
 
 
-def _extended(message: Message, item: Item) -> Message:
-    parts: list[Any] = list(message.content or ())
-    calls = list(message.tool_calls or ())
-    if item.type == "function_call":
-        function = Function(name=item.name, arguments=item.arguments)
-        calls.append(ToolCall(id=item.call_id, function=function))
-    else:
-        parts += [{"text": item.content}] if isinstance(item.content, str) else item.content or []
+def _is_agents(item: Item) -> bool:
+    return item.type == "function_call" or (item.type == "message" and item.role == "assistant")
+
+
+def _message(item: Item) -> Message:
+    if item.type == "function_call_output":
+        return Message(role="tool", tool_call_id=item.call_id, content=item.output)
+    return Message(role=item.role, content=item.content)
+
+
+def _joined(items: Iterable[Item]) -> Message:
+    parts: list[Any] = []
+    calls: list[ToolCall] = []
+    for item in items:
+        if item.type == "function_call":
+            function = Function(name=item.name, arguments=item.arguments)
+            calls.append(ToolCall(id=item.call_id, function=function))
+        else:
+            parts += [{"text": item.content}] if isinstance(item.content, str) else item.content or []
     return Message(role="assistant", content=parts, tool_calls=calls)

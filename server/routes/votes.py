@@ -80,7 +80,9 @@ async def _vote(service: Service, request: Candidates, strategy: Strategy | None
             why = None if request.scored else why_majority(models, request.problem)
             strategy = DEFAULT_STRATEGY if why is None else "majority"
         found = await ballot(service, models, request, [strategy], context)
-        response = found.vote(strategy, request.terms, name_of(models), context.usage)
+        response = await service.read(
+            context, partial(found.vote, strategy, request.terms, name_of(models), context.usage)
+        )
     response.why_majority = why
     service.metrics.voted(response)
     return response
@@ -105,7 +107,7 @@ async def compare(service: TheService, request: CompareRequest, context: TheCont
     solutions with `confidence` or `token_logprobs`."""
     with service.models.chosen(request.model) as models:
         found = await ballot(service, models, request, list(VOTES), context)
-        response = found.compare(request.terms, name_of(models), context.usage)
+        response = await service.read(context, partial(found.compare, request.terms, name_of(models), context.usage))
     for outcome in response.strategies.values():
         service.metrics.voted(outcome)
     return response
@@ -115,7 +117,7 @@ async def compare(service: TheService, request: CompareRequest, context: TheCont
 async def preview(service: TheService, request: PreviewRequest, context: TheContext) -> PreviewResponse:
     """Shows the exact text, token ids and scored positions of one solution, without running the model."""
     with service.models.chosen(request.model) as (model,):
-        problem, solution = await service.read(context, request.read)
+        problem, solution = await service.read(context, partial(request.read, service.settings.max_steps))
         with scoring.pointing("/solution" if request.trajectory is None else "/trajectory"):
             if (error := why_unscorable(0, solution, service.settings.max_steps)) is not None:
                 raise error
@@ -144,12 +146,14 @@ async def score(service: Service, request: Candidates, context: Context) -> Scor
     scored, and the errors of scoring."""
     with service.models.chosen(request.model) as models:
         if not request.scored:  # refuses before any text is read
+            lengths = await service.read(context, request.lengths)
             for model in models:
-                model.check_room(request.lengths, context.claims.share)
+                model.check_room(lengths, context.claims.share)
         with scoring.pointing(_place(request)):
             parsed = await _parse(service, request, context)
             scores = await _scores(models, request, parsed, context)
-        return score_response(request, parsed.solutions, scores, name_of(models), context.usage)
+        make = partial(score_response, request, parsed.solutions, scores, name_of(models), context.usage)
+        return await service.read(context, make)
 
 
 def name_of(models: Sequence[Model]) -> str:

@@ -18,6 +18,8 @@ from typing import Any, get_args
 import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from pydantic import SecretStr
 
 from server.scale.settings import RAY, ScaleSettings
@@ -206,8 +208,18 @@ def test_every_package_of_an_image_is_pinned(name: str) -> None:
     pinned = dict(line.split(" ")[0].split("==") for line in lines)
     assert len(pinned) == len(lines)
     assert all(re.fullmatch(r"\S+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
-    assert pinned["torch"] == "2.13.0"
     assert ("vllm" in pinned) is (name == "cuda")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for needed in map(Requirement, project["dependencies"] + project["optional-dependencies"]["serve"]):
+        assert needed.specifier.contains(pinned[canonicalize_name(needed.name)]), needed
+    tested = re.findall(r"^([a-z]+)==(.*)$", (ROOT / "constraints.txt").read_text("ascii"), re.MULTILINE)
+    assert len(tested) == 3
+    assert dict(tested).items() <= pinned.items()
+
+
+def test_the_image_for_cpus_begins_with_the_torch_of_its_list() -> None:
+    (listed,) = re.findall(r"^torch==\S+", (DOCKER / "requirements-cpu.txt").read_text("ascii"), re.MULTILINE)
+    assert f"--no-deps {listed}\n" in (DOCKER / "Dockerfile.cpu").read_text("utf-8")
 
 
 def test_hashes_are_those_of_the_wheels_of_each_machine(tmp_path: Path) -> None:

@@ -141,6 +141,13 @@ def test_events_of_the_gateway_come_as_they_are_made(tmp_path: Path) -> None:
         assert b"".join(chunks) == b"data: second\n\n"
 
 
+@pytest.mark.parametrize("path", ["/model", "/v1/models"])
+def test_a_page_of_another_site_is_refused_behind_nginx_too(path: str, tmp_path: Path) -> None:
+    with serving() as one, servers.nginx(tmp_path, one.url, one.url) as url:
+        for name, status in (("evil.example", 403), ("localhost:8000", 200)):
+            assert httpx.get(url + path, headers={"Host": name}, timeout=PATIENCE).status_code == status
+
+
 def test_nginx_waits_longer_than_the_server_takes() -> None:
     requests, answers_of_the_gateway = map(
         int, re.findall(r"proxy_read_timeout (\d+)s;", servers.NGINX.read_text("utf-8"))

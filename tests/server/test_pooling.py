@@ -139,6 +139,7 @@ def test_nulls_ask_for_nothing(server: Running) -> None:
         ({"input": []}, "/input"),
         ({"input": " "}, "/input"),
         ({"input": [[1, -1]]}, "/input/0/1"),
+        ({"input": [[1, 2**32]]}, "/input/0/1"),
         ({"input": [PLAIN] * 300}, "/input"),
         ({"input": ["x" * 9000, "x"]}, "/input/0"),
         ({"input": None, "messages": [{"role": "user", "content": " "}]}, "/messages"),

@@ -98,7 +98,7 @@ def test_real_trajectories_are_voted_on(server: Running) -> None:
         ({"trajectories": [{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}]},
          "message 0 has a part of type 'image_url'"),
         ({"trajectories": [{"messages": [{"role": "robot"}]}]}, "Input should be"),
-        ({"trajectories": [{"schema_version": "ATIF-v1.4", "steps": []}]}, "a list of steps"),
+        ({"trajectories": [{"schema_version": "ATIF-v1.4", "steps": []}]}, "no trajectory in ATIF: /steps: "),
         ({"trajectories": [trajectory("1")] * 300}, "300"),
         ({"trajectories": [trajectory("x" * 70_000)]}, "/trajectories/0"),
     ],

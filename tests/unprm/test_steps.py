@@ -149,6 +149,15 @@ def test_steps_of_a_text_are_split_from_each_other_again(text):
     assert len(found) < 2 or steps.split(steps.join(found)) == found
 
 
+@pytest.mark.parametrize("mode", ["auto", "paragraph", "step", "line"])
+@given(text=delimited.map("".join), most=st.integers(1, 4))
+def test_what_is_beyond_the_most_steps_stays_together(text, mode, most):
+    every, few = steps.split(text, mode), steps.split(text, mode, most)
+    assert few[:most] == every[:most]
+    assert len(few) == min(len(every), most + 1)
+    assert all(each in few[most] for each in every[most:])
+
+
 def test_rewards():
     scores = [0.5, 0.2, 0.8]
     rewards = {kind: steps.reward(scores, kind) for kind in ("min", "last", "product", "mean")}

@@ -1,9 +1,21 @@
 """Trajectories as a PRM reads them."""
 
+from typing import Any
+
 import pytest
 
 from unprm.errors import InvalidRequest
-from unprm.trajectories import Cut, Message, Reading, Rendered, conversation, describe_tools, from_atif, render
+from unprm.trajectories import (
+    AgentTool,
+    Cut,
+    Message,
+    Reading,
+    Rendered,
+    conversation,
+    describe_tools,
+    from_atif,
+    render,
+)
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"query": "capital of Peru"}'}}
 MESSAGES = [
@@ -89,7 +101,7 @@ def test_a_conversation_is_the_problem_of_what_comes_next() -> None:
         '[assistant] I look it up.\nsearch({"query":"capital of Peru"})\n\n[search] Lima is the capital of Peru.\n\n'
         "[assistant] It is Lima.\n\n[user] Thanks."
     )
-    tools = [{"type": "function", "function": {"name": "search"}}]
+    tools = [AgentTool.model_validate({"type": "function", "function": {"name": "search"}})]
     assert (
         conversation([Message.model_validate(MESSAGES[1])], tools) == f"Tools:\n- search()\n\n{MESSAGES[1]['content']}"
     )
@@ -110,16 +122,30 @@ def test_atif_becomes_messages() -> None:
         ],
     }  # fmt: skip
     assert rendered(from_atif(trajectory)) == rendered(MESSAGES)
-    with pytest.raises(InvalidRequest, match="list of steps"):
-        from_atif({"schema_version": "ATIF-v1.4"})
-    with pytest.raises(InvalidRequest, match="source of a step"):
-        from_atif({"steps": [{"source": "robot"}]})
+
+
+@pytest.mark.parametrize(
+    ("trajectory", "place"),
+    [
+        ({"schema_version": "ATIF-v1.4"}, "/steps"),
+        ({"steps": [5]}, "/steps/0"),
+        ({"steps": [{"source": "robot"}]}, "/steps/0/source"),
+        ({"steps": [{"source": "agent", "tool_calls": [{"function_name": None}]}]},
+         "/steps/0/tool_calls/0/function_name"),
+        ({"steps": [{"source": "agent", "observation": {"results": ["x"]}}]}, "/steps/0/observation/results/0"),
+    ],
+)  # fmt: skip
+def test_what_is_not_atif_is_refused_at_its_place(trajectory: dict[str, Any], place: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^no trajectory in ATIF: {place}: ") as raised:
+        from_atif(trajectory)
+    assert raised.value.pointer == place
 
 
 def test_tools_are_listed_with_parameters() -> None:
-    search = {"type": "function", "function": {"name": "search", "description": "Looks things up.",
+    search: dict[str, Any] = {"type": "function", "function": {"name": "search", "description": "Looks things up.",
               "parameters": {"type": "object", "properties": {"query": {"type": "string"}}}}}  # fmt: skip
-    assert describe_tools([search, {"type": "code_interpreter"}]) == (
-        "Tools:\n- search(query): Looks things up.\n- code_interpreter()"
+    tools = [search, search["function"] | {"type": "function"}, {"type": "code_interpreter"}]
+    assert describe_tools([AgentTool.model_validate(each) for each in tools]) == (
+        "Tools:\n- search(query): Looks things up.\n- search(query): Looks things up.\n- code_interpreter()"
     )
     assert describe_tools([]) == ""

@@ -6,7 +6,6 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.metrics import roc_auc_score
 
 from unprm import steps
 
@@ -91,6 +90,8 @@ class Validation:
     @classmethod
     def of(cls, scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]]) -> Self:
         """Of solutions' step scores and labels; at least one step."""
+        from sklearn.metrics import roc_auc_score  # only validation needs it, and a bare machine lacks it
+
         values = np.array([score for step_scores in scores for score in step_scores])
         right = np.array([label for step_labels in labels for label in step_labels], dtype=bool)
         actual = [next((k for k, label in enumerate(step_labels) if not label), None) for step_labels in labels]

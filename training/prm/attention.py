@@ -4,14 +4,14 @@ attention, with padding or a mask.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from inspect import signature
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
+from unprm.engines.torch import varlen
 from unprm.engines.torch.attention import unsupported
 
 NAME = "unprm_training"
@@ -51,17 +51,8 @@ class Packs(NamedTuple):
 @cache
 def of_cuda() -> Kernels | None:
     """Those of a GPU of the Ampere generation or later, in bfloat16; None if PyTorch doesn't have them."""
-    packed = installed()
+    packed = varlen.installed()
     return Kernels(packed, _forest) if packed else None
-
-
-def installed() -> Callable[..., Any] | None:
-    """PyTorch's `varlen_attn`, for key heads that several query heads share; None where it has none, or can't."""
-    try:
-        from torch.nn.attention.varlen import varlen_attn  # slow to import, and only GPUs need it
-    except ImportError:
-        return None
-    return partial(varlen_attn, enable_gqa=True) if "enable_gqa" in signature(varlen_attn).parameters else None
 
 
 def _forest(*arguments: Any, **options: Any) -> Any:

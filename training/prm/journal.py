@@ -3,11 +3,11 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
 from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker
-from matplotlib.figure import Figure
 
 from unprm.errors import ModelInvalid
 
@@ -46,7 +46,15 @@ class Journal:
         self._report("validation", rows[-1], step)
 
     def end(self, losses: Sequence[float]) -> None:
-        """Draws the losses, of a step each, and ends the trackers."""
+        """Draws the losses, of a step each, where matplotlib is installed, and ends the trackers."""
+        if find_spec("matplotlib") is not None:
+            self._draw(losses)
+        for tracker in self._trackers:
+            tracker.finish()
+
+    def _draw(self, losses: Sequence[float]) -> None:
+        from matplotlib.figure import Figure  # what trains on a bare machine lacks it
+
         figure = Figure(figsize=(8, 4.5), layout="constrained")
         axes = figure.add_subplot(xlabel="optimiser step", ylabel="loss")
         steps, width = range(1, len(losses) + 1), max(1, len(losses) // 10)
@@ -56,8 +64,6 @@ class Journal:
             axes.plot(steps, means, color="#0072B2", label=f"mean of the last {width}")
             axes.legend(frameon=False)
         figure.savefig(self.output / CURVE, dpi=150)
-        for tracker in self._trackers:
-            tracker.finish()
 
     def _report(self, kind: str, row: Mapping[str, Any], step: int) -> None:
         figures = {f"{kind}/{name}": value for name, value in row.items() if isinstance(value, int | float)}

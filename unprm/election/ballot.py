@@ -60,7 +60,7 @@ class ParsedCandidates(NamedTuple):
 def parse(request: Candidates, max_steps: int = sys.maxsize) -> ParsedCandidates:
     """The solutions, in the order of the request. Raises `InvalidRequest` as `Candidates.candidates`."""
     solutions, unscorable = [], {}
-    for index, (solution, text) in enumerate(zip(request.candidates(), request.texts(), strict=True)):
+    for index, (solution, text) in enumerate(zip(request.candidates(max_steps), request.texts(), strict=True)):
         scores, answer = solution.step_scores, solution.answer
         if (error := why_unscorable(index, solution, max_steps)) is not None:
             unscorable[index], scores = error, None

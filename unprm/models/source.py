@@ -110,7 +110,7 @@ class ModelSource:
                 network = load_network(AutoModel, files.base, dtype)
             head = read_head(files.directory, readout, network.config.hidden_size)
             if isinstance(readout, Head) and readout.distribution and find_spec("scipy") is None:
-                raise ModelInvalid("its intervals take SciPy, which is not installed: pip install scipy")
+                raise ModelInvalid("its intervals take SciPy, which is not installed: pip install 'unprm[intervals]'")
             return AtPositions(network, head, place)
         if isinstance(readout, Verdicts):
             network = load_merged(files, dtype)

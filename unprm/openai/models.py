@@ -9,6 +9,9 @@ from typing import Annotated, Any, Generic, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Json = dict[str, Any]
+JsonList = Annotated[list[Json], Field(fail_fast=True)]
+"""Read up to the first element that is no object, as every list that a caller sends: an error for each would take more
+memory than what was sent."""
 
 
 class _Object(BaseModel):

@@ -1,6 +1,7 @@
 """Requests: candidate solutions, and how they are read, scored and voted on."""
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
@@ -70,11 +71,12 @@ class SolutionIn(WireModel, Request):
         """The text as it was sent, or the joined steps."""
         return self.text if self.text is not None else step_text.join(self.steps or ())
 
-    def candidate(self, split: Split, index: int) -> Solution:
-        """The solution, split into steps. Raises `InvalidRequest` if they are not as many as its step scores."""
-        steps = tuple(self.steps or step_text.split(self.text or "", split))
+    def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
+        """The solution, split into steps, of which those beyond the maximum are one. Raises `InvalidRequest` if they
+        are not as many as its step scores."""
+        steps = tuple(self.steps or step_text.split(self.text or "", split, max_steps))
         scores = None if self.step_scores is None else tuple(self.step_scores)
-        if scores is not None and len(steps) != len(scores):
+        if scores is not None and len(steps) != len(scores) and len(steps) <= max_steps:
             raise InvalidRequest(f"solution {index}: {_mismatch(len(scores), len(steps))}", f"/solutions/{index}")
         return Solution(steps, self.answer, self.id, scores, confidence_of(self.confidence, self.token_logprobs))
 
@@ -138,7 +140,9 @@ class TrajectoryIn(WireModel, Request):
 class TrajectoryTerms(WireModel, Request):
     """How trajectories are read."""
 
-    tools: list[dict[str, Any]] = Field([], max_length=256, description="The agent's tools, as in OpenAI's API.")
+    tools: list[agents.AgentTool] = Field(
+        [], max_length=256, fail_fast=True, description="The agent's tools, as in OpenAI's API."
+    )
     evidence: Evidence = Field(
         "after",
         description="Whether a step is judged `after` its tools have returned, or on what was known `before` it.",
@@ -232,7 +236,6 @@ class Candidates(TrajectoryTerms):
         sent: Sequence[SolutionIn | TrajectoryIn] = self.trajectories or self._objects
         return all(each.step_scores is not None for each in sent)
 
-    @property
     def lengths(self) -> list[int]:
         """Characters of problem plus solution, for each solution without step scores, which a model has to read."""
         before = len(self.problem or "")
@@ -242,15 +245,16 @@ class Candidates(TrajectoryTerms):
         ]
         return [before + each for each, one in zip(characters, sent, strict=True) if one.step_scores is None]
 
-    def candidates(self) -> list[Solution]:
-        """The solutions, split into steps; `answer` is the caller's, not extracted yet.
+    def candidates(self, max_steps: int = sys.maxsize) -> list[Solution]:
+        """The solutions, split into steps, of which those beyond the maximum are one; `answer` is the caller's, not
+        extracted yet.
 
         Raises `InvalidRequest` for a text whose number of steps differs from its number of step scores.
         """
         if self.trajectories is not None:
             pairs = zip(self.trajectories, self._rendered, strict=True)
             return [each.candidate(rendered, index) for index, (each, rendered) in enumerate(pairs)]
-        return [solution.candidate(self.split, index) for index, solution in enumerate(self._objects)]
+        return [solution.candidate(self.split, index, max_steps) for index, solution in enumerate(self._objects)]
 
     def texts(self) -> list[str]:
         """Each candidate as one text to extract its answer from: the text as sent, or the joined steps; of a
@@ -329,11 +333,12 @@ class PreviewRequest(TrajectoryTerms):
             raise ValueError("problem is required with a solution")
         return self
 
-    def read(self) -> tuple[str, Solution]:
-        """The problem, and the solution split into steps. Raises `InvalidRequest` as `Candidates.candidates`."""
+    def read(self, max_steps: int) -> tuple[str, Solution]:
+        """The problem, and the solution split into steps, of which those beyond the maximum are one. Raises
+        `InvalidRequest` as `Candidates.candidates`."""
         if self.trajectory is None:
             assert self.solution is not None, "checked before"
-            return self.problem or "", _as_object(self.solution).candidate(self.split, 0)
+            return self.problem or "", _as_object(self.solution).candidate(self.split, 0, max_steps)
         rendered = self.render(self.trajectory, "/trajectory")
         return self.problem_of(self.problem, rendered) or "", self.trajectory.candidate(rendered, 0)
 

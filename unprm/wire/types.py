@@ -9,6 +9,9 @@ from unprm.types import Extraction, Split
 MAX_SOLUTIONS = 256
 """Maximum number of candidates in one request; a server may be configured for fewer."""
 
+MAX_FIELDS = 64
+"""Maximum fields in an object: far more than any needs, few enough that each unknown one can be reported."""
+
 SPLIT = (
     "Where texts are split into steps: `paragraph` at blank lines, `step` before lines that begin with `Step k`, "
     "`line` at line breaks; `auto`: the first of these that finds more than one step."
@@ -41,3 +44,10 @@ class WireModel(BaseModel):
     """Base of requests and responses: a field that the contract does not know is refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limit_fields(cls, data: Any) -> Any:
+        if isinstance(data, dict) and len(data) > MAX_FIELDS:
+            raise ValueError(f"an object has {len(data)} fields, the limit is {MAX_FIELDS}")
+        return data

@@ -23,9 +23,9 @@ NO_CALL = "no call"
 class Verbatim(SolutionIn):
     """A candidate whose answer is not a mathematical one: it is compared as text."""
 
-    def candidate(self, split: Split, index: int) -> Solution:
+    def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
         """As `SolutionIn.candidate`; it is an action, whose result nobody knows yet."""
-        return replace(super().candidate(split, index), verbatim=True, evidence="before")
+        return replace(super().candidate(split, index, max_steps), verbatim=True, evidence="before")
 
 
 def as_openai(choice: Json) -> Json:

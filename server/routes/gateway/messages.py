@@ -62,7 +62,11 @@ class Block(Request):
         return {"type": "image_url", "image_url": {"url": self.source.get("url", data)}}
 
 
-Blocks = Annotated[list[Block], BeforeValidator(lambda said: _blocks(said), json_schema_input_type=str | list[Block])]
+Blocks = Annotated[
+    list[Block],
+    Field(fail_fast=True),
+    BeforeValidator(lambda said: _blocks(said), json_schema_input_type=str | list[Block]),
+]
 """What is said: blocks, or a text."""
 
 
@@ -127,14 +131,14 @@ class MessagesRequest(Passed):
     model_config = ConfigDict(json_schema_extra={"example": _EXAMPLE})
 
     max_tokens: int = Field(ge=1)
-    messages: list[Turn] = Field(min_length=1)
+    messages: list[Turn] = Field(min_length=1, fail_fast=True)
     system: Blocks = Field(default=[])
     stream: bool = False
     temperature: float | None = Field(default=None, allow_inf_nan=False)
     top_p: float | None = Field(default=None, allow_inf_nan=False)
     top_k: int | None = None
-    stop_sequences: list[str] | None = None
-    tools: list[Tool] = Field(default=[])
+    stop_sequences: list[str] | None = Field(default=None, fail_fast=True)
+    tools: list[Tool] = Field(default=[], fail_fast=True)
     tool_choice: ToolChoice | None = None
     output_config: OutputConfig = OutputConfig()
     unprm: Election = Election()

@@ -3,12 +3,12 @@ others are passed on."""
 
 import time
 import uuid
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from unprm.errors import InvalidRequest
-from unprm.openai.models import Json
+from unprm.openai.models import Json, JsonList
 from unprm.wire import Request
 
 from .completion import refusal_of, text_of, thoughts_of
@@ -35,7 +35,7 @@ class Message(Request):
 
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
-    content: str | list[Part]
+    content: str | Annotated[list[Part], Field(fail_fast=True)]
 
     def for_chat(self) -> Json:
         """The message in the form of the chat API, where `developer` is `system`."""
@@ -86,16 +86,18 @@ class ResponsesRequest(Passed):
     )
 
     model: str
-    input: str | list[Json] = Field(min_length=1)
+    input: str | JsonList = Field(min_length=1)
     instructions: str | None = None
     temperature: float | None = Field(default=None, allow_inf_nan=False)
     top_p: float | None = Field(default=None, allow_inf_nan=False)
     max_output_tokens: int | None = Field(default=None, ge=1)
+    n: Literal[1] | None = None
+    best_of: Literal[1] | None = None
     stream: bool = False
-    tools: list[Json] = Field(default=[])
+    tools: JsonList = Field(default=[])
     tool_choice: str | Json | None = None
     store: bool | None = None
-    metadata: dict[str, str] | None = None
+    metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = None
     text: TextTerms = TextTerms()
     reasoning: Reasoning = Reasoning()
     truncation: Literal["disabled"] = "disabled"

@@ -81,27 +81,27 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         election = await _election(service, chat_request, context)
         if chat_request.stream:
             return ElectionStream(election, Chunks(chat_request))
-        return chat_completion(chat_request, await election())
+        return await service.read(context, partial(chat_completion, chat_request, await election()))
 
     async def respond(service: TheService, request: ResponsesRequest, context: TheContext) -> Response | Json:
         """As `/v1/chat/completions`, for OpenAI's responses API; with tools or as a stream, without a vote."""
         if request.passed_on:
             return await _relayed("/responses", service, request, 1, context)
         election = await _election(service, await service.read(context, request.chat), context)
-        return response(request, await election())
+        return await service.read(context, partial(response, request, await election()))
 
     async def converse(service: TheService, request: MessagesRequest, context: TheContext) -> Response | Json:
         """As `/v1/chat/completions`, for Anthropic's messages API."""
         election = await _election(service, await service.read(context, request.chat), context)
         if request.stream:
             return ElectionStream(election, MessageEvents(request.model))
-        return message(request.model, await election())
+        return await service.read(context, partial(message, request.model, await election()))
 
     async def count(service: TheService, request: CountRequest, context: TheContext) -> Json:
         """The tokens of a conversation by the upstream's own count."""
         chat = await service.read(context, request.chat)
         counted = Sampled()
-        body = chat.for_upstream() | {"max_tokens": 1}
+        body = await service.read(context, chat.for_upstream) | {"max_tokens": 1}
         await upstream.sample(body, 1, context, True, True, lambda _, sampled: counted.add(sampled))
         context.claims.charge(counted.tokens)
         return {"input_tokens": counted.context_tokens}
@@ -113,13 +113,15 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         await _check_names([request], context)
         terms = await _terms(request, service, context)
         with service.models.chosen(terms.request.model):
-            candidates = Candidates(service, upstream, request, terms.budget, terms.strategy, context)
+            make = partial(Candidates, service, upstream, request, terms.budget, terms.strategy, context)
+            candidates = await service.read(context, make)
             later = None
             if terms.request.on_reject == "escalate":
                 if second is None:
                     raise InvalidRequest("there is no second upstream: it is set by --escalate-url", "/unprm/on_reject")
                 asked = request.model_copy(update={"model": service.settings.escalate_model or request.model})
-                later = Candidates(service, second, asked, terms.budget, terms.strategy, context)
+                make = partial(Candidates, service, second, asked, terms.budget, terms.strategy, context)
+                later = await service.read(context, make)
             return partial(elect, service, candidates, later, terms, context)
 
     async def _check_names(requests: Sequence[ChatRequest], context: Context) -> None:
@@ -141,26 +143,31 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
             await _terms(request, service, context, f"/requests/{index}") for index, request in enumerate(bulk.requests)
         ]
         contexts = [replace(context, usage=Usage()) for _ in elections]
+
+        def candidates() -> list[Candidates]:
+            return [
+                Candidates(service, upstream, request, terms.budget, terms.strategy, each)
+                for request, terms, each in zip(bulk.requests, elections, contexts, strict=True)
+            ]
+
         with ExitStack() as stack:
             rounds = [
-                Rounds(
-                    service,
-                    stack.enter_context(service.models.chosen(terms.request.model)),
-                    Candidates(service, upstream, request, terms.budget, terms.strategy, each),
-                    terms,
-                    each,
-                )
-                for request, terms, each in zip(bulk.requests, elections, contexts, strict=True)
+                Rounds(service, stack.enter_context(service.models.chosen(terms.request.model)), made, terms, each)
+                for made, terms, each in zip(await service.read(context, candidates), elections, contexts, strict=True)
             ]
             results = await elect_all(rounds, bulk.budget)
         context.usage = sum((each.usage for each in contexts), Usage())
         context.solutions = sum(len(each.candidates.sampled.choices) for each in rounds)
-        data = [
-            chat_completion(request, result) if isinstance(result, Elected) else _failure(result, context)
-            for request, result in zip(bulk.requests, results, strict=True)
-        ]
         sampled = sum(each.candidates.attempted for each in rounds)
         context.size += sum(each.candidates.sampled.size for each in rounds)
+
+        def answers() -> list[Json]:
+            return [
+                chat_completion(request, result) if isinstance(result, Elected) else _failure(result, context)
+                for request, result in zip(bulk.requests, results, strict=True)
+            ]
+
+        data = await service.read(context, answers)
         return {"object": "list", "data": data, "unprm": {"budget": bulk.budget, "sampled": sampled}}
 
     async def completion(service: TheService, request: CompletionRequest, context: TheContext) -> Response:
@@ -250,8 +257,9 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
         acceptance(
             calibration, election.risk, [strategy], election, scorer, election.aggregate, f"{pointer}/unprm/risk"
         )
+    question = await service.read(context, request.question)
     stable = settings.gateway_stable if election.stable is None else election.stable
-    return Terms(election, request.question, problem, strategy, budget, stable, why_majority)
+    return Terms(election, question, problem, strategy, budget, stable, why_majority)
 
 
 def _check_count(candidates: int, settings: Settings) -> None:

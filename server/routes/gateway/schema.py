@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from unprm.errors import InvalidRequest
 from unprm.fields import validation_errors
-from unprm.openai.models import Json, is_json
-from unprm.trajectories import Message, conversation
+from unprm.openai.models import Json, JsonList, is_json
+from unprm.trajectories import AgentTool, Message, conversation
 from unprm.types import Aggregate, Probability
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import ExtractionField, ModelName, Request, RiskTerms, SplitField, Text
@@ -99,7 +99,7 @@ class ChatRequest(Passed):
 
     model_config = ConfigDict(json_schema_extra={"example": _CHAT})
 
-    messages: list[Json] = Field(min_length=1)
+    messages: JsonList = Field(min_length=1)
     stream: bool = False
     stream_options: Json | None = None
     n: int | None = Field(
@@ -108,7 +108,7 @@ class ChatRequest(Passed):
     temperature: float | None = Field(default=None, allow_inf_nan=False)
     top_logprobs: int | None = Field(default=None, ge=0, strict=True)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63 - MAX_CANDIDATES)
-    tools: list[Json] | None = None
+    tools: JsonList | None = None
     tool_choice: str | Json | None = None
     unprm: Election = Election()
 
@@ -143,7 +143,6 @@ class ChatRequest(Passed):
         """Whether the answer may be a tool call."""
         return bool(self.tools) and self.tool_choice != "none"
 
-    @property
     def question(self) -> str:
         """The text of the last question."""
         if self.unprm.problem is not None:
@@ -159,7 +158,8 @@ class ChatRequest(Passed):
             return self.unprm.problem
         try:
             tools = (self.tools or []) if self.may_call else []
-            found = conversation(read_all(Message, self.messages, "/messages"), tools)
+            said = read_all(Message, self.messages, "/messages")
+            found = conversation(said, read_all(AgentTool, tools, "/tools"))
         except InvalidRequest as error:
             error.pointer = f"{pointer}{error.pointer}"
             raise
@@ -235,8 +235,10 @@ Item = TypeVar("Item", bound=BaseModel)
 
 def read_all(kind: type[Item], items: Sequence[Json], pointer: str) -> list[Item]:
     """The items of the list sent at `pointer`. Raises `InvalidRequest` for the first that is of another kind."""
+    every: Any = Annotated[list[kind], Field(fail_fast=True)]  # type: ignore[valid-type]
     try:
-        return TypeAdapter(list[kind]).validate_python(items)  # type: ignore[valid-type]
+        found: list[Item] = TypeAdapter(every).validate_python(items)
+        return found
     except ValidationError as error:
         first = validation_errors(error, items)[0]
         raise InvalidRequest(f"{pointer}{first.pointer}: {first.detail}", f"{pointer}{first.pointer}") from None

@@ -28,6 +28,7 @@ from unprm.openai.client import (
     read_on,
 )
 from unprm.openai.models import Json, RawChatResponse, RawChoice, RawModelList, UsageInfo
+from unprm.trajectories import TOKEN
 
 from ...admission import Context
 from ...service import Service
@@ -36,6 +37,10 @@ from .deltas import Deltas
 
 MAX_CONCURRENT = 64
 """Maximum number of concurrent requests to the upstream for one caller; further ones wait for their turn."""
+_TOTAL = re.compile(rb'(?<!\\)"total_tokens"\s*:\s*(\d{1,15})')
+"""Tokens in a report; quotes inside a text come after a backslash."""
+_REPORT_BYTES = 65_536
+"""Bytes at the end of an answer in which a report is looked for."""
 _LONG, _MAX_LONG = 2**20, 2
 """Answers of more bytes than this are read two at a time for each caller."""
 _PER_REQUEST = 16
@@ -173,15 +178,21 @@ class Upstream:
         raise HTTPException(404, "the upstream has no model of this name; /v1/models lists those that it has")
 
     async def relay(self, path: str, body: Json, context: Context) -> AsyncGenerator[bytes, None]:
-        """The upstream's answer as it arrives: first its media type, then its parts. Raises as `sample`."""
+        """The upstream's answer as it arrives: first its media type, then its parts. Its tokens are charged when it
+        ends, however that is. Raises as `sample`."""
         content = await self._service.read(context, partial(encoded, body))
         async with self._place(context, MAX_CONCURRENT):
             with _upstream_errors():
                 response = await self._client.stream(path, content)
-            async with aclosing(read_on(response)) as parts:
-                yield response.headers.get("content-type", "").encode()
-                async for part in parts:
-                    yield part
+            used = _Used(len(content), bool(body.get("stream")))
+            try:
+                async with aclosing(read_on(response)) as parts:
+                    yield response.headers.get("content-type", "").encode()
+                    async for part in parts:
+                        used.read(part)
+                        yield part
+            finally:
+                context.claims.charge(used.tokens)
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -272,6 +283,31 @@ class Upstream:
             async with self._taking(context, body) as take:
                 answer = await self._client.fetch("/chat/completions", content, take)
                 return await self._service.read(context, partial(_sampled, answer, count, brief), len(answer))
+
+
+class _Used:
+    """The tokens of an answer that is passed on: as many as it reports at last; without a report, or before it comes, a
+    token for every four bytes of the request, and of the answer, or for each event of a stream."""
+
+    def __init__(self, asked: int, streamed: bool) -> None:
+        self._asked, self._streamed, self._end = asked, streamed, b""
+        self._size = self._events = 0
+
+    def read(self, part: bytes) -> None:
+        """Counts a part of the answer."""
+        self._size += len(part)
+        self._events += part.count(b"data:")
+        self._end = (self._end + part)[-_REPORT_BYTES:]
+
+    @property
+    def tokens(self) -> int:
+        """Of what has been read so far."""
+        reported = _TOTAL.findall(self._end)
+        return (
+            int(reported[-1])
+            if reported
+            else self._asked // TOKEN + (self._events if self._streamed else self._size // TOKEN)
+        )
 
 
 def _from(first: int, arrived: Arrived, number: int, sampled: Sampled) -> None:

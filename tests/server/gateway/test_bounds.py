@@ -82,6 +82,8 @@ def test_texts_of_all_candidates_are_together_no_longer_than_a_body() -> None:
 
 def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "BODIES", 8)
+    monkeypatch.setattr(route, "OBJECT_BYTES", 0)
+    monkeypatch.setattr(route, "VALUE_BYTES", 0)
     long: Any = {"extra_body": {"unprm": {"strategy": "cisc", "budget": 1}, "top_logprobs": 20}}
     with upstream(boxed(1)) as reasoner, gateway(reasoner, max_body_bytes=2000) as running:
         holding = running.service.admission.bodies.holding

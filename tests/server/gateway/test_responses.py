@@ -97,6 +97,8 @@ def test_tools_and_streams_are_passed_on_as_they_are() -> None:
     [
         ({"stream": True, "extra_body": {"unprm": {"budget": 3}}}, ""),
         ({"stream": True, "model": "wrf-2@m"}, ""),
+        ({"stream": True, "extra_body": {"n": 64}}, "/n"),
+        ({"stream": True, "extra_body": {"best_of": 64}}, "/best_of"),
         ({"previous_response_id": "resp_1"}, "/previous_response_id"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "/input"),
         ({"input": [{"role": "system", "content": " "}]}, "/messages"),

@@ -168,6 +168,8 @@ MANY, ONE = {"Authorization": "Bearer 11111111"}, {"Authorization": "Bearer 2222
 
 def test_bodies_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch, callers: Path) -> None:
     monkeypatch.setattr(admission, "BODIES", 6)
+    monkeypatch.setattr(routes, "OBJECT_BYTES", 0)
+    monkeypatch.setattr(routes, "VALUE_BYTES", 0)
     with serving(max_body_bytes=1000, api_keys_file=callers) as server:
         server.http.headers.update(ONE)
         head = raw(None, "/score_steps", "Authorization: Bearer 11111111", length=1000)
@@ -416,7 +418,7 @@ def test_what_is_encoded_for_a_caller_is_bounded(monkeypatch: pytest.MonkeyPatch
 def test_a_long_body_is_checked_while_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     gate, checking = threading.Event(), threading.Event()
 
-    def split(text: str, mode: str) -> list[str]:
+    def split(text: str, mode: str, most: int) -> list[str]:
         if len(text) > 100_000:
             checking.set()
             gate.wait(PATIENCE)

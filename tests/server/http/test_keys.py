@@ -3,13 +3,16 @@
 import logging
 import os
 import re
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from server.middleware import Keys, KeysInvalid
+from tests.openai_server import openai_server
 from tests.server.harness import PROBLEM, Background, ask, boxed, read, serving
 from tests.server.upstream import upstream
 from tests.support import until
@@ -95,7 +98,16 @@ def test_opened_metrics_need_no_key_and_name_no_caller(tmp_path: Path) -> None:
         assert response.status_code == 200
         assert "unprm_votes_total" in response.text
         assert "CANARY" not in response.text
-        assert set(re.findall(r'[{,](\w+)="', response.text)) == {"route", "status", "code", "model", "strategy", "le"}
+        assert set(re.findall(r'[{,](\w+)="', response.text)) == {
+            "route",
+            "caller",
+            "status",
+            "code",
+            "model",
+            "strategy",
+            "le",
+        }
+        assert set(re.findall(r'caller="(.*?)"', response.text)) == {""}
         assert [server.get(path).status_code for path in ("/model", "/metrics/")] == [401, 401]
 
 
@@ -131,6 +143,52 @@ def test_tokens_of_the_upstream_count_too(tmp_path: Path) -> None:
     tokens = answer["usage"]["total_tokens"] + answer["unprm"]["usage"]["tokens"]
     assert answer["usage"]["total_tokens"] > 0
     assert 60 * (tokens - 1) < int(refused.headers["Retry-After"]) <= 60 * tokens
+
+
+EVENTS = b'data: {"choices": [{"text": "a\\"total_tokens\\": 1"}]}\n\n' * 20
+REPORT = b'data: {"choices": [], "usage": {"prompt_tokens": 30, "total_tokens": 50}}\n\ndata: [DONE]\n\n'
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "answer", "tokens"),
+    [
+        ("/v1/completions", {"prompt": "p"}, b'{"choices": [{}], "usage": {"total_tokens": 50}}', 50),
+        ("/v1/completions", {"prompt": "p" * 400}, b'{"choices": [{"text": "' + b"x" * 400 + b'"}]}', 214),
+        ("/v1/completions", {"prompt": "p" * 400, "stream": True}, EVENTS, 130),
+        ("/v1/completions", {"prompt": "p" * 400, "stream": True}, EVENTS + REPORT, 50),
+        ("/v1/responses", {"input": "p" * 400, "stream": True}, EVENTS + REPORT, 50),
+    ],
+    ids=["reported", "unreported", "events", "events, reported", "responses"],
+)
+def test_tokens_of_what_is_passed_on_count_too(
+    path: str, more: dict[str, Any], answer: bytes, tokens: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text("one 11111111 1\n")
+    with openai_server(lambda body: answer) as (url, _), serving(upstream_url=url, api_keys_file=file) as server:
+        assert server.post(path, {"model": "m"} | more, headers=bearer("11111111")).content == answer
+        refused = server.post(path, {"model": "m"} | more, headers=bearer("11111111"))
+    assert refused.status_code == 429
+    assert int(refused.headers["Retry-After"]) // 60 == pytest.approx(tokens - 1, abs=3)
+
+
+def test_a_long_file_of_keys_is_read_quickly(tmp_path: Path) -> None:
+    """Its lines are looked at once: a million comparisons of names would take as many calls."""
+    file = tmp_path / "keys"
+    file.write_text("".join(f"caller-{number} key-of-{number}\n" for number in range(1000)))
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        keys = Keys(None, file)
+    finally:
+        sys.setprofile(None)
+    assert calls < 50_000
+    assert keys.caller(b"key-of-999") == "caller-999"
 
 
 def test_a_caller_with_much_to_ask_does_not_hold_up_another(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from server import journal as journal_module
 from server.journal import Entry, Journal, JournalUnusable
+from tests.openai_server import openai_server
 from tests.server.harness import ask, boxed, serving
 from tests.support import until
+from unprm.engines.fake import FakeEngine
 
 JSON = {"Content-Type": "application/json"}
 VOTE = ask(boxed(1, "ş a"), boxed(2, "b"), boxed(1, "c"))
@@ -118,3 +120,42 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     for file in (tmp_path / "text", tmp_path, tmp_path / "none" / "j"):
         with pytest.raises(JournalUnusable, match=str(file)):
             Journal(file, 2**20)
+
+
+def test_one_large_request_does_not_push_out_the_others(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j", 2**20)
+    for number in range(500):
+        journal.note(entry(number))
+    journal.note(entry(500, size=900_000))
+    journal.close()
+    assert len(rows(tmp_path / "j")) == 501
+    assert rows(tmp_path / "j", "SELECT request, response FROM requests WHERE request_id = '500'") == [("null", "null")]
+    rows(tmp_path / "j", "SELECT * FROM verdicts")
+
+
+def test_others_can_no_longer_read_a_file_that_they_could(tmp_path: Path) -> None:
+    for name in ("j", "j-wal"):
+        (tmp_path / name).touch(0o644)
+        (tmp_path / name).chmod(0o644)
+    journal = Journal(tmp_path / "j", 2**20)
+    journal.note(entry(0))
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
+    journal.close()
+
+
+def test_keys_that_an_administrator_sends_are_not_written(tmp_path: Path) -> None:
+    headers = {"Authorization": "Bearer an-admin-s-key"}
+    with serving(None, lambda request: FakeEngine(), journal=tmp_path / "j", admin_key="an-admin-s-key") as server:
+        for name in ("right", 7):
+            sent = {"name": name, "model": "unprm-mini", "judge_key": "CANARY"}
+            assert server.post("/admin/models", sent, headers=headers).status_code == 422
+        server.post("/score_steps", VOTE)
+    assert rows(tmp_path / "j", "SELECT path FROM requests") == [("/score_steps",)]
+
+
+def test_of_a_long_stream_only_the_beginning_is_kept(tmp_path: Path) -> None:
+    events = b"data: " + b"x" * 3_000_000 + b"\n\n"
+    with openai_server(lambda body: events) as (url, _), serving(upstream_url=url, journal=tmp_path / "j") as server:
+        answer = server.post("/v1/completions", {"model": "m", "prompt": "p", "stream": True}).content
+    assert answer == events
+    assert rows(tmp_path / "j", "SELECT response FROM requests") == [(events[: 2**20].decode(),)]

@@ -1,6 +1,7 @@
 """What the metrics tell of readiness, errors, models, and the servers behind."""
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,3 +86,20 @@ def test_calls_to_the_judge_are_counted() -> None:
             f'unprm_judge_seconds_count{{outcome="ok"}} {len(judge.requests)}.0'
             in generate_latest(metrics.registry).decode()
         )
+
+
+def test_callers_are_counted_by_the_names_of_their_keys(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("".join(f"caller-{number} key-of-{number}\n" for number in range(260)))
+    with serving(api_keys_file=tmp_path / "keys") as server:
+        for number in range(260):
+            headers = {"Authorization": f"Bearer key-of-{number}"}
+            sent = server.post("/score_steps", ask("a" * 100) if number else {}, headers=headers)
+            assert sent.status_code == (200 if number else 422)
+        server.http.headers.update(headers)
+        assert server.metric('unprm_caller_requests_total{caller="caller-0",code="invalid_request"}') == 1
+        assert server.metric('unprm_caller_requests_total{caller="caller-9",code=""}') == 1
+        assert server.metric('unprm_caller_tokens_total{caller="caller-9"}') == sent.json()["usage"]["tokens"]
+        assert server.metric('unprm_caller_bytes_total{caller="caller-9"}') == len(sent.request.content)
+        assert server.metric('unprm_caller_seconds_count{caller="caller-9"}') == 1
+        assert server.metric('unprm_caller_requests_total{caller="(others)"}') == 4
+        assert server.get("/metrics").text.count("unprm_caller_bytes_total{") == 257

@@ -1,12 +1,14 @@
 """Attention over a tree of tokens: a pass stores the keys and values of its tokens, and attends to those that earlier
 passes stored for the same prefixes. `segments` says which."""
 
+import threading
 from typing import Any
 
 import torch
 from torch.nn import functional
 from transformers import AttentionInterface, PretrainedConfig, PreTrainedModel
 
+from unprm.engines.torch import varlen
 from unprm.engines.torch.segments import Packed, Padded, PaddedGroup, Segments
 
 NAME = "unprm_tree"
@@ -75,9 +77,9 @@ def attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    segments: Segments,
-    kept: KeyValues,
     scaling: float,
+    segments: Segments | None = None,
+    kept: KeyValues | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
@@ -86,30 +88,72 @@ def attention(
     """Stores the tokens' keys and values, and attends to all that each token sees: (1, tokens, heads, width).
 
     All in the network's type: `query`: (1, heads, tokens, width); `key`, `value`: (1, key heads, tokens, width).
-    `segments` says what is seen, `kept` holds it. `scaling`: of the products. `sliding_window`: tokens that each sees,
-    itself included; None: all.
+    `segments` says what is seen, `kept` holds it; in a compiled layer both are `CALL`'s. `scaling`: of the products.
+    `sliding_window`: tokens that each sees, itself included; None: all.
     Raises `NotImplementedError` for attention with `softcap` or sinks, `s_aux`.
     """
     if softcap is not None or s_aux is not None:
         raise NotImplementedError("its attention has capped scores or sinks, which are not computed here")
-    keys, values = kept.layers[int(module.layer_idx)]  # type: ignore[arg-type]
+    if segments is None or kept is None:
+        return _attend_in_call(query, key, value, scaling, sliding_window), None
+    place = int(module.layer_idx)  # type: ignore[arg-type]
+    return _attend(query, key, value, segments, kept.layers[place], scaling, sliding_window), None
+
+
+class Call(threading.local):
+    """What the compiled layer that runs in a thread was called with: the segments, and its stored keys and values."""
+
+    now: tuple[Segments, tuple[torch.Tensor, torch.Tensor]] | None = None
+
+
+CALL = Call()
+
+
+@torch.library.custom_op("unprm::attend", mutates_args=())
+def _attend_in_call(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, sliding_window: int | None
+) -> torch.Tensor:
+    """An operation that a compiler doesn't look into: it runs once in each call of a layer."""
+    assert CALL.now is not None
+    return _attend(query, key, value, *CALL.now, scaling, sliding_window)
+
+
+@_attend_in_call.register_fake
+def _(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, sliding_window: int | None
+) -> torch.Tensor:
+    """The shape of its result."""
+    return query.new_empty(1, query.shape[2], query.shape[1], value.shape[3])
+
+
+def _attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    segments: Segments,
+    stored: tuple[torch.Tensor, torch.Tensor],
+    scaling: float,
+    window: int | None,
+) -> torch.Tensor:
+    """As `attention`; `stored`: the layer's keys and values."""
+    keys, values = stored
     keys.index_copy_(0, segments.slots, key[0].transpose(0, 1))
     values.index_copy_(0, segments.slots, value[0].transpose(0, 1))
     queries = query[0].transpose(0, 1)
     if isinstance(layout := segments.layout, Padded):
-        made = [_group(queries, keys, values, group, scaling, sliding_window) for group in layout.groups]
-        return torch.cat(made)[layout.order][None], None
+        made = [_group(queries, keys, values, group, scaling, window) for group in layout.groups]
+        return torch.cat(made)[layout.order][None]
     parts = queries.split([packed.tokens for packed in layout])
-    made = [_flash(*each, keys, values, scaling, sliding_window) for each in zip(parts, layout, strict=True)]
-    return torch.cat(made)[None], None
+    made = [_flash(*each, keys, values, scaling, window) for each in zip(parts, layout, strict=True)]
+    return torch.cat(made)[None]
 
 
 def _flash(
     query: torch.Tensor, packed: Packed, keys: torch.Tensor, values: torch.Tensor, scaling: float, window: int | None
 ) -> torch.Tensor:
     """(tokens, heads, width), as `query`; a token attends to the last `window` tokens, itself included."""
-    from torch.nn.attention.varlen import varlen_attn  # slow to import, and only GPUs need it
-
+    varlen_attn = varlen.installed()
+    assert varlen_attn is not None
     attended = varlen_attn(
         query.contiguous(),
         keys[packed.keys],
@@ -120,7 +164,6 @@ def _flash(
         packed.max_k,
         scale=scaling,
         window_size=(-1 if window is None else window - 1, 0),
-        enable_gqa=True,
     )
     assert isinstance(attended, torch.Tensor)
     return attended

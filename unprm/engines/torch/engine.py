@@ -16,6 +16,7 @@ import torch
 
 from unprm.engines.torch import attention
 from unprm.engines.torch.attention import KeyValues
+from unprm.engines.torch.compiled import CompiledLayers
 from unprm.engines.torch.memory import plan
 from unprm.engines.torch.passes import Pass, Pending, admit
 from unprm.engines.torch.plain import check_lengths
@@ -66,6 +67,9 @@ class TorchEngine:
         self._stores = [KeyValues(decoder, memory.slots // slot) for decoder in reader.decoders]
         for decoder in reader.decoders:
             attention.use(decoder)
+            # a CPU would gain 8 %, and compile for a minute
+            if decoder.device.type == "cuda":
+                CompiledLayers(decoder)
         self._reader: Reader | None = reader
 
     def score(self, batch: Sequence[Encoded]) -> BatchScores:

@@ -1,8 +1,8 @@
 """What the tokens of a pass attend to: each to those of its own sequence up to itself, also from earlier passes.
 
 The model runs all tokens as one row, so that nothing is padded outside of the attention. On CUDA, in half precision,
-FlashAttention takes segments of unequal lengths as they are; elsewhere segments of similar shape are computed together,
-with a little padding.
+FlashAttention takes segments of unequal lengths as they are (PyTorch 2.11 and later); elsewhere segments of similar
+shape are computed together, with a little padding.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from unprm.engines.torch import varlen
 from unprm.engines.torch.tree import Slots
 
 CLOSE = 1.25
@@ -155,5 +156,8 @@ def _alike(segments: Sequence[Segment]) -> list[list[int]]:
 
 @cache
 def has_flash(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether FlashAttention can be used: in half precision, on GPUs of the Ampere generation and later."""
-    return device.type == "cuda" and dtype in HALF and torch.cuda.get_device_capability(device) >= (8, 0)
+    """Whether FlashAttention can be used: in half precision, on GPUs of the Ampere generation and later, by a PyTorch
+    that has it for segments."""
+    if device.type != "cuda" or dtype not in HALF or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    return varlen.installed() is not None

@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.nn.attention import varlen
+from torch.nn.attention.varlen import _varlen_attn, varlen_attn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 from torch.utils.flop_counter import flop_registry
 from transformers import PreTrainedModel
 
-from unprm.engines.torch import segments
+from unprm.engines.torch import segments, varlen
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.passes import Pass
 from unprm.engines.torch.readers import AtPositions, Reader
@@ -34,7 +34,7 @@ NAME = "fakecard"
 _HALF = (torch.float16, torch.bfloat16)
 _MOVES_ROWS = {torch.ops.aten.index.Tensor, torch.ops.aten.embedding.default, torch.ops.aten.index_copy_.default}
 """Operations that read or write only some rows of a large tensor: as many as their result or last argument has."""
-_ATTENTION = varlen._varlen_attn._opoverload
+_ATTENTION = _varlen_attn._opoverload
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +183,13 @@ def _register() -> None:
 
 
 @contextmanager
-def fake_card() -> Iterator[FakeCard]:
-    """Within this block, tensors are fake and on the card."""
+def fake_card(function: varlen.Varlen = varlen_attn) -> Iterator[FakeCard]:
+    """Within this block, tensors are fake and on the card. `function` is PyTorch's `varlen_attn`, or what an older one
+    has."""
     _register()
-    segments.has_flash = lambda device, dtype: dtype in _HALF  # type: ignore[assignment]
+    found = varlen.fitted(function)
+    varlen.installed = lambda: found  # type: ignore[assignment]
+    segments.has_flash = lambda device, dtype: dtype in _HALF and found is not None  # type: ignore[assignment]
     with FakeTensorMode(allow_non_fake_inputs=True), FakeCard() as card, torch.device(NAME):
         yield card
 

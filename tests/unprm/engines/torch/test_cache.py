@@ -11,10 +11,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
-from torch.nn.attention import varlen
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from unprm.engines.torch import segments
+from unprm.engines.torch import segments, varlen
 from unprm.engines.torch.attention import KeyValues
 from unprm.engines.torch.engine import RECOVERY, SMALLEST, TorchEngine
 from unprm.engines.torch.readers import AtPositions, LikelihoodRatios
@@ -241,10 +240,18 @@ def test_hidden_states_that_are_no_numbers_are_neither_scores_nor_kept(case, ite
     assert engine.score(items[:1]).scores[0] == pytest.approx(expected[0], abs=1e-5)
 
 
-def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, expected, monkeypatch):
+@pytest.mark.parametrize("shared", [True, False], ids=["shared heads", "repeated heads"])
+def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, expected, shared, monkeypatch):
     keys_at_once = []
 
-    def varlen_attn(
+    def of_2_11(query, key, value, first_queries, first_keys, longest_query, longest_key, *, scale, window_size):
+        assert query.shape[1] == key.shape[1] == value.shape[1]
+        return latest(
+            query, key, value, first_queries, first_keys, longest_query, longest_key,
+            scale=scale, window_size=window_size, enable_gqa=False,
+        )  # fmt: skip
+
+    def latest(
         query, key, value, first_queries, first_keys, longest_query, longest_key, *, scale, window_size, enable_gqa
     ):
         """What FlashAttention computes: the last query of a segment sees all of its keys."""
@@ -264,7 +271,8 @@ def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, 
             made.append(attended[0].transpose(0, 1))
         return torch.cat(made)
 
-    monkeypatch.setattr(varlen, "varlen_attn", varlen_attn)
+    function = varlen.fitted(latest if shared else of_2_11)
+    monkeypatch.setattr(varlen, "installed", lambda: function)
     monkeypatch.setattr(segments, "has_flash", lambda device, dtype: True)
     monkeypatch.setattr(segments, "TOGETHER", 100)
     engine = case.engine(512, 5000)

@@ -2,13 +2,16 @@
 and types and counts operations and memory."""
 
 import random
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention.varlen import varlen_attn
 from transformers import LlamaConfig, LlamaModel, MistralConfig, MistralModel, Qwen2Config, Qwen2Model
 
 from benchmarks import models
@@ -47,7 +50,16 @@ def _items() -> list[Encoded]:
     return models.vote(random.Random(0), candidates=40)
 
 
-def _run(kind: str, dtype: torch.dtype, int8: bool = False) -> Found:
+def _of_2_11(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None, window_size=(-1, -1)):
+    """`varlen_attn` as it was; the present one refuses fewer key heads unless it is told."""
+    return varlen_attn(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, scale=scale, window_size=window_size)
+
+
+def _of_2_10(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal=False, return_aux=None):
+    """The first one, which isn't called."""
+
+
+def _run(kind: str, dtype: torch.dtype, int8: bool = False, function: Callable[..., Any] = varlen_attn) -> Found:
     """Scores a vote twice, in a process of its own."""
     shapes = {
         "qwen2": (Qwen2Model, Qwen2Config(**SEVEN_BILLION)),
@@ -55,7 +67,7 @@ def _run(kind: str, dtype: torch.dtype, int8: bool = False) -> Found:
         "mistral": (MistralModel, MistralConfig(**EIGHT_BILLION, sliding_window=WINDOW)),
     }
     make, config = shapes[kind]
-    with fake_card() as card:
+    with fake_card(function) as card:
         network = make._from_config(config, dtype=dtype).eval()
         linear = sum(each.in_features * each.out_features for each in network.modules() if isinstance(each, nn.Linear))
         if int8:
@@ -111,7 +123,15 @@ def test_int8_takes_half_the_memory_and_no_two_copies_are_held(on_a_card):
     assert found.most - found.plan.weights - found.plan.slots == pytest.approx(found.plan.activations, rel=0.05)
 
 
-def test_without_flash_attention_no_layer_waits_for_the_host_either(on_a_card):
-    found = on_a_card("qwen2", torch.float32)
+def test_without_shared_key_heads_flash_attention_gets_them_repeated(on_a_card):
+    found = on_a_card("qwen2", torch.bfloat16, False, _of_2_11)
+    assert found.flops == 2 * found.linear * found.tokens + _attention(28, 3584, None) + _head(3584)
+    plan = found.plan
+    assert found.most <= plan.weights + plan.slots + 1.05 * plan.activations
+
+
+@pytest.mark.parametrize("lacks", [(torch.float32,), (torch.bfloat16, False, _of_2_10)])
+def test_without_flash_attention_no_layer_waits_for_the_host_either(on_a_card, lacks):
+    found = on_a_card("qwen2", *lacks)
     assert found.tokens == models.distinct(_items())
     assert found.again == 0

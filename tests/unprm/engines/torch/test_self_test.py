@@ -207,7 +207,7 @@ def _keeps_keys_and_values_of_others(monkeypatch):
     kind = attention.attention
 
     def wrong(module, query, key, value, mask, segments, kept, **options):
-        made = kind(module, query, key, value, mask, segments, kept, **options)
+        made = kind(module, query, key, value, mask, segments=segments, kept=kept, **options)
         keys, values = kept.layers[module.layer_idx]
         for tensor in (keys, values):
             tensor[segments.slots] = tensor[segments.slots.flip(0)]
