@@ -40,13 +40,15 @@ async def build(
         place = output / model.replace("/", "--")
         sampler = load(model, preset.sample.drawing)
         try:
-            failures |= await sample(questions, sampler, place / "samples.jsonl", preset.sample, concurrency, console)
+            failed = await sample(questions, sampler, place / "samples.jsonl", preset.sample, concurrency, console)
             selector = Selector(equivalence, sampler.decode, preset.select)
             solved, asked = select(place / "samples.jsonl", place / "selected.jsonl", selector, console)
         finally:
             await sampler.close()
-        if asked and not solved and not failures:
-            raise RecordInvalid(str(place / "samples.jsonl"), 0, _NONE_RIGHT.format(asked))
+        if asked and not solved:
+            left = f"; {len(failed)} more failed: {next(iter(failed.values()))}" if failed else ""
+            raise RecordInvalid(str(place / "samples.jsonl"), 0, _NONE_RIGHT.format(asked) + left)
+        failures |= failed
         made = place / "annotated.jsonl"
         sampler = load(model, preset.annotate.drawing)  # rollouts may be longer than solutions
         try:

@@ -1,6 +1,5 @@
 """Labelled solutions from files, directories and the hub, in any layout; and from one layout to another."""
 
-import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -135,7 +134,7 @@ def _array(path: Path) -> list[object] | None:
     _, first = next(sources.lines(path), (0, b""))
     if not first.lstrip().startswith(b"["):
         return None
-    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    content = b"".join(line for _, line in sources.lines(path))
     try:
         return adapter(list[object]).validate_json(content)
     except ValueError:

@@ -19,6 +19,11 @@ BLOCK = 128
 """Tokens of a block's side."""
 WIDEST = 256
 """The largest head that FlashAttention computes."""
+STRIDE = 8
+"""What FlashAttention's gradients ask a head's width to be a multiple of."""
+VARIANTS = 64
+"""How often FlexAttention may be compiled: for passes with gradients and without, inputs that take some or none, one
+block and several, and so on. Beyond PyTorch's limit of 8 it would make the scores of all pairs of tokens."""
 
 
 class Kernels(NamedTuple):
@@ -56,20 +61,23 @@ def _forest(*arguments: Any, **options: Any) -> Any:
 
 @cache
 def _compiled() -> Callable[..., Any]:
-    return torch.compile(flex_attention)
+    return compiled("inductor")
+
+
+def compiled(backend: str | Callable[..., Any]) -> Callable[..., Any]:
+    """FlexAttention, compiled by this backend for every kind of inputs."""
+    torch._dynamo.config.recompile_limit = VARIANTS
+    return torch.compile(flex_attention, backend=backend)
 
 
 def computes(config: PreTrainedConfig) -> bool:
     """Whether this attention is that of a model, as far as its configuration shows."""
+    if unsupported(config) is not None or config._attn_implementation not in ("sdpa", NAME):
+        return False
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return (
-        unsupported(config) is None
-        and config._attn_implementation in ("sdpa", NAME)
-        and not getattr(config, "attn_logit_softcapping", None)
-        # with keys and values of different widths
-        and not getattr(config, "v_head_dim", None)
-        and width <= WIDEST
-    )
+    # caps, keys and values of different widths, and dropout of what is attended to
+    others = ("attn_logit_softcapping", "v_head_dim", "attention_dropout", "attn_pdrop")
+    return width <= WIDEST and width % STRIDE == 0 and not any(getattr(config, name, None) for name in others)
 
 
 def use(model: PreTrainedModel) -> None:
@@ -90,6 +98,7 @@ def attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
+    dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """What each token gets of those that it sees: (1, tokens, heads, width).
@@ -97,10 +106,10 @@ def attention(
     `query`: (1, heads, tokens, width); `key`, `value`: (1, key heads, tokens, width). `layout` says what is seen.
     `scaling`: of the products. `sliding_window`: tokens that each sees, itself included; None: all; the sequences of a
     forest must not be longer.
-    Raises `NotImplementedError` for attention with `softcap` or sinks, `s_aux`.
+    Raises `NotImplementedError` for attention with `softcap`, sinks, `s_aux`, or `dropout`.
     """
-    if softcap is not None or s_aux is not None:
-        raise NotImplementedError("its attention has capped scores or sinks, which are not computed here")
+    if softcap is not None or s_aux is not None or dropout:
+        raise NotImplementedError("its attention has capped scores, sinks or dropout, which are not computed here")
     kind = query.device.type
     # rotary embeddings leave queries and keys in the type of the hidden states
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else value.dtype

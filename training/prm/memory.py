@@ -179,19 +179,19 @@ def _causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: obj
 _UNMASKED = Kernels(_causal, _causal)
 
 
-class _DroppedByCuda(torch.nn.Module):
+class _DroppedByCuda(torch.nn.Dropout):
     """Dropout that keeps a byte of each number, as on a GPU; on a CPU it keeps a number."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """As `torch.nn.Dropout`, at some rate."""
-        return torch.native_dropout(inputs, 0.5, True)[0]
+        """As `torch.nn.Dropout`."""
+        return torch.native_dropout(inputs, self.p, True)[0]
 
 
 def _drop_as_cuda(network: torch.nn.Module) -> None:
     for module in list(network.modules()):
         for name, child in module.named_children():
             if isinstance(child, torch.nn.Dropout) and child.p > 0:
-                setattr(module, name, _DroppedByCuda())
+                setattr(module, name, _DroppedByCuda(child.p))
 
 
 def _twice(plain: Footprint, config: PreTrainedConfig, compute: Compute) -> Footprint:

@@ -3,9 +3,9 @@
     unprm train --base Qwen/Qwen2.5-Math-7B-Instruct --data steps.jsonl --output my-prm
     torchrun --nproc-per-node 8 -m unprm train …
 
-If the same command is given again, a killed run resumes from its last checkpoint, with the same result: data order,
-dropout and schedule depend only on the seed and the step number. Several processes share each optimiser batch, so their
-losses equal those of a single process.
+If the same command is given again, a killed run resumes from its last checkpoint, with the same result: data order and
+schedule depend only on the seed and the step number, dropout also on the size of passes, which the checkpoint keeps.
+Several processes share each optimiser batch, so their losses equal those of a single process.
 """
 
 import time
@@ -70,6 +70,8 @@ class Trainer:
             beta=settings.beta,
             distribution="beta" if self.loss.counts else None,
         )
+        first = self.processes.is_first
+        self.journal = Journal(settings.output, self.config.name, settings.report_to) if first else None
         self.format = UnprmFormat(tokenizer, self.config)
         shape = read_shape(str(self.base))
         window = shape.max_position_embeddings
@@ -92,8 +94,6 @@ class Trainer:
         self.steps: list[dict[str, Any]] = []
         self.validations: list[Validation] = []
         self.fingerprint = fingerprint(self.settings, self.examples, self.base)
-        first = self.processes.is_first
-        self.journal = Journal(settings.output, self.config.name, settings.report_to) if first else None
 
     def train(self, progress: Progress) -> TrainSummary:
         """Trains, resuming from the last checkpoint if any; writes the weights, their configuration and card, and a

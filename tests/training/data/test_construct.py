@@ -330,17 +330,19 @@ def test_only_searches_by_falling_rise_record_ranks(selected, equivalence, searc
             assert solution.rank == len(solution.tried) - 1
 
 
-def _build(place, questions, k=12):
+def _build(place, questions, k=12, fails=""):
     preset = replace(PRESETS["mini"], models=("scripted",), sample=SampleSettings(k=k), annotate=ANNOTATE)
     console = Console(file=io.StringIO(), width=500)
-    return asyncio.run(build.build(questions, lambda *_: ScriptedSampler(), preset, place, 4, console)), console
+    return asyncio.run(build.build(questions, lambda *_: ScriptedSampler(fails), preset, place, 4, console)), console
 
 
 def test_a_build_without_a_right_solution_stops_before_it_draws_rollouts(tmp_path):
     unsolved = [replace(question, gold_answer="no such number") for question in QUESTIONS[:3]]
     with pytest.raises(RecordInvalid, match=r"none of the solutions of 3 questions is right.*stronger --model"):
         _build(tmp_path, unsolved)
-    assert not (tmp_path / "scripted" / "annotated.jsonl").exists()
+    with pytest.raises(RecordInvalid, match=r"none of the solutions of 2 questions is right.*1 more failed"):
+        _build(tmp_path / "failed", unsolved, fails=unsolved[0].problem)
+    assert not list(tmp_path.rglob("annotated.jsonl"))
 
 
 def test_a_build_warns_where_few_questions_are_solved_and_counts_what_it_leaves_out(tmp_path):

@@ -360,10 +360,11 @@ def test_each_tag_has_one_value(tmp_path):
         list(read_labelled([path]))
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.jsonl.gz"])
 def test_an_array_over_several_lines_is_read_under_any_name(tmp_path, name):
     path = tmp_path / name
-    path.write_text("\ufeff" + json.dumps(MADE["native"], indent=1), "utf-8")
+    content = ("\ufeff" + json.dumps(MADE["native"], indent=1)).encode()
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     assert [list(solution.labels) for solution in read_labelled([path])] == LABELS["native"]
 
 

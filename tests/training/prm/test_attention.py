@@ -1,14 +1,23 @@
 """Attention by a GPU's kernels: which tokens they are told to take, and for which models."""
 
+import itertools
 import random
 
 import pytest
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, create_mask
-from transformers import DeepseekV3Config, Gemma2Config, MistralConfig, MistralForCausalLM, Qwen2Config
+from transformers import (
+    DeepseekV3Config,
+    Gemma2Config,
+    GPT2Config,
+    MambaConfig,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+)
 
 from tests.training.prm.kernels import PLAIN
-from training.prm.attention import NAME, computes, forest_blocks
+from training.prm.attention import NAME, Packs, attention, compiled, computes, forest_blocks
 from training.prm.collate import Example, micro_batches
 from training.prm.heads import make_head
 from training.prm.network import Compute, Network, prepare
@@ -48,12 +57,36 @@ def test_kernels_are_for_models_whose_attention_they_compute():
         (Gemma2Config(), False),
         (DeepseekV3Config(), False),
         (Qwen2Config(hidden_size=4096, num_attention_heads=8, num_key_value_heads=2), False),
+        (Qwen2Config(hidden_size=400, num_attention_heads=4, num_key_value_heads=2), False),
+        (Qwen2Config(attention_dropout=0.1), False),
+        (GPT2Config(attn_pdrop=0.1), False),
+        (GPT2Config(attn_pdrop=0.0), True),
+        (MambaConfig(), False),
     ):
         config._attn_implementation = "sdpa"
         assert computes(config) is expected
     eager = Qwen2Config()
     eager._attn_implementation = "eager"
     assert not computes(eager)
+
+
+def test_dropout_of_what_is_attended_to_is_not_left_out_without_a_word():
+    states = torch.zeros(1, 2, 3, 8)
+    with pytest.raises(NotImplementedError, match="dropout"):
+        attention(torch.nn.Module(), states, states, states, None, Packs.of([3], "cpu"), PLAIN, 1.0, dropout=0.1)
+
+
+def test_flex_attention_is_compiled_for_more_kinds_of_inputs_than_pytorch_s_limit():
+    """Beyond that it would make the scores of all pairs of tokens."""
+    graphs = []
+    compute = compiled(lambda graph, inputs: graphs.append(graph) or graph.forward)
+    layout = forest_blocks(torch.tensor([3, 3, 3]))
+    types = torch.float32, torch.bfloat16, torch.float16
+    for dtype, heads, gradients in itertools.product(types, (1, 2), (False, True)):
+        states = torch.zeros(1, heads, 3, 16, dtype=dtype)
+        with torch.set_grad_enabled(gradients):
+            compute(states, states, states, block_mask=layout)
+    assert len(graphs) == 12
 
 
 @pytest.mark.parametrize("bf16", [False, True])

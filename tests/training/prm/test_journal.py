@@ -113,7 +113,7 @@ def test_trackers_get_the_figures(base, data, tmp_path):
 
 def test_trackers_that_are_not_there_are_named(base, data, tmp_path):
     with pytest.raises(ModelInvalid, match=r"--report-to takes .*tensorboard.*wandb.*, not nothing"):
-        Trainer(_settings(base, data, tmp_path, report_to=("nothing",)))
+        Trainer(_settings(base, tmp_path / "missing.jsonl", tmp_path, report_to=("nothing",)))  # before data is read
     trainer = Trainer(_settings(base, data, tmp_path, report_to=("absent",)))
     with pytest.raises(ModelInvalid, match="--report-to absent needs its package: No module named 'absent'"):
         trainer.train(QUIET)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, MambaConfig, MistralConfig, Qwen2Config
 from typer.testing import CliRunner
 
 from training.__main__ import app
@@ -38,6 +38,7 @@ SHAPE = {
     "num_key_value_heads": 2,
 }
 SETTINGS = TrainSettings("", (), Path())
+ALL = replace(SETTINGS, tune="all")
 SLOW, FAST = (Compute.of(SETTINGS, "cpu", fast) for fast in (False, True))
 CARD = Compute.of(SETTINGS, "cuda", True)
 TEXTS, LENGTH = 6, 64
@@ -155,6 +156,13 @@ def test_on_a_gpu_the_plan_leaves_a_reserve_and_counts_a_byte_for_what_dropout_d
     on_cpu, on_card = (footprint(CONFIG, SETTINGS, each) for each in (CARD._replace(device="cpu"), CARD))
     per_number = (on_cpu.activations - on_card.activations) / (dropped * 9 / 8)
     assert per_number == pytest.approx(4 - 1, rel=0.01)
+
+
+@pytest.mark.parametrize("compute", [SLOW, CARD], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("kind", [GPT2Config, MambaConfig])
+def test_other_architectures_are_counted(kind, compute):
+    made = footprint(kind(hidden_size=96, num_hidden_layers=2, vocab_size=50_300), ALL, compute)
+    assert min(made.activations, made.operations, made.trained) > 0
 
 
 def test_on_a_card_bfloat16_is_the_default_and_a_cpu_s_speed_decides_how_it_computes():

@@ -59,7 +59,7 @@ def pick_device(asked: str, gpu: Gpu, falls_back: bool = False) -> str:
     else:
         raise ModelInvalid(
             f"PyTorch can't use the machine's GPU{_reason(gpu)}. Install a PyTorch that fits its driver, or choose the "
-            "CPU: --device cpu, or CUDA_VISIBLE_DEVICES=''"
+            "CPU: CUDA_VISIBLE_DEVICES='', or --device cpu where there is this option"
         )
     return "cpu"
 
