@@ -60,7 +60,7 @@ class Candidates:
         self.sampled = Sampled()
         self._solutions: list[AnySolution] = []
         self._room = service.settings.max_body_bytes
-        self.rounds = 0
+        self.rounds = self._requested = 0
         self.failures: list[UpstreamFailure] = []
         self._failed = 0
 
@@ -110,10 +110,11 @@ class Candidates:
     ) -> None:
         """Samples one more round, until a time of the event loop's clock, or until `enough` says of all completions so
         far that no more are needed; `observe` is called with each candidate as soon as it and those before it have
-        arrived. Failures are recorded; raises `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or `TimeoutError` if
-        there is no candidate so far."""
+        arrived. Failures are recorded, and tokens are charged as they come; raises `UpstreamRefused`, `UpstreamFailed`,
+        `Overloaded` or `TimeoutError` if there is no candidate so far."""
         self.rounds += 1
-        seeded = {} if self._seed is None else {"seed": self._seed + self.attempted}  # different in every round
+        seeded = {} if self._seed is None else {"seed": self._seed + self._requested}  # different in every round
+        self._requested += count
         sampled, early = Sampled(), dict[int, list[Json]]()
         came, whole = asyncio.Event(), True
         late, missing = False, "the upstream returned fewer candidates than requested"
@@ -125,15 +126,16 @@ class Candidates:
 
         def arrived(number: int, part: Sampled) -> None:
             sampled.add(replace(part, choices=[]))
+            self._context.claims.charge(part.tokens)
             if part.choices:
-                early[number] = part.choices
+                early[number] = early.get(number, []) + part.choices
                 came.set()
             while (due := early.pop(len(sampled.choices), None)) is not None:
                 add(due)
 
         async def wait_for_enough() -> None:
-            so_far = self.sampled.choices
-            while len(so_far) == len(self.sampled.choices) or not await enough(so_far):
+            before = so_far = self.sampled.choices
+            while len(so_far) in (len(before), len(before) + count) or not await enough(so_far):
                 await came.wait()
                 came.clear()
                 later = chain.from_iterable(choices for _, choices in sorted(early.items()))
@@ -156,7 +158,8 @@ class Candidates:
         except UnprmError as error:
             if not self.sampled.choices:
                 raise
-            sampled, solutions, missing = Sampled(), [], str(error)
+            sampled.choices, sampled.size = [], 0
+            solutions, whole, missing = [], True, str(error)
         if whole and (lacking := count - len(sampled.choices)) > 0:
             self.failures.append(UpstreamFailure(candidates=lacking, detail=missing))
         self._failed = _FAILED if late else 0 if sampled.choices else self._failed + 1

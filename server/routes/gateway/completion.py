@@ -32,15 +32,22 @@ def as_openai(choice: Json) -> Json:
     """A completion as OpenAI's API has it, from an upstream that speaks a dialect: the parts of a text are joined, the
     arguments of a call are the text of a JSON object, each call has an id, and a legacy `function_call` is a call."""
     message = dict(choice["message"])
-    if isinstance(parts := message.get("content"), list):
-        texts = [part.get("text") for part in parts if isinstance(part, dict)]
-        message["content"] = "".join(text for text in texts if isinstance(text, str))
+    if "content" in message:
+        message["content"] = joined_text(message["content"])
     calls = message.pop("tool_calls", None)
     if isinstance(legacy := message.get("function_call"), dict) and not calls:
         calls = [{"function": legacy}]
     if isinstance(calls, list) and (made := [_call(call) for call in calls if isinstance(call, dict)]):
         message["tool_calls"] = made
     return choice | {"message": message}
+
+
+def joined_text(content: Any) -> Any:
+    """A message's content, as one text if it comes in parts."""
+    if not isinstance(content, list):
+        return content
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _call(call: Json) -> Json:

@@ -1,6 +1,7 @@
 """A chat completion that arrives as server-sent events: its choices, put together from their deltas."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -8,8 +9,12 @@ from unprm.errors import UnprmError
 from unprm.openai.client import error_message
 from unprm.openai.models import Json, UsageInfo
 
+from .completion import joined_text
+
 _DATA = b"data:"
 _DONE = b"[DONE]"
+_IN_PIECES = ("arguments", "input")
+"""Fields of a call that come in pieces; the others come whole, and some servers repeat them."""
 
 
 class StreamInvalid(UnprmError):
@@ -19,16 +24,24 @@ class StreamInvalid(UnprmError):
 
 
 class Deltas:
-    """The choices of a completion while they are written. `usage`: their tokens, once the upstream has told them;
-    `written`: deltas so far, which are about as many as tokens; `size`: characters so far."""
+    """The choices of a completion while they are written, `count` at most: those of other indices, and what comes after
+    the end of one, are left out. `usage`: their tokens, once the upstream has told them; `written`: deltas so far,
+    which are about as many as tokens."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         self.model = ""
         self.usage: UsageInfo | None = None
-        self.written = self.size = 0
-        self._choices: dict[int, Json] = {}
+        self.written = 0
+        self._kept = 0
+        self._waited_for = set(range(count))
+        self._open: dict[int, Json] = {}
         self._rest = b""
         self._counted = False
+
+    @property
+    def size(self) -> int:
+        """Characters that are kept so far."""
+        return self._kept + len(self._rest)
 
     def feed(self, data: bytes) -> list[tuple[int, Json]]:
         """Reads the next part of the stream; returns the choices that end in it, by their indices. Raises
@@ -36,19 +49,21 @@ class Deltas:
         *lines, self._rest = (self._rest + data).split(b"\n")
         ended: list[tuple[int, Json]] = []
         for line in lines:
-            if line.startswith(_DATA) and (event := line.removeprefix(_DATA).strip()) != _DONE:
-                ended += self._read(event)
+            if line.startswith(_DATA) and (event := line.removeprefix(_DATA).strip()):
+                ended += self._read(event) if event != _DONE else [self._end(index) for index in list(self._open)]
         return ended
 
     def _read(self, event: bytes) -> list[tuple[int, Json]]:
         try:
             value = from_json(event, allow_inf_nan=False)
-            if (reason := error_message(value)) is not None:
-                raise StreamInvalid(f"the upstream's answer is an error: {reason}")
+            if value.get("error"):
+                raise StreamInvalid(f"the upstream's answer is an error: {error_message(value) or 'without a reason'}")
             self.model = value.get("model") or self.model
-            if value.get("usage") is not None:
-                self._count(UsageInfo.model_validate(value["usage"]), last=not value["choices"])
-            return [(choice["index"], made) for choice in value["choices"] if (made := self._add(choice))]
+            usage = value.get("usage")
+            choices = (value["choices"] if usage is None else value.get("choices")) or ()
+            if usage is not None:
+                self._count(UsageInfo.model_validate(usage), last=not choices)
+            return [self._end(part.get("index") or 0) for part in choices if self._add(part)]
         except (ValueError, TypeError, KeyError, AttributeError):
             raise StreamInvalid("the upstream's stream is not a chat completion") from None
 
@@ -58,34 +73,64 @@ class Deltas:
             usage.completion_tokens += self.usage.completion_tokens
         self.usage, self._counted = usage, last
 
-    def _add(self, part: Json) -> Json | None:
-        """The choice that ends with this part of it; None if it goes on."""
-        choice = self._choices.setdefault(part["index"], {"message": {"role": "assistant", "content": None}})
-        message = choice["message"]
-        for name, value in (part.get("delta") or {}).items():
-            if name == "tool_calls":
-                self.size += _add_calls(message.setdefault(name, []), value or ())
-            elif isinstance(value, str) and name != "role":
-                message[name] = (message.get(name) or "") + value
-                self.size += len(value)
+    def _add(self, part: Json) -> bool:
+        """Whether a choice ends with this part of it."""
+        index = part.get("index") or 0
+        if index not in self._waited_for:
+            return False
+        choice = self._open.setdefault(index, {"message": {"role": "assistant", "content": None}})
+        self._kept += _join(choice["message"], part.get("delta") or part.get("message") or {})
         self.written += 1
-        choice |= {name: value for name, value in part.items() if name != "delta" and value is not None}
-        return None if part.get("finish_reason") is None else self._choices.pop(part["index"])
+        more = {name: value for name, value in part.items() if name not in ("delta", "message") and value is not None}
+        self._kept += sum(len(name) + len(str(value)) for name, value in more.items() if choice.get(name) != value)
+        choice |= more
+        return part.get("finish_reason") is not None
+
+    def _end(self, index: int) -> tuple[int, Json]:
+        """A choice that has ended, with its index."""
+        self._waited_for.remove(index)
+        choice = self._open.pop(index)
+        if (calls := choice["message"].get("tool_calls")) is not None:
+            choice["message"]["tool_calls"] = list(calls.values())
+        return index, choice
 
 
-def _add_calls(calls: list[Json], parts: Iterable[Json]) -> int:
-    """Adds parts of tool calls, whose arguments come in pieces; returns the characters added."""
+def _join(message: Json, delta: Json) -> int:
+    """Adds a delta to a message, whose tool calls are kept by their numbers; returns the characters added."""
+    added = 0
+    for name, value in delta.items():
+        if name == "tool_calls":
+            added += _join_calls(message.setdefault(name, {}), value or ())
+        elif name == "function_call" and isinstance(value, dict):
+            added += _join_call(message.setdefault(name, {}), value)
+        elif name != "role" and value is not None:
+            piece = joined_text(value) if name == "content" else value
+            before = message.get(name)
+            grows = isinstance(before, str | list) and type(before) is type(piece)
+            message[name] = before + piece if grows else piece
+            added += len(str(piece)) + (0 if grows else len(name))
+    return added
+
+
+def _join_calls(calls: dict[Any, Json], parts: Iterable[Json]) -> int:
     added = 0
     for part in parts:
-        place = part.get("index", len(calls))
-        call = next((each for each in calls if each["index"] == place), None)
-        if call is None:
-            calls.append(call := {"index": place})
-        call |= {name: value for name, value in part.items() if not isinstance(value, dict) and value is not None}
-        for kind, fields in part.items():
-            if isinstance(fields, dict):
-                whole = call.setdefault(kind, {})
-                for name, value in fields.items():
-                    whole[name] = whole[name] + value if isinstance(whole.get(name), str) else value
-                    added += len(str(value))
+        place = part.get("index")
+        added += _join_call(calls.setdefault(len(calls) if place is None else place, {}), part)
+    return added
+
+
+def _join_call(call: Json, part: Json) -> int:
+    """Adds a part of a call; returns the characters added."""
+    added = 0
+    for name, value in part.items():
+        before = call.get(name)
+        if isinstance(value, dict) and name not in _IN_PIECES:
+            added += _join_call(call.setdefault(name, {}), value)
+        elif name in _IN_PIECES and isinstance(before, str) and isinstance(value, str):
+            call[name] = before + value
+            added += len(value)
+        elif not before:
+            call[name] = value
+            added += len(name) + len(str(value))
     return added

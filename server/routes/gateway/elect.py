@@ -91,13 +91,14 @@ async def elect_all(elections: Sequence[Rounds], budget: int) -> list[Elected | 
     async def sample(index: int, limit: int) -> None:
         nonlocal left
         rounds = elections[index]
-        count = min(rounds.next_size, limit)
+        count, before = min(rounds.next_size, limit), rounds.candidates.attempted
         left -= count
         try:
             await rounds.sample(count)
         except Exception as error:  # reported in its place; the others go on
             failures[index] = error
             return
+        left += count - (rounds.candidates.attempted - before)  # those that were not waited for
         if rounds.stopped is None:
             going.add(index)
 

@@ -122,12 +122,10 @@ class Rounds:
         context = self._context
         assert context.claims.deadline is not None, "every request that works has one"
         until = context.claims.deadline - _RESERVE * context.claims.seconds
-        before = self.candidates.sampled.tokens
         try:
             await self.candidates.sample(count, until, self._arrived, self._enough)
         except TimeoutError:
             raise DeadlineExceeded((1 - _RESERVE) * context.claims.seconds) from None
-        context.claims.charge(self.candidates.sampled.tokens - before)
         self._ballot = await self._vote(self.terms.strategy)
         if self._ballot is not None:
             self._leader = self._ballot.outcome(self.terms.strategy, self.terms.request, LONGEST_COMPARED).answer

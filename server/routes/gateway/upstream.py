@@ -234,7 +234,7 @@ class Upstream:
     async def _streamed(self, body: Json, count: int, context: Context, brief: bool, arrived: Arrived) -> Sampled:
         """As `_complete`, for an upstream that streams if it is asked to; `arrived` gets each completion once it is
         written, and at last the tokens of all, estimated if not all were waited for."""
-        deltas, unread, sampled = Deltas(), bytearray(), Sampled()
+        deltas, unread, sampled = Deltas(count), bytearray(), Sampled()
         content = await self._read(context, encoded, body)
         async with (
             self._place(context, MAX_CONCURRENT),

@@ -1,6 +1,9 @@
 """Candidates count as soon as they are written: one that is slow holds up no other."""
 
+import asyncio
+import itertools
 import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -133,3 +136,40 @@ def test_an_upstream_that_ends_a_stream_early_is_asked_again() -> None:
     with upstream(boxed(1), boxed(2), kind=Early) as reasoner, gateway(reasoner) as running:
         report = running.post(PATH, ask(budget=2)).json()["unprm"]
     assert (report["sampled"], len(reasoner.bodies)) == (2, 3)
+
+
+def test_the_tokens_of_all_are_told_by_the_upstream_where_all_have_come() -> None:
+    class Slow(Upstream):
+        async def _chunks(self, *arguments: Any) -> AsyncIterator[str]:
+            async for chunk in super()._chunks(*arguments):
+                if '"usage"' in chunk:
+                    await asyncio.sleep(0.2)
+                yield chunk
+
+    with upstream(boxed(2), boxed(2, "b"), kind=Slow) as reasoner, gateway(reasoner) as running:
+        usage = running.post(PATH, ask(budget=2)).json()["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (PROMPT_TOKENS, 2 * COMPLETION_TOKENS)
+
+
+def test_where_one_never_ends_another_is_asked_for_in_its_place() -> None:
+    class Endless(Upstream):
+        async def _chunks(self, *arguments: Any) -> AsyncIterator[str]:
+            async for chunk in super()._chunks(*arguments):
+                if '"index": 1' not in chunk and "[DONE]" not in chunk:
+                    yield chunk
+
+    texts = [boxed(1), "lost", boxed(3), boxed(4)]
+    with upstream(*texts, kind=Endless) as reasoner, gateway(reasoner) as running:
+        report = running.post(PATH, ask(candidates=True)).json()["unprm"]
+    assert [each["text"] for each in report["solutions"]] == [boxed(1), boxed(3), boxed(4), boxed(1)]
+    assert report["failures"] == []
+
+
+def test_an_endless_line_is_the_upstream_s_failure() -> None:
+    class Endless(Upstream):
+        async def _complete(self, request: Any) -> Response:
+            return StreamingResponse(itertools.repeat("data: " + "x" * 9999), media_type="text/event-stream")
+
+    with upstream(boxed(1), kind=Endless) as reasoner, gateway(reasoner, max_body_bytes=100_000) as running:
+        failed = running.post(PATH, ask())
+    assert (failed.status_code, "longer than 100000 bytes" in failed.json()["detail"]) == (502, True)

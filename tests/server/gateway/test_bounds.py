@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -164,3 +165,24 @@ async def test_of_a_caller_s_long_answers_two_are_read_at_a_time() -> None:
         await first.aclose()
         await waiting
     await reasoner.close()
+
+
+@pytest.mark.parametrize("fails", ["texts", "caller"])
+def test_tokens_count_against_a_quota_whatever_becomes_of_the_answer(tmp_path: Path, fails: str) -> None:
+    file, key = tmp_path / "keys", {"Authorization": "Bearer CANARY-small"}
+    file.write_text("a CANARY-small 1\n")
+    body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}]}
+    body |= {"unprm": {"strategy": "majority", "budget": 2, "stable": 1, "candidates": True}, "stream": True}
+    never = threading.Event()
+    limits = {"max_body_bytes": 2500} if fails == "texts" else {}
+    with (
+        upstream(boxed(1, "x" * 2000), held={1: never} if fails == "caller" else {}) as reasoner,
+        gateway(reasoner, api_keys_file=file, **limits) as running,
+    ):
+        with running.http.stream("POST", "/v1/chat/completions", json=body, headers=key) as events:
+            assert any(
+                ('"candidate"' if fails == "caller" else "upstream_failed") in line for line in events.iter_lines()
+            )
+        refused = running.post("/v1/chat/completions", body, headers=key)
+        never.set()
+    assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")

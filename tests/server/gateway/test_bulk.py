@@ -118,3 +118,12 @@ def test_what_makes_no_sense_is_refused() -> None:
             assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
             assert detail in refused.text
     assert not reasoner.bodies
+
+
+def test_candidates_that_an_election_did_not_wait_for_go_to_another() -> None:
+    texts = {"easy": [boxed(1)] * 4, "hard": [boxed(k) for k in range(9)]}
+    terms = {"strategy": "majority", "budget": 16, "stable": 0.6}
+    with upstream(hangs={3: 1}) as reasoner, gateway(reasoner) as running:  # the last of a round of four
+        by_problem(reasoner, texts)
+        got = answered(running, 8, request("easy", round=4, **terms), request("hard", round=3, **terms))
+    assert got["unprm"] == {"budget": 8, "sampled": 8}

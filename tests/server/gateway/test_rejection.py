@@ -153,3 +153,10 @@ def test_a_bulk_is_judged_and_goes_no_further(tmp_path: Path) -> None:
         refused = running.post(path, {"requests": [further], "budget": 4})
     assert answer["data"][0]["unprm"]["accept"] is True
     assert (refused.status_code, "take no on_reject" in refused.json()["detail"]) == (422, True)
+
+
+def test_candidates_that_were_not_waited_for_are_not_sampled_again(tmp_path: Path) -> None:
+    terms = TERMS | {"budget": 8, "round": 4, "on_reject": "sample_more"}
+    with upstream(*SPLIT, *SPLIT, hangs={3: 1}) as first, judged(tmp_path, first) as running:
+        ask(running, seed=5, extra_body={"unprm": terms})
+    assert [body["seed"] for body in first.bodies[:2]] == [5, 9]

@@ -185,13 +185,18 @@ def _group(
         if window is not None:
             mask &= places > group.depths[..., None] - window
         mask = mask[:, None]
+    keys, values = keys[group.keys], values[group.keys]
+    # kernels of GPUs that take a mask, or float32, don't share key heads: all products would be in memory at once
+    shares = query.device.type == "cpu"
+    if not shares:
+        keys, values = (varlen.repeated(each, query.shape[1]) for each in (keys, values))
     made = functional.scaled_dot_product_attention(
         query[group.queries].transpose(1, 2),
-        keys[group.keys].transpose(1, 2),
-        values[group.keys].transpose(1, 2),
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
         attn_mask=mask,
         is_causal=mask is None,
         scale=scaling,
-        enable_gqa=True,
+        enable_gqa=shares,
     )
     return made.transpose(1, 2).flatten(0, 1)[group.real]

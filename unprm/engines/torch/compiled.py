@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 KERNELS = "unprm-kernels"
 """Name of the directory, beside the hub's, in which compiled kernels are kept, unless the environment names another."""
+GRAPHS = 128
+"""Maximum graphs of a class of layers in a process: one for each shape, number type and window of all models that were
+ever loaded. PyTorch's default, 8, is meant to show that sizes change."""
 LINE = 200
 """Maximum characters of a compiler's message in the log."""
 
@@ -75,6 +78,7 @@ class CompiledLayers:
     def _compiled(self, kind: type[nn.Module]) -> Callable[..., Any]:
         """The forward pass of layers of a class: static, but for the number of tokens, which each call marks."""
         if kind not in self._forward:
+            torch._dynamo.config.recompile_limit = GRAPHS  # of this thread alone since PyTorch 2.13
             # in 16 bits, rounds where the layers do: else the self-test's difference is twice as large
             options: Any = {"emulate_precision_casts": True} if self._backend == "inductor" else None
             self._forward[kind] = torch.compile(

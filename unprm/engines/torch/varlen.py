@@ -32,8 +32,14 @@ def fitted(varlen_attn: Varlen) -> Varlen | None:
     return partial(_with_repeated_heads, varlen_attn)
 
 
+def repeated(shared: torch.Tensor, heads: int) -> torch.Tensor:
+    """Keys or values, (…, key heads, width), with one of them for each of the query's `heads`: (…, heads, width)."""
+    groups = heads // shared.shape[-2]
+    return shared if groups == 1 else shared.repeat_interleave(groups, -2)
+
+
 def _with_repeated_heads(
     varlen_attn: Varlen, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *others: Any, **options: Any
 ) -> Any:
-    groups = query.shape[1] // key.shape[1]
-    return varlen_attn(query, key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1), *others, **options)
+    heads = query.shape[1]
+    return varlen_attn(query, repeated(key, heads), repeated(value, heads), *others, **options)

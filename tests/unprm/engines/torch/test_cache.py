@@ -11,12 +11,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from unprm.engines.torch import segments, varlen
+from unprm.engines.torch import attention, segments, varlen
 from unprm.engines.torch.attention import KeyValues
 from unprm.engines.torch.engine import RECOVERY, SMALLEST, TorchEngine
 from unprm.engines.torch.readers import AtPositions, LikelihoodRatios
+from unprm.engines.torch.segments import PaddedGroup
 from unprm.types import Encoded, ModelDescription
 
 WINDOW, BETA = 64, 0.5
@@ -281,3 +283,26 @@ def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, 
             assert scores == pytest.approx(values, abs=1e-5)
     assert all(keys <= 100 or segments == 1 for keys, segments in keys_at_once)
     assert len(keys_at_once) > 8
+
+
+class _Attended(TorchFunctionMode):
+    """Notes the shapes of queries, keys and values."""
+
+    def __init__(self):
+        self.shapes = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is functional.scaled_dot_product_attention:
+            self.shapes.append([*map(tuple, map(torch.Tensor.size, args))])
+        return func(*args, **(kwargs or {}))
+
+
+def test_padded_segments_share_key_heads_on_a_cpu_alone():
+    """Elsewhere no kernel takes shared heads and a mask, but one that holds all products in memory."""
+    for device, heads in (("meta", 4), ("cpu", 2)):
+        query, keys = torch.ones(12, 4, 8, device=device), torch.ones(30, 2, 8, device=device)
+        places = torch.zeros(3, 4, dtype=torch.long, device=device)
+        group = PaddedGroup(places, places, places, torch.arange(10, device=device), whole=False)
+        with _Attended() as seen:
+            assert attention._group(query, keys, keys, group, 1.0, None).shape == (10, 4, 8)
+        assert seen.shapes == [[(3, 4, 4, 8), (3, heads, 4, 8), (3, heads, 4, 8)]]

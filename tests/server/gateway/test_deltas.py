@@ -1,0 +1,116 @@
+"""What is put together from a stream, however odd its events are."""
+
+import json
+from typing import Any
+
+import pytest
+
+from server.routes.gateway.deltas import Deltas, StreamInvalid
+
+CHOICES = 4
+
+
+def event(**choice: Any) -> bytes:
+    return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
+
+
+def part(delta: dict[str, Any], index: Any = 0, **more: Any) -> bytes:
+    return event(index=index, delta=delta, **more)
+
+
+def ended(*events: bytes) -> list[tuple[int, dict[str, Any]]]:
+    deltas = Deltas(CHOICES)
+    return [each for data in events for each in deltas.feed(data)]
+
+
+def message(*events: bytes) -> dict[str, Any]:
+    ((_, choice),) = ended(*events, part({}, finish_reason="stop"))
+    made: dict[str, Any] = choice["message"]
+    return made
+
+
+def test_a_choice_counts_once_and_only_those_that_were_asked_for_do() -> None:
+    ends = [part({"content": str(index)}, index, finish_reason="stop") for index in (3, 0, 3, 0, -1, CHOICES, 10**30)]
+    assert [(index, choice["message"]["content"]) for index, choice in ended(*ends)] == [(3, "3"), (0, "0")]
+
+
+def test_a_choice_without_an_index_is_the_first() -> None:
+    assert [index for index, _ in ended(event(delta={"content": "a"}, finish_reason="stop"))] == [0]
+
+
+def test_what_goes_on_at_the_end_of_a_stream_is_whole_only_where_it_is_said_to_end() -> None:
+    text = part({"content": "5"}, 1)
+    assert ended(text) == []
+    ((index, choice),) = ended(text, b"data: [DONE]\n\n")
+    assert (index, choice["message"]["content"]) == (1, "5")
+
+
+@pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n"])
+def test_comments_names_and_line_ends_are_those_of_any_stream(end: str) -> None:
+    data = json.dumps({"choices": [{"index": 0, "delta": {"content": "5"}, "finish_reason": "stop"}]})
+    lines = (": busy", f"event: x{end[: len(end) // 2]}data:{data}", "data:[DONE]")
+    ((_, choice),) = ended(*(f"{line}{end}".encode() for line in lines))
+    assert choice["message"]["content"] == "5"
+
+
+def test_calls_whose_names_and_ids_are_repeated_or_null_are_whole() -> None:
+    first = {"index": 0, "id": "c", "type": "function", "function": {"name": "add", "arguments": ""}}
+    again = {"index": 0, "id": "", "type": "function", "function": {"name": "add", "arguments": '{"a"'}}
+    nulls = {"index": 0, "id": None, "type": None, "function": {"name": None, "arguments": ": 1}"}}
+    (call,) = message(*(part({"tool_calls": [each]}) for each in (first, again, nulls)))["tool_calls"]
+    assert (call["id"], call["type"], call["function"]) == ("c", "function", {"name": "add", "arguments": '{"a": 1}'})
+
+
+def test_arguments_that_are_an_object_are_kept() -> None:
+    calls = [{"function": {"name": "add", "arguments": ""}}, {"index": 0, "function": {"arguments": {"a": 1}}}]
+    (call,) = message(*(part({"tool_calls": [each]}) for each in calls))["tool_calls"]
+    assert call["function"]["arguments"] == {"a": 1}
+
+
+def test_a_legacy_call_comes_in_pieces() -> None:
+    pieces = [{"name": "add", "arguments": '{"a"'}, {"arguments": ": 1}"}]
+    made = message(*(part({"role": "assistant", "function_call": each}) for each in pieces))
+    assert made["function_call"] == {"name": "add", "arguments": '{"a": 1}'}
+
+
+def test_a_text_may_come_as_parts() -> None:
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    made = message(
+        part({"content": [thinking]}), part({"content": [{"type": "text", "text": "It is "}]}), part({"content": "5."})
+    )
+    assert made["content"] == "It is 5."
+
+
+def test_a_message_may_come_whole() -> None:
+    assert message(event(index=0, message={"role": "assistant", "content": "5"}))["content"] == "5"
+    both = event(index=0, delta={"content": "5"}, message={"content": "all"})
+    assert message(both)["content"] == "5"
+
+
+def test_usage_may_come_without_choices() -> None:
+    deltas = Deltas(CHOICES)
+    for more in ({}, {"choices": None}):
+        assert deltas.feed(f"data: {json.dumps({'usage': {'completion_tokens': 3}} | more)}\n\n".encode()) == []
+    assert deltas.usage is not None
+
+
+@pytest.mark.parametrize("error", [{"code": 500}, ["busy"], {"message": "busy"}, "busy"], ids=str)
+def test_an_error_in_any_form_ends_the_stream(error: Any) -> None:
+    data = {"error": error, "choices": []}
+    with pytest.raises(StreamInvalid, match=r"busy|an error"):
+        Deltas(CHOICES).feed(f"data: {json.dumps(data)}\n\n".encode())
+
+
+def test_all_that_is_kept_counts() -> None:
+    deltas, long = Deltas(CHOICES), "x" * 1000
+    kept: tuple[bytes, ...] = (
+        part({"content": long}),
+        part({"tool_calls": [{"id": long}]}),
+        part({"other": [long]}),
+        part({}, logprobs={"content": [long]}),
+        part({long: "x"}),
+        b"data: " + long.encode(),  # a line that doesn't end
+    )
+    for count, data in enumerate(kept, 1):
+        deltas.feed(data)
+        assert deltas.size >= 1000 * count
