@@ -66,8 +66,14 @@ def _compiled() -> Callable[..., Any]:
 
 def compiled(backend: str | Callable[..., Any]) -> Callable[..., Any]:
     """FlexAttention, compiled by this backend for every kind of inputs."""
-    torch._dynamo.config.recompile_limit = VARIANTS
-    return torch.compile(flex_attention, backend=backend)
+    compute = torch.compile(flex_attention, backend=backend)
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        # of this thread alone since PyTorch 2.13, and what checkpointing computes again is in another
+        torch._dynamo.config.recompile_limit = VARIANTS
+        return compute(*arguments, **options)
+
+    return call
 
 
 def computes(config: PreTrainedConfig) -> bool:
