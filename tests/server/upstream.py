@@ -102,14 +102,17 @@ class Upstream:
         self, common: dict[str, Any], choices: list[dict[str, Any]], usage: Any, hangs: dict[int, int]
     ) -> AsyncIterator[str]:
         """The choices in two parts each, or token by token if they have log-probabilities; of one that `hangs` nothing
-        after the part at that place, and nothing after the others."""
+        after the part at that place, and nothing after the others. Those that end do so at once: how many have come is
+        no matter of time."""
         self.gone += 1
         for place in range(TOKENS):
-            for index, choice in enumerate(choices):
-                if place > hangs.get(index, TOKENS):
-                    continue
-                for part in _parts(choice, place):
-                    yield f"data: {json.dumps(common | {'choices': [{'index': index} | part]})}\n\n"
+            events = [
+                f"data: {json.dumps(common | {'choices': [{'index': index} | part]})}\n\n"
+                for index, choice in enumerate(choices)
+                if place <= hangs.get(index, TOKENS)
+                for part in _parts(choice, place)
+            ]
+            yield "".join(events)
         if hangs:
             await asyncio.Event().wait()
         self.gone -= 1

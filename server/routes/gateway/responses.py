@@ -19,6 +19,8 @@ _PASSED_ON = frozenset({"prompt_cache_key", "safety_identifier", "service_tier",
 """Fields that mean the same in the chat API."""
 _IGNORED = frozenset({"include", "max_tool_calls", "parallel_tool_calls", "stream_options"})
 """Fields of which nothing in an answer without tools depends."""
+_DEFAULTS: Json = {"truncation": "disabled"}
+"""Values of fields that ask for nothing."""
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Why a response is incomplete, by the reason why the completion stopped."""
 
@@ -46,6 +48,8 @@ class Message(Request):
 class TextFormat(Request):
     """The form of the answer: text, or JSON of a schema."""
 
+    model_config = ConfigDict(extra="allow", serialize_by_alias=True)
+
     type: Literal["text", "json_object", "json_schema"] = "text"
     name: str = "answer"
     schema_: Json | None = Field(default=None, alias="schema")
@@ -66,13 +70,15 @@ class TextTerms(Request):
         form, fields = self.format, {"verbosity": self.verbosity}
         if form.type == "text":
             return fields
-        schema = form.model_dump(exclude={"type"}, exclude_unset=True, by_alias=True)
+        schema = form.model_dump(exclude={"type"}, exclude_unset=True)
         more = {"json_schema": schema} if form.type == "json_schema" else {}
         return fields | {"response_format": {"type": form.type} | more}
 
 
 class Reasoning(Request):
     """How much the model thinks; `summary` and others are ignored: thoughts come as the upstream writes them."""
+
+    model_config = ConfigDict(extra="allow")
 
     effort: str | None = None
 
@@ -100,8 +106,6 @@ class ResponsesRequest(Passed):
     metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = None
     text: TextTerms = TextTerms()
     reasoning: Reasoning = Reasoning()
-    truncation: Literal["disabled"] = "disabled"
-    background: Literal[False] = False
     unprm: Election = Election()
 
     @property
@@ -112,7 +116,8 @@ class ResponsesRequest(Passed):
     @model_validator(mode="after")
     def _check(self) -> Self:
         extra = self.model_extra or {}
-        unread = [f"/{name[:64]}" for name, value in extra.items() if value and name not in _PASSED_ON | _IGNORED]
+        asked = [name for name, value in extra.items() if value and value != _DEFAULTS.get(name)]
+        unread = [f"/{name[:64]}" for name in asked if name not in _PASSED_ON | _IGNORED]
         if self.passed_on and (self.unprm != Election() or NAMED.fullmatch(self.model)):
             raise ValueError("there is no vote here with tools or in a stream: /v1/chat/completions has one")
         if unread and not self.passed_on:

@@ -123,7 +123,7 @@ class ChatRequest(Passed):
         more = {} if data.get("unprm") is None else data["unprm"]
         if not isinstance(more, dict):
             return data | {"model": model}
-        if twice := sorted(terms.keys() & more.keys()):
+        if twice := sorted(name for name in terms if more.get(name) is not None):
             raise ValueError(f"{' and '.join(twice)}: in the model's name and in unprm; expected in one of them")
         return data | {"model": model, "unprm": more | terms}
 

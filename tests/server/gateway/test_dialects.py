@@ -57,6 +57,7 @@ NAMED = {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "stri
         ),
         (CHAT, chat(stream=None, n=None, tools=None, seed=None, response_format=None), {}),
         (CHAT, chat(unprm=None, model="majority-1@m"), {}),
+        (CHAT, chat(unprm={"strategy": None, "budget": None}, model="majority-1@m"), {}),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

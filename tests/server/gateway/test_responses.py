@@ -114,3 +114,19 @@ def test_what_is_not_supported_is_refused_by_name(more: dict[str, Any], pointer:
     assert body is not None
     fields = caught.value.response.json()["errors"] or [{"pointer": ""}]
     assert any(field["pointer"].startswith(pointer) for field in fields)
+
+
+def test_what_is_passed_on_is_unchanged_within_its_fields_too() -> None:
+    form = {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "new": 1}
+    body = {"model": "m", "input": PROBLEM, "stream": True, "text": {"format": form, "verbosity": "low"}}
+    body |= {"reasoning": {"effort": "low", "summary": "auto"}, "truncation": "auto", "background": True}
+    with (
+        openai_server(lambda sent: {"id": "r"}) as (url, seen),
+        serving(FakeEngine(), upstream_url=url) as running,
+    ):
+        assert running.post("/v1/responses", body).status_code == 200
+        for refused in ({"truncation": "auto"}, {"background": True}):
+            answer = running.post("/v1/responses", {"model": "m", "input": PROBLEM} | refused)
+            (error,) = answer.json()["errors"]
+            assert (answer.status_code, error["pointer"]) == (422, "/" + next(iter(refused)))
+    assert [request.body for request in seen] == [body]
