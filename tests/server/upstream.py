@@ -162,7 +162,11 @@ def _parts(choice: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
     text, calls = message.get("content"), message.get("tool_calls")
     start = {"role": "assistant"} | {k: v for k, v in message.items() if k not in ("role", "content", "tool_calls")}
     half = len(text or "") // 2 if isinstance(text, str) else None
-    content = (start | {"content": text if half is None else text[:half]}, {"content": text and text[half:]}, {})[place]
+    content = (
+        start | {"content": text if half is None else text[:half]},
+        {"content": None if half is None else text[half:]},
+        {},
+    )[place]
     if calls and place == 1:
         content["tool_calls"] = [{"index": k} | each for k, each in enumerate(calls)]
     part: dict[str, Any] = {"delta": {name: value for name, value in content.items() if value is not None}}

@@ -102,6 +102,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         chat = await service.read(context, request.chat)
         counted = Sampled()
         body = await service.read(context, chat.for_upstream) | {"max_tokens": 1}
+        body.pop("tool_choice", None)  # no call ends within a token
         await upstream.sample(body, 1, context, True, True, lambda _, sampled: counted.add(sampled))
         context.claims.charge(counted.tokens)
         return {"input_tokens": counted.context_tokens}

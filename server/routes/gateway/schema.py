@@ -53,9 +53,7 @@ class Election(VoteTerms, RiskTerms):
     stable: Probability | None = Field(
         default=None, description="Sampling stops once the vote won't change with this probability; 1: once it can't."
     )
-    round: int = Field(
-        default=4, ge=1, le=MAX_CANDIDATES, description="Candidates sampled between two checks of the vote."
-    )
+    round: int = Field(default=4, ge=1, le=MAX_CANDIDATES, description="Candidates sampled at a time.")
     split: SplitField = "auto"
     extraction: ExtractionField = "auto"
     aggregate: Aggregate = "min"

@@ -174,7 +174,7 @@ def test_tokens_count_against_a_quota_whatever_becomes_of_the_answer(tmp_path: P
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}]}
     body |= {"unprm": {"strategy": "majority", "budget": 2, "stable": 1, "candidates": True}, "stream": True}
     never = threading.Event()
-    limits = {"max_body_bytes": 2500} if fails == "texts" else {}
+    limits: dict[str, Any] = {"max_body_bytes": 2500} if fails == "texts" else {}
     with (
         upstream(boxed(1, "x" * 2000), held={1: never} if fails == "caller" else {}) as reasoner,
         gateway(reasoner, api_keys_file=file, **limits) as running,

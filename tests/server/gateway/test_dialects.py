@@ -159,10 +159,12 @@ def test_errors_are_anthropic_s_on_its_addresses(status: int, kind: str) -> None
 
 
 def test_tokens_are_counted_by_the_upstream() -> None:
+    tools = [{"name": "add", "input_schema": SCHEMA}]
+    sent = {"model": "m", "messages": USER, "tools": tools, "tool_choice": {"type": "any"}}
     with upstream(boxed(1)) as reasoner, gateway(reasoner) as running:
-        counted = running.post(f"{MESSAGES}/count_tokens", {"model": "m", "messages": USER, "tools": []})
+        counted = running.post(f"{MESSAGES}/count_tokens", sent)
     assert counted.json() == {"input_tokens": PROMPT_TOKENS}
-    assert reasoner.bodies == [{"model": "m", "messages": USER, "max_tokens": 1}]
+    assert reasoner.bodies == [{"model": "m", "messages": USER, "tools": [FUNCTION], "max_tokens": 1}]
 
 
 def test_the_conversation_counts_once_however_many_candidates_read_it() -> None:
