@@ -122,7 +122,7 @@ def test_the_gateway_s_attempts_are_those_of_the_page(tmp_path: Path) -> None:
 
 def test_the_settings_of_the_page_exist_with_their_defaults() -> None:
     rows = re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", PAGE, re.MULTILINE)
-    assert len(rows) == 9
+    assert len(rows) == 10
     for name, default in rows:
         value: Any = Settings.model_fields[name.replace("-", "_")].default
         assert default.strip("`") == (

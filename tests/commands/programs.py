@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import requires
 from pathlib import Path
 
 import typer
@@ -88,12 +87,12 @@ def check_module(words: Sequence[str], directory: Path) -> None:
 
 
 def check_pip(words: Sequence[str]) -> None:
-    """What is installed is this project with some of its extras; or PyTorch's build for CPUs, of the version that is
-    needed: another would be replaced at once, by one with CUDA."""
+    """What is installed is this project with some of its extras; or PyTorch's build for CPUs, of the version that
+    is tested."""
     verb, *more = words
     assert verb == "install"
     if more[1:] == ["--index-url", "https://download.pytorch.org/whl/cpu"]:
-        assert any(each.partition(";")[0].strip() == more[0] for each in requires("unprm") or ()), more[0]
+        assert more[0] in (ROOT / "constraints.txt").read_text("utf-8").splitlines(), more[0]
         return
     for word in more:
         if word == "-e":

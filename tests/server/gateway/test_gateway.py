@@ -123,8 +123,9 @@ def test_a_candidate_without_log_probabilities_leaves_the_vote_to_the_others(lac
     assert (report["answer"], report["decided_by"]) == ("2", "confidence")
     assert [candidate["count"] for candidate in report["candidates"]] == [1, 2]
     # where the answers have none, and only a text without an answer has: frequency decides
-    with upstream(boxed(1), boxed(2), "nothing", logprobs={0: None, 1: None}) as reasoner, gateway(reasoner) as running:
-        _, report = elected(running, **terms)
+    texts = [boxed(1), boxed(1, "b"), boxed(2), "nothing"]
+    with upstream(*texts, logprobs=dict.fromkeys(range(3))) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, **terms | {"budget": 4, "round": 4})
     assert (report["answer"], report["decided_by"]) == ("1", "majority")
 
 
