@@ -178,7 +178,7 @@ def _value(text: str) -> Fraction | None:
         return whole + over / under if is_proper or not found[1] else None
     found = _SCALED.fullmatch(text)
     value = number(found[1]) if found else None
-    if found is None or value is None:
+    if found is None or value is None or not (found[2] or found[3]):  # `0..0` is two numbers
         return None
     if found[2]:
         return value * Fraction(10) ** int(found[2])
