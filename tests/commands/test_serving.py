@@ -71,9 +71,11 @@ def test_a_server_stands_before_an_agent(world: World, reasoner: str, blocks: li
 
 
 @runs("docs/agents.md", "server --upstream-url")
-def test_a_server_without_a_model_s_name_votes_by_majority(world: World, reasoner: str, blocks: list[Block]) -> None:
+def test_a_server_without_a_model_s_name_votes_by_rewards_on_what_it_knows(
+    world: World, reasoner: str, blocks: list[Block]
+) -> None:
     with world.serving(changed(blocks[0].text, {"http://gpu-1:8000": reasoner})) as client:
-        assert (elected(client)["sampled"], elected(client)["strategy"]) == (4, "majority")
+        assert (elected(client)["sampled"], elected(client)["strategy"]) == (4, "wrf")
 
 
 @runs("docs/agents.md", "--upstream-key KEY")
