@@ -114,7 +114,7 @@ def measure(work: Workload, device: torch.device) -> Iterator[Comparison]:
     for part in (_engine, _server):
         try:
             yield from part(work, device, operations)
-        except Exception:
+        except Exception:  # the time on a card is short: the other part is measured all the same
             traceback.print_exc()
             failed += 1
         gc.collect()

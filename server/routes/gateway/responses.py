@@ -116,8 +116,8 @@ class ResponsesRequest(Passed):
     @model_validator(mode="after")
     def _check(self) -> Self:
         extra = self.model_extra or {}
-        asked = [name for name, value in extra.items() if value and value != _DEFAULTS.get(name)]
-        unread = [f"/{name[:64]}" for name in asked if name not in _PASSED_ON | _IGNORED]
+        meant = [name for name, value in extra.items() if value and value != _DEFAULTS.get(name)]
+        unread = [f"/{name[:64]}" for name in meant if name not in _PASSED_ON | _IGNORED]
         if self.passed_on and (self.unprm != Election() or NAMED.fullmatch(self.model)):
             raise ValueError("there is no vote here with tools or in a stream: /v1/chat/completions has one")
         if unread and not self.passed_on:
@@ -126,9 +126,9 @@ class ResponsesRequest(Passed):
 
     def chat(self) -> ChatRequest:
         """The corresponding chat request. Raises `InvalidRequest`."""
-        asked = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
+        items = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
         # a thought is part of what a model was told only if it says so itself: the chat API has no place for it
-        turns = read_all(Message, [each for each in asked if each.get("type") != "reasoning"], "/input")
+        turns = read_all(Message, [each for each in items if each.get("type") != "reasoning"], "/input")
         before = [{"role": "system", "content": self.instructions}] if self.instructions else []
         fields: Json = {"model": self.model, "messages": [*before, *(message.for_chat() for message in turns)]}
         renamed: Json = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_output_tokens}

@@ -120,8 +120,8 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
             if terms.request.on_reject == "escalate":
                 if second is None:
                     raise InvalidRequest("there is no second upstream: it is set by --escalate-url", "/unprm/on_reject")
-                asked = request.model_copy(update={"model": service.settings.escalate_model or request.model})
-                make = partial(Candidates, service, second, asked, terms.budget, terms.strategy, context)
+                escalated = request.model_copy(update={"model": service.settings.escalate_model or request.model})
+                make = partial(Candidates, service, second, escalated, terms.budget, terms.strategy, context)
                 later = await service.read(context, make)
             return partial(elect, service, candidates, later, terms, context)
 

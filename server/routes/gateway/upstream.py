@@ -138,13 +138,15 @@ class Upstream:
         """
 
         async def ask(first: int, size: int) -> Sampled:
-            asked = _reseeded(body, first) | ({"n": size} if size > 1 else {})
-            added = self._added(asked)
+            request = _reseeded(body, first) | ({"n": size} if size > 1 else {})
+            added = self._added(request)
             while True:
                 try:
                     if "stream" in added:
-                        return await self._streamed(asked | added, size, context, brief, partial(_from, first, arrived))
-                    sampled = await self._complete(asked | added, size, context, brief)
+                        return await self._streamed(
+                            request | added, size, context, brief, partial(_from, first, arrived)
+                        )
+                    sampled = await self._complete(request | added, size, context, brief)
                 except APIStatusError as error:
                     refused = {name for name in added if error.refuses(name)}
                     if not refused:
@@ -289,8 +291,8 @@ class _Used:
     """The tokens of an answer that is passed on: as many as it reports at last; without a report, or before it comes, a
     token for every four bytes of the request, and of the answer, or for each event of a stream."""
 
-    def __init__(self, asked: int, streamed: bool) -> None:
-        self._asked, self._streamed, self._end = asked, streamed, b""
+    def __init__(self, request_bytes: int, streamed: bool) -> None:
+        self._request_bytes, self._streamed, self._end = request_bytes, streamed, b""
         self._size = self._events = 0
 
     def read(self, part: bytes) -> None:
@@ -306,7 +308,7 @@ class _Used:
         return (
             int(reported[-1])
             if reported
-            else self._asked // TOKEN + (self._events if self._streamed else self._size // TOKEN)
+            else self._request_bytes // TOKEN + (self._events if self._streamed else self._size // TOKEN)
         )
 
 
