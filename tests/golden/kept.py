@@ -1,0 +1,49 @@
+"""Files that say what must not change: how they are written, read, and held against what the code makes today."""
+
+import gzip
+from collections.abc import Callable, Iterator, Mapping
+from difflib import unified_diff
+from pathlib import Path
+
+KEPT = Path(__file__).parent / "kept"
+LINES = 60
+"""Lines of a difference that are shown."""
+
+Maker = Callable[[Path], Mapping[str, str]]
+"""Makes texts by the names of their files, those that end with .gz to be compressed. It is given an empty directory."""
+
+
+def write(name: str, made: Mapping[str, str], place: Path = KEPT) -> None:
+    """Writes the files of a golden, and removes those that it no longer has."""
+    for file in sorted({*read(name, place)} - {*made}):
+        (place / name / file).unlink()
+    for file, text in made.items():
+        path = place / name / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = text.encode()
+        path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def read(name: str, place: Path = KEPT) -> dict[str, str]:
+    """The texts of a golden by the names of their files."""
+    paths = sorted(path for path in (place / name).rglob("*") if path.is_file())
+    return {path.relative_to(place / name).as_posix(): _text(path) for path in paths}
+
+
+def difference(name: str, made: Mapping[str, str], place: Path = KEPT) -> str:
+    """What is made otherwise than it is kept, as a diff cut after `LINES` lines; empty if nothing is."""
+    kept = read(name, place)
+    lines = [line for file in sorted(kept | made) for line in _diff(f"{name}/{file}", kept.get(file), made.get(file))]
+    return "\n".join([*lines[:LINES], *([f"… and {len(lines) - LINES} lines"] if len(lines) > LINES else [])])
+
+
+def _diff(file: str, kept: str | None, made: str | None) -> Iterator[str]:
+    if made is None or kept is None:
+        yield f"{file}: {'no longer made' if made is None else 'made, and not kept'}"
+    elif kept != made:
+        yield from unified_diff(kept.split("\n"), made.split("\n"), f"kept/{file}", f"made/{file}", lineterm="", n=1)
+
+
+def _text(path: Path) -> str:
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
