@@ -1,13 +1,18 @@
 """Files that say what must not change: how they are written, read, and held against what the code makes today."""
 
 import gzip
-from collections.abc import Callable, Iterator, Mapping
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from pathlib import Path
+from typing import Any
 
 KEPT = Path(__file__).parent / "kept"
 LINES = 60
 """Lines of a difference that are shown."""
+WIDTH = 200
+"""Characters of a line, where JSON can be broken."""
 
 Maker = Callable[[Path], Mapping[str, str]]
 """Makes texts by the names of their files, those that end with .gz to be compressed. It is given an empty directory."""
@@ -37,11 +42,33 @@ def difference(name: str, made: Mapping[str, str], place: Path = KEPT) -> str:
     return "\n".join([*lines[:LINES], *([f"… and {len(lines) - LINES} lines"] if len(lines) > LINES else [])])
 
 
+def pretty(value: Any, indent: str = "") -> str:
+    """A value as JSON with its fields in their order: on one line if it fits, else a line for each of its parts."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(line) <= WIDTH or not isinstance(value, dict | list) or not value:
+        return line
+    deeper = f"{indent} "
+    if isinstance(value, list):
+        first, last, parts = "[", "]", [pretty(each, deeper) for each in value]
+    else:
+        first, last = "{", "}"
+        parts = [f"{json.dumps(name, ensure_ascii=False)}: {pretty(each, deeper)}" for name, each in value.items()]
+    return "\n".join([first, *(f"{deeper}{part}," for part in parts[:-1]), f"{deeper}{parts[-1]}", f"{indent}{last}"])
+
+
 def _diff(file: str, kept: str | None, made: str | None) -> Iterator[str]:
     if made is None or kept is None:
         yield f"{file}: {'no longer made' if made is None else 'made, and not kept'}"
     elif kept != made:
-        yield from unified_diff(kept.split("\n"), made.split("\n"), f"kept/{file}", f"made/{file}", lineterm="", n=1)
+        lines = kept.split("\n")
+        for line in unified_diff(lines, made.split("\n"), f"kept/{file}", f"made/{file}", lineterm="", n=1):
+            hunk = re.match(r"@@ -(\d+)", line)
+            yield line if hunk is None else f"{line} {_title(lines[: int(hunk[1])])}".rstrip()
+
+
+def _title(lines: Sequence[str]) -> str:
+    """The last line that begins as a title does."""
+    return next((line.removeprefix("# ") for line in reversed(lines) if line.startswith("# ")), "")
 
 
 def _text(path: Path) -> str:

@@ -18,12 +18,12 @@ def test_every_kept_file_is_one_of_these():
 
 
 def test_a_difference_shows_the_lines_and_is_gone_once_written(tmp_path):
-    kept.write("some", {"a.txt": "one\ntwo\n", "b.jsonl.gz": "{}\n", "gone.txt": ""}, tmp_path)
-    made = {"a.txt": "one\n2\n", "b.jsonl.gz": "{}\n", "new.txt": ""}
+    kept.write("some", {"a.txt": "# a title\none\ntwo\n", "b.jsonl.gz": "{}\n", "gone.txt": ""}, tmp_path)
+    made = {"a.txt": "# a title\none\n2\n", "b.jsonl.gz": "{}\n", "new.txt": ""}
     assert kept.difference("some", made, tmp_path).splitlines() == [
         "--- kept/some/a.txt",
         "+++ made/some/a.txt",
-        "@@ -1,3 +1,3 @@",
+        "@@ -2,3 +2,3 @@ a title",
         " one",
         "-two",
         "+2",
