@@ -1,10 +1,14 @@
 """Everything that is kept, by name."""
 
+from tests.golden.document import document
 from tests.golden.kept import Maker
+from tests.golden.usage import usage
 from tests.golden.verdicts import verdicts
 from tests.golden.votes import votes
 
 GOLDENS: dict[str, Maker] = {
+    "document": document,
+    "usage": usage,
     "verdicts": verdicts,
     "votes": votes,
 }
