@@ -1,6 +1,7 @@
 """Everything that is kept, by name."""
 
 from tests.golden.document import document
+from tests.golden.formats import formats
 from tests.golden.kept import Maker
 from tests.golden.usage import usage
 from tests.golden.verdicts import verdicts
@@ -8,6 +9,7 @@ from tests.golden.votes import votes
 
 GOLDENS: dict[str, Maker] = {
     "document": document,
+    "formats": formats,
     "usage": usage,
     "verdicts": verdicts,
     "votes": votes,

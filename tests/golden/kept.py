@@ -13,6 +13,7 @@ LINES = 60
 """Lines of a difference that are shown."""
 WIDTH = 200
 """Characters of a line, where JSON can be broken."""
+_LONG_NUMBER = re.compile(r"-?\b\d+\.\d{11,}(?:e[-+]\d+)?\b")
 
 Maker = Callable[[Path], Mapping[str, str]]
 """Makes texts by the names of their files, those that end with .gz to be compressed. It is given an empty directory."""
@@ -54,6 +55,11 @@ def pretty(value: Any, indent: str = "") -> str:
         first, last = "{", "}"
         parts = [f"{json.dumps(name, ensure_ascii=False)}: {pretty(each, deeper)}" for name, each in value.items()]
     return "\n".join([first, *(f"{deeper}{part}," for part in parts[:-1]), f"{deeper}{parts[-1]}", f"{indent}{last}"])
+
+
+def rounded(text: str) -> str:
+    """The text with its numbers in twelve digits: processors differ beyond."""
+    return _LONG_NUMBER.sub(lambda number: repr(float(f"{float(number[0]):.12g}")), text)
 
 
 def _diff(file: str, kept: str | None, made: str | None) -> Iterator[str]:

@@ -1,9 +1,29 @@
 """What must not change by accident. Where a change is meant, `python -m tests.golden` writes the files anew."""
 
+import json
+
 import pytest
 
 from tests.golden import kept
 from tests.golden.goldens import GOLDENS
+from training import schema, sources
+from training.evaluate import pool, records
+from training.layouts.files import WRITERS, read_labelled
+from unprm.calibration import Calibration
+from unprm.election import acceptance
+from unprm.formats.unprm import PrmConfig
+
+FORMATS = kept.KEPT / "formats"
+RECORDS = {
+    "data/samples.jsonl": schema.SampledQuestion,
+    "data/selected.jsonl": schema.SelectedSolution,
+    "data/annotated.jsonl": schema.AnnotatedSolution,
+    "data/annotated.questions.jsonl": schema.QuestionValue,
+    "evaluations/processbench/gsm8k.jsonl": records.ScoredSolution,
+    "evaluations/best-of-n/candidates.jsonl": records.JudgedCandidates,
+    "evaluations/best-of-n/solutions.jsonl": records.CandidateTexts,
+    "layouts/read/native.jsonl": schema.LabelledSolution,
+}
 
 
 @pytest.mark.parametrize("name", GOLDENS)
@@ -11,6 +31,36 @@ def test_what_is_made_is_what_is_kept(name, tmp_path):
     difference = kept.difference(name, GOLDENS[name](tmp_path))
     if difference:
         pytest.fail(f"{difference}\nIf this is meant: python -m tests.golden {name}", pytrace=False)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_kept_records_are_read_as_they_were_written(name):
+    path = FORMATS / name
+    assert "".join(map(schema.to_line, sources.read(path, RECORDS[name]))) == path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("layout", WRITERS)
+def test_a_kept_layout_is_read(layout):
+    native, written = (
+        [(each.steps, each.labels) for each in read_labelled([FORMATS / "layouts" / name])]
+        for name in ("read/native.jsonl", f"written/{layout}.jsonl")
+    )
+    assert written == native
+
+
+def test_kept_configurations_are_read(tmp_path):
+    models, votes = FORMATS / "models", FORMATS / "evaluations" / "calibration.json"
+    PrmConfig.read(models).write(tmp_path)
+    Calibration.read(models).write(tmp_path)
+    for name in ("prm_config.json", "calibration.json"):
+        assert (tmp_path / name).read_text("utf-8") == (models / name).read_text("utf-8")
+    acceptance.read(votes).write(tmp_path / "votes.json")
+    assert json.loads((tmp_path / "votes.json").read_text("utf-8")) == json.loads(votes.read_text("utf-8"))
+
+
+def test_a_kept_pool_is_the_one_of_its_evaluation():
+    config = json.loads((FORMATS / "evaluations/best-of-n/candidates.config.json").read_text("utf-8"))
+    assert pool.digest(pool.load(FORMATS / "evaluations/pool.jsonl")) == config["questions"]
 
 
 def test_every_kept_file_is_one_of_these():

@@ -1,7 +1,6 @@
 """Requests for scores and votes, and the whole responses of a server whose models are fake.
 
-Floats have twelve digits, since processors differ beyond. Requests bring their own id, and the server's clock stands
-still: nothing else has to be left out.
+Requests bring their own id, and the server's clock stands still: nothing has to be left out.
 """
 
 import json
@@ -14,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from server.app import create_app
 from server.settings import Settings
-from tests.golden.kept import pretty
+from tests.golden.kept import pretty, rounded
 from tests.server.calibrations import calibration
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
@@ -214,13 +213,5 @@ def votes(directory: Path) -> dict[str, str]:
 def _answered(client: TestClient, title: str, path: str, body: Body) -> str:
     content = json.dumps(body, ensure_ascii=False)
     response = client.post(path, content=content, headers={"Content-Type": "application/json", "X-Request-ID": "0"})
-    shown = pretty(_rounded(response.json()))
+    shown = pretty(json.loads(rounded(response.text)))
     return f"# {title}\nPOST {path} {content}\n{response.status_code} {response.headers['content-type']}\n{shown}\n"
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _rounded(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return list(map(_rounded, value))
-    return float(f"{value:.12g}") if isinstance(value, float) else value
