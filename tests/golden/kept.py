@@ -12,7 +12,7 @@ KEPT = Path(__file__).parent / "kept"
 LINES = 60
 """Lines of a difference that are shown."""
 WIDTH = 200
-"""Characters of a line, where JSON can be broken."""
+"""Characters of a line, where JSON can be broken, and those of a longer one that a difference shows."""
 _LONG_NUMBER = re.compile(r"-?\b\d+\.\d{11,}(?:e[-+]\d+)?\b")
 
 Maker = Callable[[Path], Mapping[str, str]]
@@ -67,9 +67,25 @@ def _diff(file: str, kept: str | None, made: str | None) -> Iterator[str]:
         yield f"{file}: {'no longer made' if made is None else 'made, and not kept'}"
     elif kept != made:
         lines = kept.split("\n")
-        for line in unified_diff(lines, made.split("\n"), f"kept/{file}", f"made/{file}", lineterm="", n=1):
-            hunk = re.match(r"@@ -(\d+)", line)
-            yield line if hunk is None else f"{line} {_title(lines[: int(hunk[1])])}".rstrip()
+        rows = list(unified_diff(lines, made.split("\n"), f"kept/{file}", f"made/{file}", lineterm="", n=1))
+        removed, added = ([row for row in rows[2:] if row.startswith(sign)] for sign in "-+")
+        places = {row: _place(*pair) for pair in zip(removed, added, strict=False) for row in pair}
+        for row in rows:
+            hunk = re.match(r"@@ -(\d+)", row)
+            yield _cut(row, places.get(row, 0)) if hunk is None else f"{row} {_title(lines[: int(hunk[1])])}".rstrip()
+
+
+def _place(removed: str, added: str) -> int:
+    """Where two rows begin to differ, after their signs."""
+    pairs = enumerate(zip(removed[1:], added[1:], strict=False), 1)
+    return next((place for place, (one, other) in pairs if one != other), min(len(removed), len(added)))
+
+
+def _cut(row: str, place: int) -> str:
+    """A row of a diff; of a long one what stands about this place."""
+    begin = max(1, min(place - WIDTH // 2, len(row) - WIDTH))
+    end = begin + WIDTH
+    return f"{row[:1]}{'…' * (begin > 1)}{row[begin:end]}{'…' * (end < len(row))}"
 
 
 def _title(lines: Sequence[str]) -> str:

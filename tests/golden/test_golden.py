@@ -90,3 +90,11 @@ def test_a_long_difference_is_cut(tmp_path):
     kept.write("some", {"a.txt": "0\n" * 100}, tmp_path)
     shown = kept.difference("some", {"a.txt": "1\n" * 100}, tmp_path).splitlines()
     assert (len(shown), shown[-1]) == (kept.LINES + 1, f"… and {204 - kept.LINES} lines")
+
+
+def test_of_a_long_line_what_differs_is_shown(tmp_path):
+    kept.write("some", {"a.txt": "0" * 5000 + "one" + "0" * 5000}, tmp_path)
+    *_, removed, added = kept.difference("some", {"a.txt": "0" * 5000 + "two" + "0" * 5000}, tmp_path).splitlines()
+    half = "0" * (kept.WIDTH // 2)
+    assert removed == f"-…{half}one{half[:-3]}…"
+    assert added == f"+…{half}two{half[:-3]}…"
