@@ -3,6 +3,7 @@
 from tests.golden.document import document
 from tests.golden.formats import formats
 from tests.golden.kept import Maker
+from tests.golden.trained import trained
 from tests.golden.usage import usage
 from tests.golden.verdicts import verdicts
 from tests.golden.votes import votes
@@ -10,6 +11,7 @@ from tests.golden.votes import votes
 GOLDENS: dict[str, Maker] = {
     "document": document,
     "formats": formats,
+    "trained": trained,
     "usage": usage,
     "verdicts": verdicts,
     "votes": votes,
