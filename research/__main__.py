@@ -220,6 +220,21 @@ def calibrate_recorded(
         console.print(f"wrote {output}")
 
 
+@app.command()
+def uncertainty(
+    steps: Annotated[Path, typer.Argument(help="Labelled steps with log-probabilities, a line each.", exists=True)],
+    fitted: Annotated[str, typer.Option(help="What they are, for `/model`.")] = "",
+    tests: Annotated[list[Path] | None, typer.Option("--test", help="Other steps; repeat.", exists=True)] = None,
+) -> None:
+    """Fit the coefficients of the model `uncertainty`, and test them on other steps."""
+    from . import uncertainty as found
+
+    readout = found.fit(found.read(steps), fitted)
+    console.print(readout)
+    for path in tests or []:
+        console.print(path.name, found.test(readout, found.read(path)))
+
+
 @app.command("publish-pool")
 def publish_pool(
     run: Annotated[Path, typer.Argument(help="Output directory of `evaluate best-of-n`.", exists=True)],

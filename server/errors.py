@@ -44,6 +44,7 @@ TABLE = {
     "too_many_steps": Row(422, "Too many steps in a solution"),
     "solution_too_long": Row(422, "A solution is too long for the model"),
     "no_verdict": Row(422, "The judge gave no verdict on a step"),
+    "no_logprobs": Row(422, "The model scores by log-probabilities, which a candidate lacks"),
     "unknown_model": Row(422, "No model of this name is served"),
     "upstream_refused": Row(400, "The model behind the gateway refused the request"),
     "no_answer": Row(422, "No solution has an answer"),

@@ -9,14 +9,14 @@ from typing import NamedTuple
 from unprm.concurrent import all_of
 from unprm.election.ballot import averaged
 from unprm.engines.waiting import Scored
-from unprm.errors import DeadlineExceeded, NoVerdict, SolutionTooLong, Unscorable
+from unprm.errors import DeadlineExceeded, NoLogProbs, NoVerdict, SolutionTooLong, Unscorable
 from unprm.types import Encoded, Engine, Interval, Solution, Usage
 
 from .admission import Context
 from .models.model import Model, Room
 from .observe import set_attributes, span
 
-Outcomes = dict[int, Encoded | SolutionTooLong]
+Outcomes = dict[int, Encoded | Unscorable]
 """By the index of a solution: the model input, or why there is none."""
 
 
@@ -37,8 +37,9 @@ async def score(
     """Step scores of the solutions, given by their indices in the request; for several models the mean. Adds tokens and
     times to the request's usage.
 
-    `strict`: raises `SolutionTooLong` if a solution is too long for a model, and runs nothing, and `NoVerdict` if a
-    judge gives none on a step. Raises `Overloaded`, `ModelUnavailable` and `DeadlineExceeded`.
+    `strict`: raises `SolutionTooLong` if a solution is too long for a model, or `NoLogProbs` if it lacks what a model
+    scores by, and runs nothing, and `NoVerdict` if a judge gives none on a step. Raises `Overloaded`,
+    `ModelUnavailable` and `DeadlineExceeded`.
     """
     described = [model.engine.description for model in models]
     recorded = described[0].recorded if len(models) == 1 else None
@@ -49,17 +50,17 @@ async def score(
         outcomes = await all_of(
             _encode(model, problem, solutions, room, context) for model, room in zip(models, rooms, strict=True)
         )
-        too_long = {
+        unreadable = {
             index: outcome
             for encoded in outcomes
             for index, outcome in encoded.items()
-            if isinstance(outcome, SolutionTooLong)
+            if isinstance(outcome, Unscorable)
         }
-        readable = [index for index in solutions if index not in too_long]
-        if strict and too_long:
-            raise too_long[min(too_long)]
+        readable = [index for index in solutions if index not in unreadable]
+        if strict and unreadable:
+            raise unreadable[min(unreadable)]
         if not readable:
-            return Computed({}, too_long, threshold, {})
+            return Computed({}, unreadable, threshold, {})
         batches = [[item for index in readable if isinstance(item := each[index], Encoded)] for each in outcomes]
         tokens = sum(len(item.ids) for batch in batches for item in batch)
         context.claims.charge(tokens)
@@ -80,12 +81,13 @@ async def score(
     scored = {index: each for index, each in zip(readable, steps, strict=True) if index not in unread}
     intervals = results[0].intervals if len(results) == 1 and recorded is None else {}
     return Computed(
-        scored, {**too_long, **unread}, threshold, {readable[place]: each for place, each in intervals.items()}
+        scored, {**unreadable, **unread}, threshold, {readable[place]: each for place, each in intervals.items()}
     )
 
 
 async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], context: Context) -> Outcomes:
-    """The model input of each solution, by its index in the request; the error for one beyond the model's window.
+    """The model input of each solution, by its index in the request; the error for one beyond the model's window, or
+    without the log-probabilities that the model scores by.
 
     A solution with more characters than the window's tokens can hold is not encoded at all. The others are, in
     turns with other requests; a cancelled request gets no further turn. Raises `ModelUnavailable`.
@@ -147,6 +149,11 @@ def _encoded(engine: Engine, problem: str, solutions: Mapping[int, Solution], sc
             item = engine.format.at_tags(engine.format.tokenize(solution.prompt))
         else:
             item = engine.format.encode(problem, solution.steps)
+        if engine.description.by_logprobs:
+            if solution.logprobs is None or not all(solution.logprobs):
+                outcomes[index] = NoLogProbs(index)
+                continue
+            item = replace(item, logprobs=solution.logprobs)
         too_long = SolutionTooLong(index, len(item.ids), limit) if len(item.ids) > limit else None
         outcomes[index] = too_long or replace(item, scope=scope, evidence=solution.evidence)
     return outcomes

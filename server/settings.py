@@ -26,6 +26,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from unprm.engines import uncertainty
 from unprm.models.options import JUDGE, MEMORY, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
 from unprm.votes.registry import Strategy
 from unprm.wire import MAX_SOLUTIONS
@@ -55,7 +56,8 @@ class _Served(BaseModel):
 
     model: Annotated[list[str], NoDecode] = Field(
         default=["unprm-mini"],
-        description="Embedded model, hub name, path, or judge; the base with --adapter. Several: NAME=MODEL each.",
+        description="Embedded model, hub name, path, judge or uncertainty; the base with --adapter. Several: "
+        "NAME=MODEL each.",
     )
 
 
@@ -224,7 +226,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     def memory_of_each(self) -> float:
         """Fraction of a GPU's memory that each model takes: by default an equal share, where one is kept for a model
         that is loaded beside the others."""
-        served = sum(request.model != JUDGE for request in self.models().values())
+        served = sum(request.model not in (JUDGE, uncertainty.NAME) for request in self.models().values())
         return self.memory or MEMORY / max(1, served + (self.admin_key is not None))
 
     @property

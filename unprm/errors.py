@@ -85,6 +85,19 @@ class NoVerdict(Unscorable):
         super().__init__(index, f"has no verdict of the judge on {unread} of its {steps} steps")
 
 
+class NoLogProbs(Unscorable):
+    """A candidate without log-probabilities of each step's tokens, for a model that scores by these."""
+
+    code = "no_logprobs"
+
+    def __init__(self, index: int) -> None:
+        super().__init__(
+            index,
+            "has no log-probabilities of each step's tokens, by which this model scores: `token_logprobs` takes a list "
+            "for each step, or OpenAI's `logprobs.content`, whose tokens joined are its text",
+        )
+
+
 class NoAnswer(InvalidRequest):
     """A vote in which no candidate has an answer."""
 

@@ -62,7 +62,8 @@ class Solution:
 
     `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `evidence`: what its steps are judged by;
     `messages`: for each step the index of its message; `cut`: by index, the messages that are not read whole. `prompt`:
-    what the model reads in place of the steps.
+    what the model reads in place of the steps. `logprobs`: of each step, the natural-log probabilities (≤ 0) of its
+    tokens, none where the caller's do not fit the step; None as a whole if none were sent.
     """
 
     steps: tuple[str, ...]
@@ -75,6 +76,7 @@ class Solution:
     cut: Mapping[int, Cut] = field(default_factory=dict)
     prompt: Prompt | None = None
     verbatim: bool = False
+    logprobs: tuple[tuple[float, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Encoded:
     `response`: index of the solution's first token, for families whose scores come from all of its tokens. `asked`:
     tokens of the prompts that a judge is asked by. `scope`: what is computed for an item serves those of its scope
     alone; a server has one for each caller. `evidence`: of a trajectory, what its steps are judged by, which a judge
-    is told.
+    is told. `logprobs`: of each step's tokens, for a model that scores by these.
     """
 
     ids: tuple[int, ...]
@@ -94,6 +96,7 @@ class Encoded:
     asked: int = 0
     scope: str = ""
     evidence: Evidence | None = None
+    logprobs: tuple[tuple[float, ...], ...] = ()
 
     @property
     def cost(self) -> int:
@@ -242,6 +245,7 @@ class ModelDescription:
     `digest`: of everything its scores depend on, None where another program runs the model and does not report it.
     `calibration` is used in the mean with other models; a model used alone gives calibrated scores only if its
     calibration is a `recorded` one. `memory`: None where another program holds the model. `asked`: of a judge.
+    `by_logprobs`: it scores by the log-probabilities of each step's tokens, and reads no text.
     """
 
     name: str
@@ -261,6 +265,7 @@ class ModelDescription:
     self_test: SelfTest | None = None
     memory: MemoryPlan | None = None
     asked: Asked | None = None
+    by_logprobs: bool = False
 
 
 class BatchScores(NamedTuple):

@@ -56,6 +56,13 @@ def surprisal_sum(logprobs: Sequence[float]) -> float:
     return -math.fsum(logprobs)
 
 
+def surprisal_top3(logprobs: Sequence[float]) -> float:
+    """Mean of the three largest −log p in nats; of all, if there are fewer."""
+    _require(logprobs)
+    largest = sorted(logprobs)[:3]
+    return -math.fsum(largest) / len(largest)
+
+
 MEASURES: dict[str, Measure] = {
     "entropy": entropy,
     "entropy_t5": entropy_t5,

@@ -104,6 +104,10 @@ class NoVerdict(RequestRefused, code="no_verdict"):
     """A solution of which the server's judge did not judge all steps."""
 
 
+class NoLogProbs(RequestRefused, code="no_logprobs"):
+    """A solution without log-probabilities of its steps' tokens, by which the server's model scores."""
+
+
 class UnknownModel(RequestRefused, code="unknown_model"):
     """The server has no model of this name."""
 

@@ -1,4 +1,4 @@
-"""How the server loads a model; the only module of the server that needs torch, which a judge does not."""
+"""How the server loads a model; the only module of the server that needs torch, and only for a PRM."""
 
 import logging
 import math
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from unprm.calibration import RecordedCalibration
+from unprm.engines import uncertainty
 from unprm.formats import recorded
 from unprm.models.options import JUDGE, LoadModelRequest
 from unprm.types import Engine
@@ -29,6 +30,8 @@ def load(
         from unprm.openai.client import ignore
 
         return load_judge(request, settings, settings.max_batch_seconds, observe_judge or ignore)
+    if request.model == uncertainty.NAME:
+        return uncertainty.UncertaintyEngine(settings.max_steps)
     with _IMPORTING:  # only here: the server itself needs no torch
         import torch
         from transformers.utils import logging as transformers_logging

@@ -56,7 +56,7 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
         description, served_name = chosen.engine.description, chosen.name
         strategy = DEFAULT_STRATEGY if why_majority([chosen], None) is None else "majority"
     fields = asdict(description)
-    del fields["max_tokens"], fields["calibration"], fields["recorded"], fields["asked"]
+    del fields["max_tokens"], fields["calibration"], fields["recorded"], fields["asked"], fields["by_logprobs"]
     fields |= {
         "name": served_name,
         "models": service.models.names,

@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from unprm.election.acceptance import acceptance
 from unprm.election.ballot import Ballot, ParsedCandidates, Scores, parse, score_response, why_unscorable
 from unprm.election.decide import needed_signal
-from unprm.errors import InvalidRequest, NoAnswer, SolutionTooLong
+from unprm.errors import InvalidRequest, NoAnswer, Unscorable
 from unprm.mini.domain import about
 from unprm.types import DEFAULT_STRATEGY, Encoded, Solution
 from unprm.votes.registry import VOTES, Strategy
@@ -123,7 +123,7 @@ async def preview(service: TheService, request: PreviewRequest, context: TheCont
                 raise error
             with model.encoding([scoring.length(problem, solution)], context.claims.share):
                 encoded = (await scoring.encode(model, problem, {0: solution}, context))[0]
-            if isinstance(encoded, SolutionTooLong):
+            if isinstance(encoded, Unscorable):
                 raise encoded
         return await asyncio.to_thread(_shown, model, solution, encoded)
 
@@ -237,6 +237,11 @@ async def _scores(
     if not any(steps[index] for index in needed):
         raise scores.unscorable[needed[0]]
     return scores
+
+
+def by_logprobs(models: Sequence[Model]) -> bool:
+    """Whether any of the models scores by log-probabilities of tokens. Raises `ModelUnavailable`."""
+    return any(model.engine.description.by_logprobs for model in models)
 
 
 def why_majority(models: Sequence[Model], problem: str | None) -> str | None:

@@ -376,6 +376,11 @@ def test_a_vote_by_confidence_says_what_it_needs(server: Running) -> None:
         ("confidence", "high"),
         ("token_logprobs", []),
         ("token_logprobs", [0.1]),
+        ("token_logprobs", [[-0.1], []]),
+        ("token_logprobs", [[-0.1], -0.1]),
+        ("token_logprobs", [{"token": "a"}]),
+        ("token_logprobs", [{"token": "a", "logprob": -0.1}, [-0.1]]),
+        ("token_logprobs", {"content": []}),
     ],
 )
 def test_log_probabilities_that_are_none_are_refused_by_name(server: Running, field: str, value: object) -> None:

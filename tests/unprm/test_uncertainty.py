@@ -34,7 +34,12 @@ def test_the_other_measures_by_hand():
     assert u.normalized_entropy(values) == pytest.approx(u.entropy(values) / math.log(2))
 
 
-@pytest.mark.parametrize("measure", u.MEASURES.values())
+def test_the_three_largest_surprisals_by_hand():
+    assert u.surprisal_top3([-1.0, -5.0, -0.5, -3.0]) == pytest.approx(3.0)
+    assert u.surprisal_top3([-1.0, -5.0]) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("measure", [*u.MEASURES.values(), u.surprisal_top3])
 def test_no_tokens_are_an_error(measure):
     with pytest.raises(ValueError, match="at least one"):
         measure([])

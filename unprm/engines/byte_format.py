@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from unprm.types import Encoded
+from unprm.errors import InvalidRequest
+from unprm.types import Encoded, Prompt
 
 TAG = 256
 """The id that ends a step; ids below it are bytes of UTF-8."""
@@ -13,6 +14,8 @@ class ByteFormat:
 
     longest_token = 1
     system = ""
+    no_prompts = ""
+    """Why prompts are refused, for a format that reads none."""
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """One id per byte and one per step; `len(positions) == len(steps)`."""
@@ -22,6 +25,18 @@ class ByteFormat:
             ids += [*step.encode(), TAG]
             positions.append(len(ids) - 1)
         return Encoded(tuple(ids), tuple(positions), response)
+
+    def steps(self, text: str, most: int) -> list[str] | None:
+        """None: it has no separator."""
+        return None
+
+    def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
+        """Raises `InvalidRequest`."""
+        raise InvalidRequest(self.no_prompts)
+
+    def at_tags(self, ids: Sequence[int]) -> Encoded:
+        """Raises `InvalidRequest`."""
+        raise InvalidRequest(self.no_prompts)
 
     def tokens(self, encoded: Encoded) -> list[str]:
         """A byte as `<0x41>`, a tag as `ş`."""

@@ -3,6 +3,7 @@
 What only some servers send is optional; what is not read is ignored, or, in the classes named `Raw`, kept as it came.
 """
 
+import builtins
 import json
 from typing import Annotated, Any, Generic, Self, TypeVar
 
@@ -12,6 +13,10 @@ Json = dict[str, Any]
 JsonList = Annotated[list[Json], Field(fail_fast=True)]
 """Read up to the first element that is no object, as every list that a caller sends: an error for each would take more
 memory than what was sent."""
+
+
+MIN_LOGPROB = -1e5
+"""Far below any natural-log probability that a model reports; what servers write for none lies below it."""
 
 
 class _Object(BaseModel):
@@ -25,11 +30,26 @@ class Alternative(_Object):
     logprob: float
 
 
-class Token(Alternative):
-    """A sampled token, and the likeliest ones in its place. `id` is llama.cpp's; `bytes`: those of its text."""
+class SampledToken(Alternative):
+    """A token of a text, with its natural-log probability; `bytes`: those of its text, if the server reports them."""
+
+    bytes: list[int] | None = None
+
+    @property
+    def bounded(self) -> float:
+        """Its log-probability in [`MIN_LOGPROB`, 0]; rounding may have left it just above 0."""
+        return _bounded(self.logprob)
+
+    @property
+    def raw(self) -> builtins.bytes:
+        """Its text in UTF-8; of a character that is split among tokens a part, where the server reports bytes."""
+        return self.token.encode() if self.bytes is None else builtins.bytes(value & 255 for value in self.bytes)
+
+
+class Token(SampledToken):
+    """A sampled token, and the likeliest ones in its place. `id` is llama.cpp's."""
 
     id: int | None = None
-    bytes: list[int] | None = None
     top_logprobs: Annotated[list[Alternative], BeforeValidator(lambda sent: sent or [])] = []
 
     @property
@@ -54,7 +74,7 @@ class LogProbs(_Object):
     def sampled(self) -> tuple[float, ...] | None:
         """The log-probability (≤ 0) of each token, None if the server sends none."""
         found = self.token_logprobs if self.content is None else [token.logprob for token in self.content]
-        return None if found is None else tuple(min(0.0, logprob) for logprob in found)
+        return None if found is None else tuple(map(_bounded, found))
 
     @property
     def likeliest(self) -> list[list[float]]:
@@ -174,6 +194,10 @@ class RawModelList(_Raw):
     """The models that a server has."""
 
     data: list[Json]
+
+
+def _bounded(logprob: float) -> float:
+    return min(0.0, max(MIN_LOGPROB, logprob))
 
 
 def is_json(value: Any) -> bool:

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, Tag, create_
 from unprm import steps as step_text
 from unprm import trajectories as agents
 from unprm.errors import InvalidRequest
+from unprm.openai.models import MIN_LOGPROB, SampledToken
 from unprm.types import Aggregate, Evidence, Probability, Solution, Split
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Terms, Vote
@@ -31,10 +32,24 @@ _Steps = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
 _StepScores = Annotated[list[Probability], Field(min_length=1, fail_fast=True)]
 Confidence = Annotated[float, Field(ge=0.0, le=1e100, allow_inf_nan=False, strict=True)]
 """Bounded so that their sums are numbers."""
-MIN_LOGPROB = -1e5
-"""Far below any natural-log probability that a model reports."""
 _LogProb = Annotated[float, Field(le=0.0, ge=MIN_LOGPROB, allow_inf_nan=False)]
 LogProbs = Annotated[list[_LogProb], Field(min_length=1, fail_fast=True)]
+
+
+def _kind(sent: object) -> str:
+    first = sent[0] if isinstance(sent, list) and sent else None
+    return "steps" if isinstance(first, list) else "tokens" if isinstance(first, (dict, SampledToken)) else "numbers"
+
+
+# discriminated by the first element, so that an error refers to the form that was sent and not to all three
+TokenLogProbs = Annotated[
+    Annotated[LogProbs, Tag("numbers")]
+    | Annotated[list[LogProbs], Field(fail_fast=True), Tag("steps")]
+    | Annotated[list[SampledToken], Field(fail_fast=True), Tag("tokens")],
+    Discriminator(_kind),
+]
+"""Natural-log probabilities (≤ 0) of a text's tokens: of all of them, of each step's, or with the tokens, as OpenAI's
+API has them."""
 
 _PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
 _RIGHT = "Step 1: 23 + 45 = 68. The answer is \\boxed{68}."
@@ -50,8 +65,10 @@ class SolutionIn(WireModel, Request):
     answer: str | None = Field(None, description="Overrides the answer found in the text.")
     step_scores: _StepScores | None = Field(None, description="One score per step, used instead of the model's.")
     confidence: Confidence | None = Field(None, description="The reasoner's confidence, for votes by confidence.")
-    token_logprobs: LogProbs | None = Field(
-        None, description="Log-probabilities of its tokens, from which a missing `confidence` is computed."
+    token_logprobs: TokenLogProbs | None = Field(
+        None,
+        description="Log-probabilities of its tokens, from which a missing `confidence` is computed. The model "
+        "`uncertainty` takes a list for each step, or OpenAI's `logprobs.content`.",
     )
 
     @model_validator(mode="after")
@@ -73,12 +90,28 @@ class SolutionIn(WireModel, Request):
 
     def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
         """The solution, split into steps, of which those beyond the maximum are one. Raises `InvalidRequest` if they
-        are not as many as its step scores."""
+        are not as many as its step scores, or its lists of log-probabilities."""
         steps = tuple(self.steps or step_text.split(self.text or "", split, max_steps))
         scores = None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(steps) != len(scores) and len(steps) <= max_steps:
             raise InvalidRequest(f"solution {index}: {_mismatch(len(scores), len(steps))}", f"/solutions/{index}")
-        return Solution(steps, self.answer, self.id, scores, confidence_of(self.confidence, self.token_logprobs))
+        found, logprobs = self._logprobs(steps)
+        if logprobs is not None and len(steps) != len(logprobs) and len(steps) <= max_steps:
+            reason = f"{len(logprobs)} lists of token_logprobs were sent for {len(steps)} steps"
+            raise InvalidRequest(f"solution {index}: {reason}", f"/solutions/{index}/token_logprobs")
+        confidence = confidence_of(self.confidence, found or None)
+        return Solution(steps, self.answer, self.id, scores, confidence, logprobs=logprobs)
+
+    def _logprobs(self, steps: Sequence[str]) -> tuple[list[float], tuple[tuple[float, ...], ...] | None]:
+        """The log-probabilities of all tokens, and of each step's, if what was sent tells."""
+        sent = self.token_logprobs or ()
+        numbers = [each for each in sent if isinstance(each, float)]
+        lists = [tuple(each) for each in sent if isinstance(each, list)]
+        tokens = [(each.raw, each.bounded) for each in sent if isinstance(each, SampledToken)]
+        if tokens:
+            lists = step_text.logprobs_of(steps, tokens)
+            numbers = [logprob for _, logprob in tokens]
+        return numbers or [logprob for each in lists for logprob in each], tuple(lists) if lists else None
 
 
 def confidence_of(sent: float | None, token_logprobs: Sequence[float] | None) -> float | None:

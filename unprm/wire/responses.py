@@ -78,7 +78,7 @@ class UsageOut(WireModel):
 class Unscored(WireModel):
     """Why a candidate has no reward."""
 
-    code: Literal["blank", "solution_too_long", "too_many_steps", "no_verdict"]
+    code: Literal["blank", "solution_too_long", "too_many_steps", "no_verdict", "no_logprobs"]
     detail: str
 
     @classmethod

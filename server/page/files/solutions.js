@@ -20,6 +20,7 @@ const REASONS = {
   solution_too_long: "it is too long for the model",
   too_many_steps: "it has too many steps",
   no_verdict: "the judge gave no verdict on a step",
+  no_logprobs: "it came without log-probabilities, by which the model scores",
 };
 
 /** The index of the first score below the threshold; null if there is none, or no scores. */

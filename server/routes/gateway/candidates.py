@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from unprm import steps as step_text
 from unprm.answers.extraction import extract
 from unprm.concurrent import first_of
 from unprm.errors import UnprmError
@@ -26,12 +27,15 @@ from .upstream import Sampled, Upstream, UpstreamFailed
 
 WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""
+_WITH_TEXTS = ("token", "bytes", "logprob")
+"""Fields of a token by which its step is found."""
 _FAILED = 2
 """Consecutive rounds without a candidate after which sampling stops."""
 
 
 class Candidates:
-    """The candidates of one request, sampled in rounds; for a vote by confidence, with log-probabilities.
+    """The candidates of one request, sampled in rounds; with log-probabilities for a vote by confidence, or where
+    rewards are made of them (`by_logprobs`).
 
     Their texts together are at most as long as a request's body may be; they count in its size and its memory.
     """
@@ -43,13 +47,15 @@ class Candidates:
         request: ChatRequest,
         budget: int,
         strategy: Strategy,
+        by_logprobs: bool,
         context: Context,
     ) -> None:
         self._service, self._upstream, self._context = service, upstream, context
-        self._confident = VOTES[strategy].signal == "confidence"
+        self._confident, self._by_logprobs = VOTES[strategy].signal == "confidence", by_logprobs
+        self._has_logprobs, self._split = False, request.unprm.split
         self._body = request.for_upstream()
         self._shows_logprobs = bool(self._body.get("logprobs"))
-        if self._confident:
+        if self._confident or by_logprobs:
             self._body["logprobs"] = True
         self._exclude_args = request.unprm.exclude_args
         self._apart = request.stream and request.unprm.candidates  # together they would arrive together
@@ -143,8 +149,9 @@ class Candidates:
 
         try:
             async with asyncio.timeout_at(until):
-                body, brief = self._body | seeded, not self._shows_logprobs
-                sampling = self._upstream.sample(body, count, self._context, brief, self._apart, arrived)
+                kept = None if self._shows_logprobs else _WITH_TEXTS if self._by_logprobs else ("logprob",)
+                body = self._body | seeded
+                sampling = self._upstream.sample(body, count, self._context, kept, self._apart, arrived)
                 whole = await first_of(sampling, wait_for_enough())
         except (UnprmError, TimeoutError) as error:
             if not (self.sampled.choices or sampled.choices or early):
@@ -169,8 +176,9 @@ class Candidates:
     def solutions(self, extraction: Extraction) -> list[AnySolution]:
         """All candidates so far, in sampling order, with what they vote for where that is not the answer that a whole
         text states. Raises `UpstreamFailed` if log-probabilities were asked for and none of them has any."""
-        if self._confident and all(getattr(solution, "confidence", None) is None for solution in self._solutions):
-            raise UpstreamFailed("the upstream sends no log-probabilities of tokens, which votes by confidence need")
+        if (self._confident or self._by_logprobs) and not self._has_logprobs:
+            need = "votes by confidence need" if self._confident else "rewards are made of here"
+            raise UpstreamFailed(f"the upstream sends no log-probabilities of tokens, which {need}")
         return self._ballots(self.sampled.choices, self._solutions, extraction)
 
     def provisional(self, choices: Sequence[Json], extraction: Extraction) -> list[AnySolution]:
@@ -187,14 +195,14 @@ class Candidates:
     def _ballot(self, choice: Json, solution: AnySolution, extraction: Extraction, acting: bool) -> AnySolution:
         """A candidate with what it votes for; `acting`: whether any candidate calls a tool."""
         cut, text = _is_cut(choice), text_of(choice)
-        confidence = getattr(solution, "confidence", None)
+        sure = {name: getattr(solution, name, None) for name in ("confidence", "token_logprobs")}
         if calls_of(choice):
-            return action(choice, self._exclude_args, confidence, cut=cut)
+            return action(choice, self._exclude_args, sure, cut=cut)
         if cut:
             answer = extract(text, extraction, cut=True) or NO_ANSWER
-            return SolutionIn.model_validate({"text": text, "answer": answer, "confidence": confidence})
+            return SolutionIn.model_validate({"text": text, "answer": answer, **sure})
         if acting and text.strip() and extract(text, extraction) is None:
-            return Verbatim.model_validate({"text": text, "answer": NO_CALL, "confidence": confidence})
+            return Verbatim.model_validate({"text": text, "answer": NO_CALL, **sure})
         return solution
 
     def choice(self, index: int) -> Json:
@@ -221,29 +229,37 @@ class Candidates:
         return solutions
 
     def _digested(self, sampled: Sampled) -> list[AnySolution]:
-        """The candidates with their confidences, if they are voted on by these. Log-probabilities that the caller did
-        not ask for are dropped."""
+        """The candidates as a vote takes them. Log-probabilities that the caller did not ask for are dropped."""
         solutions: list[AnySolution] = []
         for choice in sampled.choices:
-            text = text_of(choice)
-            if self._confident:
-                solutions.append(SolutionIn.model_validate({"text": text, "confidence": _confidence(choice)}))
-            else:
-                solutions.append(text)
+            solutions.append(self._candidate(choice))
             if choice.get("logprobs") and not self._shows_logprobs:
                 choice["logprobs"] = None
         if self._confident and not self._shows_logprobs:
             sampled.size = sum(map(length_of, sampled.choices))
         return solutions
 
-
-def _confidence(choice: Json) -> float | None:
-    """The confidence of a completion, None if it comes without log-probabilities of its tokens."""
-    try:
-        sampled = LogProbs.model_validate(choice.get("logprobs")).sampled
-    except ValidationError:
-        return None
-    return confidence_of(None, sampled or None)
+    def _candidate(self, choice: Json) -> AnySolution:
+        """A completion with its confidence, if it is voted on by that, or with its steps' log-probabilities, if rewards
+        are made of these; without either if it comes without log-probabilities of its tokens."""
+        text = text_of(choice)
+        if not (self._confident or self._by_logprobs):
+            return text
+        try:
+            logprobs = LogProbs.model_validate(choice.get("logprobs"))
+        except ValidationError:
+            logprobs = LogProbs()
+        sampled = logprobs.sampled or ()
+        self._has_logprobs |= len(sampled) > 0
+        if self._confident:
+            return SolutionIn.model_validate({"text": text, "confidence": confidence_of(None, sampled or None)})
+        if calls_of(choice):  # one step
+            found = [sampled]
+        else:
+            steps = step_text.split(text, self._split, self._service.settings.max_steps)
+            found = step_text.logprobs_of(steps, [(token.raw, token.bounded) for token in logprobs.content or ()])
+        fits = found and all(found)
+        return SolutionIn.model_validate({"text": text, "token_logprobs": list(map(list, found)) if fits else None})
 
 
 def _is_cut(choice: Json) -> bool:

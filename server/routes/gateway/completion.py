@@ -92,8 +92,9 @@ def length_of(choice: Json) -> int:
     return len(text_of(choice)) + (len(json.dumps(calls)) if calls else 0)
 
 
-def action(choice: Json, exclude_args: Collection[str], confidence: float | None, *, cut: bool) -> Verbatim:
-    """A completion with tool calls as a candidate of one step: its text, then its calls.
+def action(choice: Json, exclude_args: Collection[str], sure: Json, *, cut: bool) -> Verbatim:
+    """A completion with tool calls as a candidate of one step: its text, then its calls. `sure`: the fields that say
+    how sure its model is.
 
     It votes for the set of its calls, each by name and arguments in canonical JSON: in any order, without white space,
     1.0 as 1, and without those in `exclude_args`. If it is `cut`, or the arguments of a call are no JSON object, nobody
@@ -110,7 +111,7 @@ def action(choice: Json, exclude_args: Collection[str], confidence: float | None
         step = json.dumps(calls)
     except ValueError:
         pass
-    return Verbatim.model_validate({"steps": [step], "answer": ballot or NO_ANSWER, "confidence": confidence})
+    return Verbatim.model_validate({"steps": [step], "answer": ballot or NO_ANSWER, **sure})
 
 
 def _ballot(functions: Sequence[Function], exclude_args: Collection[str]) -> str:

@@ -37,7 +37,7 @@ class Terms:
     """How an answer is elected: what the request says, and what the server decides where it says nothing.
 
     `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `why_majority`: why
-    a vote that nobody named is by majority.
+    a vote that nobody named is by majority. `by_logprobs`: rewards are made of the log-probabilities of tokens.
     """
 
     request: Election
@@ -47,6 +47,7 @@ class Terms:
     budget: int
     stable: float
     why_majority: str | None = None
+    by_logprobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         counted = Sampled()
         body = await service.read(context, chat.for_upstream) | {"max_tokens": 1}
         body.pop("tool_choice", None)  # no call ends within a token
-        await upstream.sample(body, 1, context, True, True, lambda _, sampled: counted.add(sampled))
+        await upstream.sample(body, 1, context, (), True, lambda _, sampled: counted.add(sampled))
         context.claims.charge(counted.tokens)
         return {"input_tokens": counted.context_tokens}
 
@@ -114,14 +114,15 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         await _check_names([request], context)
         terms = await _terms(request, service, context)
         with service.models.chosen(terms.request.model):
-            make = partial(Candidates, service, upstream, request, terms.budget, terms.strategy, context)
+            chosen = terms.budget, terms.strategy, terms.by_logprobs
+            make = partial(Candidates, service, upstream, request, *chosen, context)
             candidates = await service.read(context, make)
             later = None
             if terms.request.on_reject == "escalate":
                 if second is None:
                     raise InvalidRequest("there is no second upstream: it is set by --escalate-url", "/unprm/on_reject")
                 escalated = request.model_copy(update={"model": service.settings.escalate_model or request.model})
-                make = partial(Candidates, service, second, escalated, terms.budget, terms.strategy, context)
+                make = partial(Candidates, service, second, escalated, *chosen, context)
                 later = await service.read(context, make)
             return partial(elect, service, candidates, later, terms, context)
 
@@ -147,7 +148,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
 
         def candidates() -> list[Candidates]:
             return [
-                Candidates(service, upstream, request, terms.budget, terms.strategy, each)
+                Candidates(service, upstream, request, terms.budget, terms.strategy, terms.by_logprobs, each)
                 for request, terms, each in zip(bulk.requests, elections, contexts, strict=True)
             ]
 
@@ -258,9 +259,10 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
         acceptance(
             calibration, election.risk, [strategy], election, scorer, election.aggregate, f"{pointer}/unprm/risk"
         )
+        by_logprobs = VOTES[strategy].signal == "reward" and votes.by_logprobs(models)
     question = await service.read(context, request.question)
     stable = settings.gateway_stable if election.stable is None else election.stable
-    return Terms(election, question, problem, strategy, budget, stable, why_majority)
+    return Terms(election, question, problem, strategy, budget, stable, why_majority, by_logprobs)
 
 
 def _check_count(candidates: int, settings: Settings) -> None:

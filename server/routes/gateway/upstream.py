@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -110,6 +110,8 @@ class Sampled:
         }
 
 
+Kept = Collection[str] | None
+"""Fields of a token with its log-probability that are kept; None: all of them."""
 Arrived = Callable[[int, Sampled], None]
 """Gets completions as soon as they have come, and the number of the first; and their tokens, with them or later."""
 
@@ -128,11 +130,9 @@ class Upstream:
         self._refused: set[str] = set()
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
-    async def sample(
-        self, body: Json, count: int, context: Context, brief: bool, apart: bool, arrived: Arrived
-    ) -> None:
-        """Asks for `count` completions in as many requests as it takes; the upstream may return fewer. `brief`: of
-        tokens, only the log-probabilities are kept. `apart`: each completion is requested on its own.
+    async def sample(self, body: Json, count: int, context: Context, kept: Kept, apart: bool, arrived: Arrived) -> None:
+        """Asks for `count` completions in as many requests as it takes; the upstream may return fewer. `apart`: each
+        completion is requested on its own.
 
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
         """
@@ -144,9 +144,9 @@ class Upstream:
                 try:
                     if "stream" in added:
                         return await self._streamed(
-                            request | added, size, context, brief, partial(_from, first, arrived)
+                            request | added, size, context, kept, partial(_from, first, arrived)
                         )
-                    sampled = await self._complete(request | added, size, context, brief)
+                    sampled = await self._complete(request | added, size, context, kept)
                 except APIStatusError as error:
                     refused = {name for name in added if error.refuses(name)}
                     if not refused:
@@ -233,7 +233,7 @@ class Upstream:
             added["max_tokens"] = self._service.settings.gateway_max_tokens
         return {name: value for name, value in added.items() if name not in self._refused}
 
-    async def _streamed(self, body: Json, count: int, context: Context, brief: bool, arrived: Arrived) -> Sampled:
+    async def _streamed(self, body: Json, count: int, context: Context, kept: Kept, arrived: Arrived) -> Sampled:
         """As `_complete`, for an upstream that streams if it is asked to; `arrived` gets each completion once it is
         written, and at last the tokens of all, estimated if not all were waited for."""
         deltas, unread, sampled = Deltas(count), bytearray(), Sampled()
@@ -271,7 +271,7 @@ class Upstream:
                     prompt = usage.prompt_tokens
                     arrived(0, Sampled(deltas.model, [], prompt, prompt, usage.completion_tokens))
             if not streamed:
-                sampled = await self._read(context, partial(_sampled, count=count, brief=brief), bytes(unread))
+                sampled = await self._read(context, partial(_sampled, count=count, kept=kept), bytes(unread))
                 arrived(0, sampled)
         return sampled
 
@@ -279,12 +279,12 @@ class Upstream:
         """What a function makes of a value, in a thread, at the cost of its length."""
         return await self._service.read(context, partial(function, value), len(value))
 
-    async def _complete(self, body: Json, count: int, context: Context, brief: bool) -> Sampled:
+    async def _complete(self, body: Json, count: int, context: Context, kept: Kept) -> Sampled:
         async with self._place(context, MAX_CONCURRENT):
             content = await self._service.read(context, partial(encoded, body))
             async with self._taking(context, body) as take:
                 answer = await self._client.fetch("/chat/completions", content, take)
-                return await self._service.read(context, partial(_sampled, answer, count, brief), len(answer))
+                return await self._service.read(context, partial(_sampled, answer, count, kept), len(answer))
 
 
 class _Used:
@@ -332,14 +332,14 @@ def _unchanged(value: Json) -> Json:
     return value
 
 
-def _logprobs(value: Json) -> Json:
+def _logprobs(kept: Collection[str], value: Json) -> Json:
     """Of a token, what a vote needs: the rest is several times as much to keep, and for the garbage collector."""
-    return {"logprob": value["logprob"]} if "logprob" in value else value
+    return {name: value[name] for name in kept if name in value} if "logprob" in value else value
 
 
-def _sampled(answer: bytes, count: int, brief: bool) -> Sampled:
+def _sampled(answer: bytes, count: int, kept: Kept) -> Sampled:
     """The completions of an answer, at most as many as were asked for. Raises `UpstreamFailed`."""
-    value = _parsed(answer, _logprobs if brief else _unchanged)
+    value = _parsed(answer, _unchanged if kept is None else partial(_logprobs, kept))
     try:
         completion = RawChatResponse.model_validate(value)
     except ValidationError:

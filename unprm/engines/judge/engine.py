@@ -11,19 +11,19 @@ from unprm.engines.byte_format import ByteFormat, texts
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.layouts import shown
 from unprm.engines.judge.readouts import Reading, Readouts
-from unprm.errors import InvalidRequest, ModelUnreachable
-from unprm.types import BatchScores, Encoded, ModelDescription, Prompt
+from unprm.errors import ModelUnreachable
+from unprm.types import BatchScores, Encoded, ModelDescription
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-_NO_PROMPTS = "a judge reads no prompts, it is asked about texts: send messages"
 
 
 class JudgeFormat(ByteFormat):
     """The texts' bytes, and the tokens of the judge's prompts; the text shows the conversations that are sent."""
 
     family = "judge"
+    no_prompts = "a judge reads no prompts, it is asked about texts: send messages"
 
     def __init__(self, readouts: Readouts) -> None:
         self._readouts = readouts
@@ -32,18 +32,6 @@ class JudgeFormat(ByteFormat):
         """As `ByteFormat.encode`."""
         # the wordings are about as long for all kinds of steps
         return replace(super().encode(problem, steps), asked=self._readouts[None].asked(problem, steps))
-
-    def steps(self, text: str, most: int) -> list[str] | None:
-        """None: it has no separator."""
-        return None
-
-    def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
-        """Raises `InvalidRequest`."""
-        raise InvalidRequest(_NO_PROMPTS)
-
-    def at_tags(self, ids: Sequence[int]) -> Encoded:
-        """Raises `InvalidRequest`."""
-        raise InvalidRequest(_NO_PROMPTS)
 
     def text(self, encoded: Encoded) -> str:
         """The conversations, each message after a line with its role."""
