@@ -7,7 +7,6 @@ unprm train --help
 
 import sys
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from textwrap import fill, indent
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -77,6 +76,8 @@ def program() -> "Typer":
 
     def show(asked: bool) -> None:
         if asked:
+            from importlib.metadata import version  # takes as long as all else
+
             typer.echo(version("unprm"))
             raise typer.Exit
 
