@@ -13,17 +13,15 @@ import typer
 from rich.console import Console
 
 from training import resumable, stage
-from training.cli.options import run, with_options
 from training.cli.sampling import ModelOption, PresetOption, SamplerOptions, run_stage
 from training.settings import EXTRACTION, PRESETS
 from training.stage import directory, print_failures
+from unprm.commands import program, run, with_options
 from unprm.types import Extraction
 
 from .settings import PoolSettings
 
-app = typer.Typer(
-    help="Samples and measurements for the studies.", no_args_is_help=True, pretty_exceptions_show_locals=False
-)
+app = program("Samples and measurements for the studies.")
 console = Console(stderr=True)
 
 Runs = Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)]

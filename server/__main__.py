@@ -10,43 +10,64 @@ import atexit
 import gc
 import os
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
+
+import typer
+
+from unprm.commands import Given, program, run, with_options
+
+from .settings import Settings
+
+app = program("Serves a process reward model over HTTP.")
 
 
-def main() -> int:
-    """Returns the exit status: 2 for invalid settings, else as `run`. Each command imports only what it needs, so that
-    `--help` and errors in options appear at once."""
-    if sys.argv[1:] == ["models"]:
-        from .catalogue import show
+@app.command()
+@with_options
+def serve(given: Annotated[Given, Settings]) -> None:
+    """Serves a process reward model over HTTP: step scores, and votes for the best answer.
 
-        show()
-        return 0
-    if sys.argv[1:] == ["reference"]:
-        from .reference import page
-
-        print(page(), end="")
-        return 0
-    if sys.argv[1:] == ["examples"]:
-        from .reference import answers
-
-        print(answers(), end="")
-        return 0
+    `unprm models` lists the published models it supports.
+    """
+    settings = Settings.read(given)
     gc.disable()  # imports make many objects that live long: collecting garbage meanwhile takes time and finds none
-    from .settings import Settings, SettingsInvalid
-
-    try:
-        settings = Settings.load(sys.argv[1:])
-    except SettingsInvalid as error:
-        print(error, file=sys.stderr)
-        return 2
-    from .serving import run
+    from . import serving
 
     gc.freeze()
     gc.enable()
-    return run(settings)
+    _end(serving.run(settings))
 
 
-def end(status: int) -> NoReturn:
+@app.command()
+def models() -> None:
+    """Prints the published process reward models that the server supports."""
+    from .catalogue import show
+
+    show()
+
+
+@app.command()
+def reference() -> None:
+    """Prints the API's reference in Markdown."""
+    from .reference import page
+
+    typer.echo(page(), nl=False)
+
+
+@app.command()
+def examples() -> None:
+    """Prints what a server answers to the examples of its API, as JSON."""
+    from .reference import answers
+
+    typer.echo(answers(), nl=False)
+
+
+def main() -> None:
+    """The command line of `python -m server`, which serves unless the name of another command comes first."""
+    named = any(not word.startswith("-") for word in sys.argv[1:2])
+    run(app, [*([] if named else ["serve"]), *sys.argv[1:]], "unprm")
+
+
+def _end(status: int) -> NoReturn:
     """Ends the process without finalizing the interpreter: a thread that is still loading a model, or whose model
     hangs, would return from C++ code to a finalized interpreter, and that code then aborts the process."""
     atexit._run_exitfuncs()
@@ -56,4 +77,4 @@ def end(status: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    end(main())
+    main()

@@ -9,75 +9,53 @@ Variables that Kubernetes sets in a container for a Service whose name is or beg
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
-from pydantic import BaseModel, Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
-from pydantic.fields import FieldInfo
-from pydantic_settings import (
-    BaseSettings,
-    CliApp,
-    EnvSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FilePath,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
 )
 
+from unprm.commands import PREFIX, SettingsInvalid
 from unprm.engines import uncertainty
 from unprm.models.options import JUDGE, MEMORY, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
 from unprm.votes.registry import Strategy
 from unprm.wire import MAX_SOLUTIONS
 
-PREFIX = "UNPRM_"
-_OF_THE_CLIENT = "UNPRM_CLIENT_"
-"""Prefix of the variables of `python -m unprm_client`, which may run in the same environment."""
-
-
-_OF_KUBERNETES = re.compile(
-    r"UNPRM_(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d+|PORT=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?=.*)",
-    re.IGNORECASE,
+_OF_OTHERS = re.compile(
+    r"UNPRM_(CLIENT_.*|(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d+|PORT=(tcp|udp|sctp)://.*|"
+    r"PORT_\d+_(TCP|UDP|SCTP)(_\w+)?=.*))",
+    re.IGNORECASE | re.DOTALL,
 )
-"""Matches NAME=VALUE of the variables by which Kubernetes describes a Service to a container: UNPRM_SERVICE_HOST,
-UNPRM_PORT=tcp://10.0.0.11:80, UNPRM_PORT_80_TCP_ADDR and the like."""
+"""Matches NAME=VALUE of the client's variables, and of those by which Kubernetes describes a Service to a container:
+UNPRM_SERVICE_HOST, UNPRM_PORT=tcp://10.0.0.11:80, UNPRM_PORT_80_TCP_ADDR and the like."""
 
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class SettingsInvalid(Exception):
-    """Options or variables are invalid; the message has a line for each and contains no value."""
-
-
 class _Served(BaseModel):
     """The options that `--help` lists first."""
 
-    model: Annotated[list[str], NoDecode] = Field(
+    model: list[str] = Field(
         default=["unprm-mini"],
         description="Embedded model, hub name, path, judge or uncertainty; the base with --adapter. Several: "
         "NAME=MODEL each.",
     )
 
 
-class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served):
-    """Serves a process reward model over HTTP: step scores, and votes for the best answer.
+class Settings(EngineOptions, JudgeOptions, ModelOptions, _Served):
+    """Of a server."""
 
-    `unprm models` lists the published models it supports.
-    """
-
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        extra="forbid",
-        frozen=True,
-        cli_prog_name="unprm serve",
-        cli_kebab_case=True,
-        cli_avoid_json=True,
-        cli_hide_none_type=True,
-        cli_implicit_flags="toggle",
-        cli_show_env_vars=True,
-    )
+    model_config = ConfigDict(frozen=True)
 
     config: FilePath | None = Field(
         default=None, description="Settings file, keyed by option names: TOML, or YAML if its name ends in .yaml."
@@ -89,7 +67,7 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     vote_calibration: FilePath | None = Field(
         default=None, description="Basis of `risk` in a vote: a file made by `unprm evaluate calibrate-votes`."
     )
-    host: Annotated[list[str], NoDecode] = Field(
+    host: list[str] = Field(
         default=["127.0.0.1"],
         min_length=1,
         description="Address to listen on; 0.0.0.0 for all networks, :: also for IPv6. Repeat, or use commas.",
@@ -184,22 +162,6 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Lowest level logged.")
     log_format: Literal["json", "text"] = Field(default="text", description="json: one object per line.")
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment, then the file."""
-        assert isinstance(env_settings, EnvSettingsSource)
-        env_settings.env_vars = {
-            name: value for name, value in env_settings.env_vars.items() if not _is_of_kubernetes(name, value)
-        }
-        return init_settings, env_settings, _ConfigFile(settings_cls)
-
     @field_validator("model", "host", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
@@ -248,21 +210,11 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
         return {name: LoadModelRequest(name=name or "model", model=model, **options) for name, _, model in split}
 
     @classmethod
-    def load(cls, arguments: Sequence[str]) -> Self:
-        """Reads command-line arguments and the environment; `--help` and unknown options exit.
-
-        Raises `SettingsInvalid`.
-        """
-        with cls._checked():
-            return CliApp.run(cls, cli_args=list(arguments))
-
-    @classmethod
-    @contextmanager
-    def _checked(cls) -> Iterator[None]:
-        """Raises `SettingsInvalid` for unknown variables and for validation errors in its block."""
-        _refuse_unknown_variables(set(cls.model_fields))
+    def read(cls, given: Mapping[str, Any]) -> Self:
+        """Takes what is given by name, then the environment, then the file of `config`. Raises `SettingsInvalid`."""
+        values = {**_from_environment(cls.model_fields), **given}
         try:
-            yield
+            return cls.model_validate(_from_file(values.get("config")) | values)
         except ValidationError as error:
             # without the values: a rejected one may be the key
             details = error.errors(include_input=False)
@@ -272,41 +224,36 @@ class Settings(BaseSettings, EngineOptions, JudgeOptions, ModelOptions, _Served)
             raise SettingsInvalid("\n".join(problems)) from None
 
 
-class _ConfigFile(PydanticBaseSettingsSource):
-    """The file that `config` names, wherever that is set. Raises `SettingsInvalid` if it has another form."""
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Unused: the file is read as a whole."""
-        raise NotImplementedError
-
-    def __call__(self) -> dict[str, Any]:
-        """Its settings; none if there is no such file, which the validation of `config` reports."""
-        named = self.current_state.get("config")
-        if named is None or not Path(named).is_file():
-            return {}
-        parse = yaml.safe_load if Path(named).suffix in (".yaml", ".yml") else tomllib.loads
-        try:
-            settings: dict[str, Any] = dict(parse(Path(named).read_text("utf-8-sig")) or {})
-        except Exception as error:  # each parser has its own; none of their messages is shown, which may quote a key
-            raise SettingsInvalid(f"config: {named} can't be read ({type(error).__name__})") from None
-        if "config" in settings:
-            raise SettingsInvalid("config: a file can't name another")
-        return {name.replace("-", "_"): value for name, value in settings.items()}
-
-
-def _is_of_kubernetes(name: str, value: str | None) -> bool:
-    return _OF_KUBERNETES.fullmatch(f"{name}={value}") is not None
-
-
-def _refuse_unknown_variables(fields: set[str]) -> None:
-    known = {PREFIX + field.upper() for field in fields}
-    given = {
-        name
-        for name, value in os.environ.items()
-        if name.upper().startswith(PREFIX) and not _is_of_kubernetes(name, value)
-    }
-    unknown = sorted(
-        name for name in given if not name.upper().startswith(_OF_THE_CLIENT) and name.upper() not in known
-    )
+def _from_environment(known: Collection[str]) -> dict[str, Any]:
+    """The values of variables by field. Raises `SettingsInvalid` for variables of fields that are not `known`."""
+    found, unknown = {}, []
+    for name, value in os.environ.items():
+        variable = name.upper()
+        if not variable.startswith(PREFIX) or _OF_OTHERS.fullmatch(f"{variable}={value}"):
+            continue
+        field = variable.removeprefix(PREFIX).lower()
+        found[field] = value
+        if field not in known:
+            unknown.append(name)
     if unknown:
-        raise SettingsInvalid(f"unknown variables in the environment: {', '.join(unknown)}")
+        raise SettingsInvalid(f"unknown variables in the environment: {', '.join(sorted(unknown))}")
+    return found
+
+
+def _from_file(named: str | None) -> dict[str, Any]:
+    """The settings of a file; none if there is no such file, which the validation of `config` reports. Raises
+    `SettingsInvalid` if it has another form."""
+    if named is None or not (file := Path(named)).is_file():
+        return {}
+    parse: Callable[[str], Any] = tomllib.loads
+    if file.suffix in (".yaml", ".yml"):
+        import yaml  # takes long, and few need it
+
+        parse = yaml.safe_load
+    try:
+        settings = dict(parse(file.read_text("utf-8-sig")) or {})
+    except Exception as error:  # each parser has its own; none of their messages is shown, which may quote a key
+        raise SettingsInvalid(f"config: {named} can't be read ({type(error).__name__})") from None
+    if "config" in settings:
+        raise SettingsInvalid("config: a file can't name another")
+    return {name.replace("-", "_"): value for name, value in settings.items()}

@@ -41,8 +41,8 @@ def imported(*command: str) -> set[str]:
 @pytest.mark.parametrize(
     ("program", "needed", "unneeded"),
     [
-        ("unprm", "runpy", MODELS | SERVERS | {"pydantic", "typer"}),
-        ("server", "pydantic_settings", MODELS | SERVERS),
+        ("unprm", "typer", MODELS | SERVERS | {"pydantic", "rich"}),
+        ("server", "pydantic", MODELS | SERVERS | {"rich", "yaml"}),
         ("training", "typer", {"torch", "transformers", "numpy", "datasets"} | SERVERS),
         ("unprm_client", "httpx", MODELS | {"fastapi", "starlette", "uvicorn"}),
     ],

@@ -18,7 +18,7 @@ import training.__main__
 import unprm_client.__main__
 from tests.clients.programs import environment, listening
 from tests.support import ROOT
-from unprm.__main__ import PROGRAMS, SCALE, SERVE, UPSTREAM
+from unprm.__main__ import NAMES, PROGRAMS
 from unprm_client import Client
 
 PLACES = {
@@ -156,24 +156,22 @@ def test_the_client_asks_the_server(environment_with: Callable[[str], Environmen
     assert "No module named 'torch'" in client.run("-c", "import torch", status=1)
     missing = "which is not installed: pip install"
     assert client.unprm("mcp", status=1) == f"unprm mcp needs mcp, {missing} 'unprm[agents]'\n"
-    assert client.unprm("serve", status=1) == f"unprm serve needs yaml, {missing} 'unprm[serve]'\n"
+    assert client.unprm("serve", status=1) == f"unprm serve needs uvicorn, {missing} 'unprm[serve]'\n"
 
 
 def test_without_extras_each_command_says_which_it_needs(environment_with: Callable[[str], Environment]) -> None:
     base = environment_with("")
-    usage = base.unprm("--help")
-    for program in PROGRAMS:
-        assert set(program.commands.split()) <= set(usage.split())
-        (line,) = base.unprm(program.commands.split()[-1], status=1).splitlines()
-        assert line.endswith(f"which is not installed: pip install 'unprm[{program.extra}]'")
-        assert line.partition(": ")[2] in usage
+    needed = "needs typer, which is not installed: pip install"
+    assert base.unprm("--help", status=1) == f"unprm {needed} 'unprm[client]'\n"
+    for name, program in NAMES.items():
+        assert base.unprm(name, status=1) == f"unprm {name} {needed} 'unprm[{program.extra}]'\n"
 
 
 def test_a_command_whose_program_is_left_out(environment_with: Callable[[str], Environment], tmp_path: Path) -> None:
     """Images have the server and the client only."""
     (tmp_path / "unprm").symlink_to(ROOT / "unprm")
     first = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['unprm', 'train']"
-    refused = environment_with("").run("-c", f"{first}; from unprm.__main__ import main; main()", status=1)
+    refused = environment_with("client").run("-c", f"{first}; from unprm.__main__ import main; main()", status=1)
     assert refused == "unprm train is not in this installation: pip install 'unprm[train]'\n"
 
 
@@ -190,21 +188,36 @@ def test_every_module_finds_what_the_extra_brings(
     assert refused.endswith("unprm sample needs vllm, which is not installed: pip install 'unprm[vllm]'\n")
 
 
-def test_every_command_has_its_program() -> None:
-    apps = {"training": training.__main__.app, "unprm_client": unprm_client.__main__.app}
-    named: dict[str, set[str]] = {}
-    for program in PROGRAMS:
-        named.setdefault(program.module, set()).update(program.commands.split())
+def test_every_command_is_found_by_its_name() -> None:
+    apps = {"training.__main__": training.__main__.app, "unprm_client.__main__": unprm_client.__main__.app}
     for module, app in apps.items():
-        assert named.pop(module) == typer.main.get_command(app).commands.keys()  # type: ignore[attr-defined]
-    assert named == {"server": {SERVE, "models", "reference"}, "server.scale": {SCALE}, "unprm.upstream": {UPSTREAM}}
-    every = " ".join(program.commands for program in PROGRAMS).split()
-    assert len(set(every)) == len(every)
+        named = {name for name, program in NAMES.items() if program.module == module}
+        assert named == typer.main.get_command(app).commands.keys()  # type: ignore[attr-defined]
+    assert all(program.command(name).name == name for name, program in NAMES.items())
+    assert len(NAMES) == sum(len(program.commands.split()) for program in PROGRAMS)
 
 
-@pytest.mark.parametrize("words", [[], ["nonsense"]])
-def test_what_is_no_command_is_answered_with_all(words: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-m", "unprm", *words], cwd=ROOT, capture_output=True, text=True)
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "unprm", *words], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_without_a_command_all_are_shown() -> None:
+    done = run()
     assert done.returncode == 2
-    assert done.stderr.startswith("Usage: unprm COMMAND")
-    assert all(f"no command {word!r}" in done.stderr for word in words)
+    assert done.stderr == run("--help").stdout
+    assert set(NAMES) <= set(done.stderr.split())
+
+
+def test_what_is_no_command_is_answered_with_one_like_it() -> None:
+    done = run("trai")
+    assert done.returncode == 2
+    assert done.stderr.endswith("No such command 'trai'. Did you mean 'train'?\n")
+
+
+def test_the_program_says_its_version_and_what_a_command_is() -> None:
+    assert run("--version").stdout == f"{metadata.version('unprm')}\n"
+    done = run("models", "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Usage: unprm models [OPTIONS]")
+    assert "published process reward models" in done.stdout
+    assert "--port" not in done.stdout

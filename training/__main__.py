@@ -1,15 +1,10 @@
 """Command line of the pipeline: `python -m training --help`."""
 
-import typer
+from unprm.commands import program, run
 
 from .cli import data, evaluate, train
-from .cli.options import run
 
-app = typer.Typer(
-    help="Makes a process reward model and evaluates it.",
-    no_args_is_help=True,
-    pretty_exceptions_show_locals=False,
-)
+app = program("Makes a process reward model and evaluates it.")
 for command in (train.train, train.merge_adapter, train.push, train.calibrate):
     app.command()(command)
 app.add_typer(data.app)

@@ -5,78 +5,106 @@ unprm vote requests.jsonl
 unprm train --help
 """
 
-import runpy
 import sys
-import textwrap
+from importlib import import_module
 from importlib.util import find_spec
-from typing import NamedTuple
+from textwrap import fill, indent
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-SERVE, SCALE, UPSTREAM = "serve", "scale", "upstream"
-"""Commands that name a whole program: the program does not get their name."""
+if TYPE_CHECKING:
+    from typer import Typer
 
 
 class Program(NamedTuple):
-    """A module that `python -m` runs. `extra`: the package's extra that installs what it needs."""
+    """A module whose `app` has these commands. `extra`: the package's extra that installs what it needs."""
 
     module: str
     extra: str
     summary: str
     commands: str
 
-    def place(self) -> str:
-        """The module's full name: installed, `server` and `training` are in `unprm`; in a checkout, beside it."""
+    def command(self, name: str) -> Any:
+        """The command. Installed, `server` and `training` are in `unprm`; in a checkout, beside it."""
+        from typer.main import get_command
+
         room = self.module.partition(".")[0]
-        return self.module if find_spec(f"unprm.{room}") is None else f"unprm.{self.module}"
+        place = self.module if find_spec(f"unprm.{room}") is None else f"unprm.{self.module}"
+        found: Any = get_command(import_module(place).app)
+        return found if found.name == name else found.commands[name]
 
 
 PROGRAMS = (
-    Program("server", "serve", "Serve a model and its page", f"{SERVE} models reference"),
-    Program("server.scale", "ray", "Serve replicas on a Ray cluster", SCALE),
-    Program("unprm.upstream", "llama", "Run a language model behind OpenAI's API", UPSTREAM),
-    Program("unprm_client", "client", "Call a server", "score vote compare"),
-    Program("unprm_client", "agents", "Offer a server to agents as MCP tools", "mcp"),
+    Program("server.__main__", "serve", "Serve a model and its page", "serve models reference"),
+    Program("server.scale.__main__", "ray", "Serve replicas on a Ray cluster", "scale"),
+    Program("unprm.upstream", "llama", "Run a language model behind OpenAI's API", "upstream"),
+    Program("unprm_client.__main__", "client", "Call a server", "score vote compare"),
+    Program("unprm_client.__main__", "agents", "Offer a server to agents as MCP tools", "mcp"),
     Program(
-        "training",
+        "training.__main__",
         "train",
         "Make data, train, evaluate",
         "build sample select annotate merge convert stats train calibrate merge-adapter push evaluate",
     ),
 )
+NAMES = {name: program for program in PROGRAMS for name in program.commands.split()}
 
 OPTIONAL = {"ray": "ray", "vllm": "vllm", "xllamacpp": "llama"}
 """Packages that only some options of a command need, and their extras."""
 
 
+def program() -> "Typer":
+    """All commands; each is imported when it is named."""
+    import typer
+    from typer.core import TyperGroup
+
+    from . import commands
+
+    class Commands(TyperGroup):
+        def __init__(self, **attributes: Any) -> None:
+            super().__init__(**attributes)
+            self.commands: dict[str, Any] = dict.fromkeys(NAMES)  # what is suggested for a name that is none
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            return NAMES[cmd_name].command(cmd_name) if cmd_name in NAMES else None
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            for each in PROGRAMS:
+                with formatter.section(f"{each.summary} (pip install 'unprm[{each.extra}]')"):
+                    formatter.write(indent(fill(each.commands, 76, break_on_hyphens=False), "  ") + "\n")
+
+    app = commands.program("Scores every step of a candidate solution, and votes for the best answer.", cls=Commands)
+
+    def show(asked: bool) -> None:
+        if asked:
+            from importlib.metadata import version  # takes as long as all else
+
+            typer.echo(version("unprm"))
+            raise typer.Exit
+
+    @app.callback()
+    def every(
+        version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", callback=show)] = False,
+    ) -> None:
+        pass
+
+    return app
+
+
 def main() -> None:
-    """Runs the command that is named first, as `python -m` runs its program. Status 2 without one of this name."""
-    name = sys.argv[1] if len(sys.argv) > 1 else ""
-    program = next((each for each in PROGRAMS if name in each.commands.split()), None)
-    if program is None:
-        if name in ("-h", "--help"):
-            print(_usage())
-            return
-        sys.stderr.write(f"{_usage()}\n\nunprm has no command {name!r}\n" if name else f"{_usage()}\n")
-        raise SystemExit(2)
-    if name in (SERVE, SCALE, UPSTREAM):
-        del sys.argv[1]
+    """Runs a command. If a package that it needs or its program is missing, it says what installs it: status 1."""
+    name = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     try:
-        if find_spec(program.place()) is None:
-            sys.exit(f"unprm {name} is not in this installation: pip install 'unprm[{program.extra}]'")
-        runpy.run_module(program.place(), run_name="__main__")
+        from .commands import run
+
+        run(program(), name="unprm")
     except ModuleNotFoundError as error:
-        missing = str(error.name).partition(".")[0]
-        if missing in ("unprm", "unprm_client", "server", "training"):
+        missing, _, inner = str(error.name).partition(".")
+        own = missing in ("unprm", "unprm_client", "server", "training")
+        if own and inner:
             raise
-        extra = OPTIONAL.get(missing, program.extra)
-        sys.exit(f"unprm {name} needs {missing}, which is not installed: pip install 'unprm[{extra}]'")
-
-
-def _usage() -> str:
-    lines = ["Usage: unprm COMMAND …, or unprm COMMAND --help"]
-    for program in PROGRAMS:
-        lines += ["", f"{program.summary} (pip install 'unprm[{program.extra}]'):"]
-        lines.append(textwrap.indent(textwrap.fill(program.commands, 76, break_on_hyphens=False), "  "))
-    return "\n".join(lines)
+        extra = OPTIONAL.get(missing) or (NAMES[name].extra if name in NAMES else "client")
+        reason = "is not in this installation" if own else f"needs {missing}, which is not installed"
+        sys.exit(f"{f'unprm {name}'.strip()} {reason}: pip install 'unprm[{extra}]'")
 
 
 if __name__ == "__main__":

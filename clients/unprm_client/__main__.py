@@ -5,9 +5,9 @@ echo '{"problem": "…", "solutions": ["…", "…"]}' | unprm score --json
 """
 
 import asyncio
-import inspect
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,14 +18,15 @@ from pydantic_core import from_json
 from rich.console import Console
 from rich.progress import Progress
 
+from unprm.commands import program, run, with_options
 from unprm.votes.registry import Strategy
 from unprm.wire import CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
 from unprm_client import _base, terminal
 from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import ClientError
-from unprm_client.settings import FIELDS, SETTINGS, SUMMARIES, parameters
+from unprm_client.settings import SUMMARIES, with_settings
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = program("Scores and votes in a terminal.")
 
 File = Annotated[
     str, typer.Argument(help="Requests in the server's format: one JSON object, or one per line; - reads stdin.")
@@ -33,8 +34,8 @@ File = Annotated[
 Url = Annotated[str, typer.Option(envvar="UNPRM_CLIENT_URL", help="Address of the server.")]
 Key = Annotated[str | None, typer.Option(envvar="UNPRM_CLIENT_KEY", help="API key.", show_default=False)]
 Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds for a request, including all its attempts.")]
-Concurrency = Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the server's answers, one JSON object per line.")]
+_READING = ("split", "extraction")
+"""Fields of a request that say how its solutions are read."""
 
 
 def _option(field: FieldInfo, description: str) -> tuple[None, Any]:
@@ -44,50 +45,57 @@ def _option(field: FieldInfo, description: str) -> tuple[None, Any]:
     return None, Annotated[hint | None, typer.Option(help=description, show_default=default)]
 
 
-def _ask(
-    operation: str,
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How a server is asked, and what is printed."""
+
+    url: Url = _base.URL
+    key: Key = None
+    timeout: Timeout = _base.SECONDS
+    concurrency: Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")] = 8
+    as_json: Annotated[bool, typer.Option("--json", help="Print the server's answers, one JSON object per line.")] = (
+        False
+    )
+
+    def ask(self, operation: str, file: str, **fields: object) -> None:
+        """Makes the client's call `operation` for each request of a file, with the given fields set."""
+        requests = _read(file, **fields)
+        console = Console(stderr=True)
+        hidden = len(requests) == 1 or not console.is_terminal
+        # what is printed goes above the bar, but into a file if it is to
+        bar = Progress(console=console, disable=hidden, redirect_stdout=sys.stdout.isatty())
+        with Client(self.url, api_key=self.key, timeout=self.timeout) as client, bar:
+            outcomes = getattr(client, operation)(requests=requests, concurrency=self.concurrency)
+            _show(requests, bar.track(outcomes, len(requests), description="answered"), self.as_json)
+
+
+@app.command()
+@with_options
+@with_settings(_option, *_READING, votes=False)
+def score(asking: Asking, file: File = "-", **settings: Any) -> None:
+    """Scores the steps of solutions."""
+    asking.ask("score_all", file, **settings)
+
+
+@app.command()
+@with_options
+@with_settings(_option, *_READING)
+def vote(
+    asking: Asking,
     file: File = "-",
-    url: Url = _base.URL,
-    key: Key = None,
-    timeout: Timeout = _base.SECONDS,
-    concurrency: Concurrency = 8,
-    as_json: AsJson = False,
-    **fields: Any,
+    strategy: Annotated[Strategy | None, typer.Option(help=SUMMARIES, show_default="the server's")] = None,
+    **settings: Any,
 ) -> None:
-    """Makes the call `operation` for each request, with the given fields set."""
-    requests = _read(file, **fields)
-    console = Console(stderr=True)
-    hidden = len(requests) == 1 or not console.is_terminal
-    # what is printed goes above the bar, but into a file if it is to
-    bar = Progress(console=console, disable=hidden, redirect_stdout=sys.stdout.isatty())
-    with Client(url, api_key=key, timeout=timeout) as client, bar:
-        outcomes = getattr(client, operation)(requests=requests, concurrency=concurrency)
-        _show(requests, bar.track(outcomes, len(requests), description="answered"), as_json)
+    """Votes for the best answer."""
+    asking.ask("vote_all", file, strategy=strategy, **settings)
 
 
-def _offer(name: str, operation: str, summary: str, *own: inspect.Parameter) -> None:
-    """Makes a command of `_ask` with options of its own."""
-
-    def command(**options: Any) -> None:
-        _ask(operation, **options)
-
-    _, *common, _ = inspect.signature(_ask).parameters.values()
-    command.__signature__ = inspect.Signature([*common, *own])  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in (*common, *own)}
-    app.command(name, help=summary)(command)
-
-
-_STRATEGY = inspect.Parameter(
-    "strategy",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=None,
-    annotation=Annotated[Strategy | None, typer.Option(help=SUMMARIES, show_default="the server's")],
-)
-_READING = [*parameters(_option, {name: FIELDS[name] for name in ("split", "extraction")})]
-_SETTINGS = [*_READING, *parameters(_option, SETTINGS)]
-_offer("score", "score_all", "Scores the steps of solutions.", *_READING)
-_offer("vote", "vote_all", "Votes for the best answer.", _STRATEGY, *_SETTINGS)
-_offer("compare", "compare_all", "Takes all votes at once.", *_SETTINGS)
+@app.command()
+@with_options
+@with_settings(_option, *_READING)
+def compare(asking: Asking, file: File = "-", **settings: Any) -> None:
+    """Takes all votes at once."""
+    asking.ask("compare_all", file, **settings)
 
 
 @app.command()
@@ -194,4 +202,4 @@ def _draw(console: Console, request: dict[str, Any], outcome: BaseModel) -> None
 
 
 if __name__ == "__main__":
-    app()
+    run(app)

@@ -1,7 +1,7 @@
 """Fields of requests, and the votes and their settings, as parameters of commands and tools."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pydantic.fields import FieldInfo
@@ -30,19 +30,15 @@ def with_settings(parameter: Parameter, *fields: str, votes: bool = True) -> Cal
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
-        plain = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        shown = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         chosen = {name: FIELDS[name] for name in fields} | (SETTINGS if votes else {})
-        shown = [*plain, *parameters(parameter, chosen)]
+        for name, (field, description) in chosen.items():
+            default, annotation = parameter(field, description)
+            kind = inspect.Parameter.KEYWORD_ONLY
+            shown.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
         function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
         function.__annotations__ |= {each.name: each.annotation for each in shown}
         del function.__annotations__["settings"]
         return function
 
     return decorate
-
-
-def parameters(parameter: Parameter, chosen: Mapping[str, tuple[FieldInfo, str]]) -> Iterator[inspect.Parameter]:
-    """A keyword for each of the chosen fields."""
-    for name, (field, description) in chosen.items():
-        default, annotation = parameter(field, description)
-        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -4,9 +4,12 @@ unprm scale --model Qwen/Qwen2.5-Math-PRM-7B --replicas 2 --replica-gpus 1
 """
 
 import os
-import sys
+from typing import Annotated
 
-from ..settings import SettingsInvalid
+import typer
+
+from unprm.commands import Given, SettingsInvalid, program, run, with_options
+
 from .settings import RAY, ScaleSettings
 
 _STARTS = {
@@ -17,14 +20,18 @@ _STARTS = {
 }
 """Ray's settings for the process that starts it."""
 
+app = program("Serves a process reward model from many machines.")
 
-def main() -> int:
-    """Returns the exit status: 0 once deployed, or after a signal; 2 for invalid settings or keys, 1 if it fails."""
-    try:
-        settings = ScaleSettings.load(sys.argv[1:])
-    except SettingsInvalid as error:
-        print(error, file=sys.stderr)
-        return 2
+
+@app.command()
+@with_options
+def scale(given: Annotated[Given, ScaleSettings]) -> None:
+    """Serves a process reward model from many machines: replicas on a Ray cluster, each with a model of its own.
+
+    With RAY_ADDRESS set it deploys to that cluster and ends; run again with other settings, it replaces one replica
+    after the other. Without it, starts Ray on this machine and serves until SIGTERM or SIGINT.
+    """
+    settings = ScaleSettings.read(given)
     for name, value in (RAY | _STARTS).items():
         os.environ.setdefault(name, value)
     remote = "RAY_ADDRESS" in os.environ
@@ -34,12 +41,11 @@ def main() -> int:
         try:
             Keys(settings.api_key, settings.api_keys_file)
         except KeysInvalid as error:
-            print(error, file=sys.stderr)
-            return 2
+            raise SettingsInvalid(str(error)) from None
     from .deploy import on_cluster, on_this_machine  # Ray reads the environment as it is imported
 
-    return on_cluster(settings) if remote else on_this_machine(settings)
+    raise typer.Exit(on_cluster(settings) if remote else on_this_machine(settings))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(app, name="unprm scale")

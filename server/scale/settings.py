@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Self, get_args
 
 from pydantic import Field, SecretStr, model_validator
-from pydantic_settings import SettingsConfigDict
 
-from ..settings import Settings, SettingsInvalid
+from unprm.commands import SettingsInvalid
+
+from ..settings import Settings
 
 RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",  # sends no usage statistics
@@ -19,13 +20,7 @@ RAY = {
 
 
 class ScaleSettings(Settings):
-    """Serves a process reward model from many machines: replicas on a Ray cluster, each with a model of its own.
-
-    With RAY_ADDRESS set it deploys to that cluster and ends; run again with other settings, it replaces one replica
-    after the other. Without it, starts Ray on this machine and serves until SIGTERM or SIGINT.
-    """
-
-    model_config = SettingsConfigDict(**Settings.model_config | {"cli_prog_name": "unprm scale"})
+    """Of a cluster."""
 
     replicas: int = Field(default=1, ge=1, description="Minimum number of replicas.")
     max_replicas: int | None = Field(default=None, ge=1, description="Maximum number of replicas. Default: --replicas.")
@@ -60,8 +55,7 @@ class ScaleSettings(Settings):
             raise SettingsInvalid(f"unknown settings: {', '.join(unknown)}")
         if keys := [name for name in sorted(arguments) if SecretStr in get_args(cls.model_fields[name].annotation)]:
             raise SettingsInvalid(f"not for a configuration, which Ray logs, but for a variable: {', '.join(keys)}")
-        with cls._checked():
-            return cls(**arguments)
+        return cls.read(arguments)
 
     @property
     def upper_replicas(self) -> int:

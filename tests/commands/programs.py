@@ -20,7 +20,8 @@ import unprm_client.__main__
 from server.scale.settings import ScaleSettings
 from server.settings import Settings
 from tests.commands.blocks import ELLIPSIS, ROOT
-from unprm.__main__ import PROGRAMS, SCALE, SERVE, UPSTREAM
+from tests.server.options import read
+from unprm.__main__ import NAMES
 
 APPS: dict[str, typer.Typer | Callable[..., None]] = {
     "training": training.__main__.app,
@@ -53,8 +54,8 @@ def check(words: Sequence[str], directory: Path) -> None:
     elif program == "training":
         check_module(["training", *more], directory)
     elif program == "unprm":
-        (module,) = [each.module for each in PROGRAMS if more[0] in each.commands.split()]
-        check_module([module, *(more[1:] if more[0] in (SERVE, SCALE, UPSTREAM) else more)], directory)
+        module = NAMES[more[0]].module.removesuffix(".__main__")
+        check_module([module, *(more[1:] if more[0] in ("serve", "scale", "upstream") else more)], directory)
     elif program == "pip":
         check_pip(more)
     elif program == "make":
@@ -73,7 +74,7 @@ def check_module(words: Sequence[str], directory: Path) -> None:
         if more not in ALONE:
             for word in more:
                 (directory / word).mkdir(parents=True, exist_ok=True)
-            SETTINGS[module].load(more)
+            read(SETTINGS[module], more)
     elif app := APPS.get(module):
         if not isinstance(app, typer.Typer):
             app, main = typer.Typer(), app
@@ -123,9 +124,9 @@ def check_docker(words: Sequence[str]) -> None:
         assert [volume.rpartition(":")[2] for volume in options["-v"]] == declared["VOLUME"]
         if "--entrypoint" in options:
             assert [*options["--entrypoint"], *arguments[:2]] == ["python3", "-m", "server.scale"]
-            ScaleSettings.load(arguments[2:])
+            read(ScaleSettings, arguments[2:])
         else:
-            Settings.load(arguments)
+            read(Settings, arguments)
 
 
 def instructions(file: Path) -> dict[str, list[str]]:

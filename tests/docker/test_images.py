@@ -25,6 +25,7 @@ from pydantic import SecretStr
 from server.scale.settings import RAY, ScaleSettings
 from server.serving import LAST_SECONDS
 from server.settings import PREFIX, Settings
+from tests.server.options import read
 from tests.support import ROOT
 
 DOCKER = ROOT / "docker"
@@ -86,7 +87,7 @@ def test_values_of_the_chart() -> None:
     (container,) = pod["containers"]
     assert container["image"] == "here/unprm:cpu"
     assert "nvidia.com/gpu" not in container["resources"]["limits"]
-    settings = Settings.load(container["args"])
+    settings = read(Settings, container["args"])
     assert (settings.model, settings.log_level) == (["unprm-mini"], "debug")
     assert pod["nodeSelector"] == {"disk": "ssd"}
     claim = yaml.safe_load(rendered(*CPU, template="claim"))["spec"]
@@ -263,7 +264,7 @@ def test_kubernetes_asks_for_a_gpu_and_gives_nothing_away() -> None:
 
 @needs_helm
 def test_options_of_the_chart_are_the_servers() -> None:
-    settings = Settings.load(_container()["args"])
+    settings = read(Settings, _container()["args"])
     assert settings.model == ["Qwen/Qwen2.5-Math-PRM-7B"]
     assert settings.api_keys_file is not None
 
@@ -296,7 +297,7 @@ def test_the_health_check_asks_the_port_that_is_served(
     monkeypatch.delenv("UNPRM_PORT", raising=False)
     if port is not None:
         monkeypatch.setenv("UNPRM_PORT", port)
-    assert Settings.load([]).port == served
+    assert read(Settings, []).port == served
     monkeypatch.setenv("UNPRM_SSL_CERTFILE", "own.pem")  # fails whatever may listen there without a certificate
     with pytest.raises(SystemExit, match=rf"^https://127\.0\.0\.1:{served}/readyz: "):
         runpy.run_path(str(DOCKER / "ready.py"))
@@ -331,7 +332,7 @@ def test_the_unit_starts_the_server_and_waits_for_it(tmp_path: Path) -> None:
     program, command, option = service["ExecStart"].split()
     assert (program, command) == ("/opt/unprm/bin/unprm", "serve")
     (tmp_path / "unprm.toml").write_text("port = 9005", "utf-8")
-    assert Settings.load([option.replace("/etc/unprm", str(tmp_path))]).port == 9005
+    assert read(Settings, [option.replace("/etc/unprm", str(tmp_path))]).port == 9005
     assert int(service["TimeoutStopSec"].rstrip("s")) > _longest_end(upstream_url="http://upstream")
     assert service["RestartPreventExitStatus"] == "2"
 
@@ -443,4 +444,4 @@ def test_what_prometheus_scrapes_by_annotation_needs_no_key() -> None:
         if "prometheus.io/scrape" in pod.get("metadata", {}).get("annotations", {})
     }
     assert scraped == {"server"}
-    assert Settings.load(_container()["args"]).open_metrics
+    assert read(Settings, _container()["args"]).open_metrics

@@ -12,6 +12,7 @@ from server.app import create_app
 from server.observe import configure_logs, configure_traces
 from server.serving import DrainingServer
 from server.settings import Settings
+from tests.server.options import read
 from unprm.engines.fake import FakeEngine
 
 
@@ -29,7 +30,7 @@ class _Gate(threading.Event):
 
 
 def main() -> int:
-    settings = Settings.load(sys.argv[2:])
+    settings = read(Settings, sys.argv[2:])
     configure_logs(settings.log_level, settings.log_format)
     if settings.otlp_endpoint:
         configure_traces(settings.otlp_endpoint)

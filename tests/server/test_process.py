@@ -22,6 +22,7 @@ import trustme
 
 from server.settings import Settings, SettingsInvalid
 from tests.server.harness import Background, ask, boxed, raw
+from tests.server.options import read
 from tests.support import PATIENCE, ROOT, until
 
 
@@ -288,7 +289,7 @@ def test_settings_that_cannot_be_used_are_named(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SettingsInvalid) as refused:
-        Settings.load(options)
+        read(Settings, options)
     assert message in str(refused.value).splitlines()[-1]
     assert "CANARY" not in str(refused.value)
 

@@ -7,6 +7,7 @@ import pytest
 from server.models.load import load
 from server.scale.settings import ScaleSettings
 from server.settings import Settings, SettingsInvalid
+from tests.server.options import read
 
 # what Kubernetes sets beside Services called unprm and unprm-ray-serve-svc
 INJECTED = {
@@ -25,22 +26,22 @@ INJECTED = {
 
 
 def test_what_kubernetes_tells_of_services_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = Settings.load([])
+    expected = read(Settings, [])
     for name, value in INJECTED.items():
         monkeypatch.setenv(name, value)
-    assert Settings.load([]) == expected
-    assert Settings.load(["--port=9001"]).port == 9001
+    assert read(Settings, []) == expected
+    assert read(Settings, ["--port=9001"]).port == 9001
     monkeypatch.setenv("UNPRM_PORT", "9002")
-    assert Settings.load([]).port == 9002
+    assert read(Settings, []).port == 9002
 
 
 def test_a_model_is_chosen_by_option_variable_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "unprm.toml"
     file.write_text('model = ["unprm-mini"]', "utf-8")
-    unchosen = Settings.load(["--port=9001"])
-    chosen = [Settings.load(["--model=unprm-mini"]), Settings.load([f"--config={file}"])]
+    unchosen = read(Settings, ["--port=9001"])
+    chosen = [read(Settings, ["--model=unprm-mini"]), read(Settings, [f"--config={file}"])]
     monkeypatch.setenv("UNPRM_MODEL", "unprm-mini")
-    for settings in (*chosen, Settings.load([])):
+    for settings in (*chosen, read(Settings, [])):
         assert settings.model == unchosen.model
 
 
@@ -58,7 +59,7 @@ def test_a_model_is_chosen_by_option_variable_or_file(tmp_path: Path, monkeypatc
 def test_other_variables_are_refused_as_ever(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(SettingsInvalid, match="port" if name == "UNPRM_PORT" else name):
-        Settings.load([])
+        read(Settings, [])
 
 
 @pytest.mark.parametrize(
@@ -73,13 +74,13 @@ def test_settings_come_from_a_file_unless_an_option_or_a_variable_says_otherwise
 ) -> None:
     file = tmp_path / name
     file.write_text(text, "utf-8")
-    settings = Settings.load([f"--config={file}"])
+    settings = read(Settings, [f"--config={file}"])
     assert (settings.max_solutions, settings.port, len(settings.model)) == (7, 9003, 2)
     assert settings.api_key is not None
     assert settings.api_key.get_secret_value() == "k"
     monkeypatch.setenv("UNPRM_CONFIG", str(file))
     monkeypatch.setenv("UNPRM_PORT", "9004")
-    settings = Settings.load(["--max-solutions=8"])
+    settings = read(Settings, ["--max-solutions=8"])
     assert (settings.max_solutions, settings.port, len(settings.model)) == (8, 9004, 2)
 
 
@@ -99,19 +100,19 @@ def test_a_file_that_cannot_be_used_is_refused(name: str, text: str, message: st
     if name:
         (tmp_path / name).write_text(text, "utf-8")
     with pytest.raises(SettingsInvalid, match=message) as refused:
-        Settings.load([f"--config={tmp_path / name}"])
+        read(Settings, [f"--config={tmp_path / name}"])
     assert "CANARY" not in str(refused.value)
 
 
 def test_running_requests_may_finish_as_late_as_they_may_end() -> None:
-    assert Settings.load(["--max-request-seconds=7"]).max_drain_seconds == 7
-    assert Settings.load(["--upstream-url=http://upstream", "--gateway-seconds=99"]).max_drain_seconds == 99
-    assert Settings.load(["--upstream-url=http://upstream", "--drain-seconds=0"]).max_drain_seconds == 0
+    assert read(Settings, ["--max-request-seconds=7"]).max_drain_seconds == 7
+    assert read(Settings, ["--upstream-url=http://upstream", "--gateway-seconds=99"]).max_drain_seconds == 99
+    assert read(Settings, ["--upstream-url=http://upstream", "--drain-seconds=0"]).max_drain_seconds == 0
 
 
 def test_the_address_of_a_service_is_no_port_as_an_option() -> None:
     with pytest.raises(SettingsInvalid, match="port"):
-        Settings.load(["--port=tcp://10.0.0.11:80"])
+        read(Settings, ["--port=tcp://10.0.0.11:80"])
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_the_address_of_a_service_is_no_port_as_an_option() -> None:
     ],
 )
 def test_models_share_a_gpu_s_memory(arguments: list[str], share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings, loaded = Settings.load(arguments), []
+    settings, loaded = read(Settings, arguments), []
     monkeypatch.setattr("unprm.models.load.load_model", lambda _, options, __: loaded.append(options.memory))
     load(settings, next(iter(settings.models().values())))
     assert loaded == [pytest.approx(share)]
@@ -143,4 +144,4 @@ def test_replicas_that_share_a_gpu_share_its_memory(options: dict[str, float], s
 def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, name: str, content: str) -> None:
     file = tmp_path / name
     file.write_text(f"\ufeff{content}", "utf-8")
-    assert Settings.load([f"--config={file}"]).port == 9002
+    assert read(Settings, [f"--config={file}"]).port == 9002

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from unprm.commands import Given, with_options
+
 from ..settings import (
     LAYOUT,
     PRESETS,
@@ -19,7 +21,6 @@ from ..settings import (
     WrittenLayout,
 )
 from ..stage import directory
-from .options import Given, with_options
 from .sampling import MODEL, ModelOption, PresetOption, QuestionSource, RolloutsOption, SamplerOptions, run_stage
 
 app = typer.Typer()

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
+from unprm.commands import with_options
 from unprm.types import Aggregate
 
 from .. import resumable
 from ..settings import Reading, WrfSettings
 from ..stage import directory
-from .options import with_options
 
 if TYPE_CHECKING:
     from ..evaluate.scorers import Scorer

@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from unprm.commands import Given, with_options
+
 from .. import stage
 from ..prm.settings import LOSS_DEFAULTS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
 from .evaluate import PrmOptions
-from .options import Given, with_options
 
 console = Console(stderr=True)
 

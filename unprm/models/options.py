@@ -16,7 +16,6 @@ from pydantic import (
     ValidationError,
     field_validator,
 )
-from pydantic_settings import NoDecode
 
 from unprm.wire import ModelName
 
@@ -81,7 +80,7 @@ class JudgeOptions(BaseModel):
     judge_layout: JudgeLayoutName = Field(
         default="plain", description="plain: for any model; otherwise the verifier whose prompts are used."
     )
-    judge_criterion: Annotated[list[_Token], NoDecode, Field(fail_fast=True)] = Field(
+    judge_criterion: Annotated[list[_Token], Field(fail_fast=True)] = Field(
         default=[], description="Criterion of a grade; repeat, or separate with commas, to average several."
     )
     judge_repeats: int = Field(

@@ -15,6 +15,7 @@ from server.settings import Settings, SettingsInvalid
 from tests.judge_server import MODEL, Judge, answered, checks_sums, choice, is_self_test, judging, last_step, token
 from tests.openai_server import Refusal
 from tests.server.harness import Background, Running, boxed, serving
+from tests.server.options import read
 from tests.server.upstream import upstream
 from tests.support import PATIENCE, until
 from tests.test_imports import MODELS, imported
@@ -191,16 +192,16 @@ def test_the_key_is_sent_to_the_judge_alone() -> None:
 @pytest.mark.parametrize("arguments", [["--model=judge"], ["--judge-url=http://127.0.0.1:1"]])
 def test_a_judge_and_its_address_go_together(arguments: list[str]) -> None:
     with pytest.raises(SettingsInvalid, match="--model judge and --judge-url go together"):
-        Settings.load(arguments)
+        read(Settings, arguments)
 
 
 def test_criteria_are_repeated_or_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = ["--model=judge", "--judge-url=http://127.0.0.1:1"]
     repeated = ["--judge-criterion=is it true", "--judge-criterion=is it clear, is it short"]
     expected = ["is it true", "is it clear", "is it short"]
-    assert Settings.load([*judge, *repeated]).judge_criterion == expected
+    assert read(Settings, [*judge, *repeated]).judge_criterion == expected
     monkeypatch.setenv("UNPRM_JUDGE_CRITERION", ", ".join(expected))
-    assert Settings.load(judge).judge_criterion == expected
+    assert read(Settings, judge).judge_criterion == expected
 
 
 def test_a_judge_is_loaded_without_what_models_need() -> None:

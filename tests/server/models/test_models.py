@@ -9,6 +9,7 @@ import pytest
 
 from server.settings import Settings, SettingsInvalid
 from tests.server.harness import PROBLEM, Running, ask, boxed, raw, serving
+from tests.server.options import read
 from tests.support import until
 from unprm.calibration import Calibration
 from unprm.engines.fake import FakeEngine
@@ -289,12 +290,12 @@ def test_a_server_s_end_closes_a_model_that_is_about_to_go() -> None:
 )
 def test_models_that_cannot_be_told_apart_are_refused(arguments: list[str], message: str) -> None:
     with pytest.raises(SettingsInvalid, match=message):
-        Settings.load(arguments)
+        read(Settings, arguments)
 
 
 def test_models_are_given_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def models(*arguments: str) -> dict[str, tuple[str, str | None]]:
-        return {name: (request.model, request.adapter) for name, request in Settings.load(arguments).models().items()}
+        return {name: (request.model, request.adapter) for name, request in read(Settings, arguments).models().items()}
 
     assert models() == {"": ("unprm-mini", None)}
     assert models("--model=base", "--adapter=prm") == {"": ("base", "prm")}

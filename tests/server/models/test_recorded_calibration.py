@@ -9,6 +9,7 @@ from server.models import load as loading
 from server.settings import Settings
 from tests.server.harness import Running, ask, serving
 from tests.server.models.test_models import fixed
+from tests.server.options import read
 from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm.errors import ModelInvalid
@@ -75,7 +76,7 @@ def load(monkeypatch: pytest.MonkeyPatch, *models: str, **options: object) -> Re
     """The recorded calibration that the first of these models is loaded with."""
     monkeypatch.setenv("UNPRM_CALIBRATION", "recorded")
     arguments = [f"--{name}={value}" for name, value in options.items()]
-    settings = Settings.load([*(f"--model={model}" for model in models), "--device=cpu", *arguments])
+    settings = read(Settings, [*(f"--model={model}" for model in models), "--device=cpu", *arguments])
     (request, *_) = settings.models().values()
     engine = loading.load(settings, request)
     engine.close()

@@ -232,8 +232,12 @@ def test_settings_that_cannot_be_used_end_with_status_2(options: list[str], mess
 def test_ray_leaves_out_no_line_of_the_log() -> None:
     # it reads this as it is imported, so nothing may import it before
     code = """
-from server.scale.__main__ import main
-assert main() == 2
+from server.scale.__main__ import app
+from unprm.commands import run
+try:
+    run(app)
+except SystemExit as ended:
+    assert ended.code == 2
 from ray._private import ray_constants
 assert not ray_constants.RAY_DEDUP_LOGS
 """

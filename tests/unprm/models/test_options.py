@@ -10,22 +10,23 @@ from tests.support import ROOT
 
 FIELD = '    flavour: str | None = Field(default=None, description="What it tastes of.")\n'
 ASK = """
+from server.__main__ import app
 from server.app import create_app
 from server.settings import Settings
+from typer.testing import CliRunner
 from unprm.engines.fake import FakeEngine
 from unprm.models.options import ModelSpec
 
-for arguments in ([], ["--flavour", "salt"]):  # the environment's, and that of the command line
-    (request,) = Settings.load(arguments).models().values()
+for given in ({}, {"flavour": "salt"}):  # the environment's, and that of the command line
+    (request,) = Settings.read(given).models().values()
     print(request.flavour)
 print(ModelSpec(model="m", flavour="mint").flavour)
 document = create_app(Settings(admin_key="k"), FakeEngine(), open_model=FakeEngine).openapi()
 (body,) = document["paths"]["/admin/models"]["post"]["requestBody"]["content"].values()
 print(document["components"]["schemas"][body["schema"]["$ref"].rpartition("/")[2]]["properties"]["flavour"])
-try:
-    Settings.load(["--help"])
-except SystemExit as ended:
-    print(ended.code)
+shown = CliRunner().invoke(app, ["serve", "--help"])
+print(shown.output)
+print(shown.exit_code)
 """
 
 

@@ -4,10 +4,12 @@ from typing import Annotated
 
 import pytest
 import typer
+from pydantic import BaseModel, Field, SecretStr
 from typer.testing import CliRunner
 
 from training.__main__ import app as pipeline
-from training.cli.options import Given, with_options
+from unprm.commands import Given, SettingsInvalid, program, run, with_options
+from unprm.errors import ModelInvalid
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,28 @@ class Where:
 
     device: Annotated[str, typer.Option(help="Which.")] = "cpu"
     cores: Annotated[int, typer.Option("--cpus")] = 1
+
+
+class Served(BaseModel):
+    """Of a server."""
+
+    port: int = Field(default=8000, description="Where.")
+    hosts: list[str] = Field(default=["a", "b"], description="Which.")
+    quiet: bool = Field(default=False, description="Says little.")
+    api_key: SecretStr | None = Field(default=None, description="Secret.")
+
+
+def _served(*arguments):
+    taken = []
+    app = program("Serves.")
+
+    @app.command()
+    @with_options
+    def serve(given: Annotated[Given, Served]) -> None:
+        """Serves."""
+        taken.append(given)
+
+    return CliRunner(env={"COLUMNS": "120"}).invoke(app, arguments), taken
 
 
 def _run(*arguments):
@@ -109,3 +133,41 @@ def test_what_a_build_could_not_do_is_refused_before_it_begins(
     )
     assert done.exit_code == 2
     assert message in done.output
+
+
+def test_the_fields_of_a_model_are_given_as_texts():
+    result, taken = _served("--port=x", "--hosts", "a", "--hosts=b,c", "--quiet", "--api-key=k")
+    assert result.exit_code == 0, result.output
+    assert taken == [{"port": "x", "hosts": "a,b,c", "quiet": True, "api_key": "k"}]
+    assert _served()[1] == [{}]
+
+
+def test_a_model_s_fields_are_shown_with_their_variables():
+    output = _served("-h")[0].output
+    lines = ("Where. (default: 8000) [env: UNPRM_PORT]", "Which. (default: a,b) [env: UNPRM_HOSTS]")
+    assert all(line in output for line in (*lines, "Says little. [env: UNPRM_QUIET]", "Secret. [env: UNPRM_API_KEY]"))
+
+
+def test_the_next_option_is_no_value():
+    result, taken = _served("--api-key", "--port=3")
+    assert result.exit_code == 2
+    assert "'--api-key': expected a value before the next option" in result.output
+    assert not taken
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(SettingsInvalid("[b] is 1"), 2), (ModelInvalid("[b] is 1"), 1), (OSError("[b] is 1"), 1)]
+)
+def test_what_a_user_can_mend_is_said_without_a_traceback(
+    error: Exception, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = program("Fails.")
+
+    @app.command()
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        run(app, [])
+    assert ended.value.code == status
+    assert capsys.readouterr().err == "[b] is 1\n"

@@ -1,0 +1,143 @@
+"""Commands, and their options, which are declared once: as the fields of a dataclass or of a pydantic model.
+
+A field of a dataclass that is `Annotated` with a `typer.Option` is an option, and so is every field of a model. A
+command decorated with `with_options` can take a dataclass as a parameter, or what is given of a dataclass or a model:
+
+    @app.command()
+    @with_options
+    def select(samples: Path, place: Place, given: Annotated[Given, SelectSettings]) -> None: ...
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+from typer.models import OptionInfo
+
+from .errors import UnprmError
+
+PREFIX = "UNPRM_"
+"""Of the variables that set a model's fields."""
+Given = dict[str, Any]
+"""What is given on the command line, by the fields' names."""
+_Convert = Callable[[Any], Any]
+
+
+class SettingsInvalid(Exception):
+    """Options, variables or a file are invalid; the message has a line for each and contains no value."""
+
+
+def program(about: str, **more: Any) -> typer.Typer:
+    """A program without commands. `more`: further arguments of `typer.Typer`."""
+    return typer.Typer(
+        help=about,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # help and errors come sooner without rich
+        context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
+        **more,
+    )
+
+
+def run(app: typer.Typer, arguments: Sequence[str] | None = None, name: str | None = None) -> None:
+    """Runs a command line, by default the process's. An error that its user can mend is printed in red, with exit
+    status 2 for `SettingsInvalid` and 1 for `UnprmError` and `OSError`."""
+    try:
+        typer.main.get_command(app)(arguments, name)
+    except (SettingsInvalid, UnprmError, OSError) as error:
+        from rich.console import Console
+        from rich.markup import escape
+
+        Console(stderr=True).print(f"[red]{escape(str(error))}[/red]", highlight=False, soft_wrap=True)
+        raise SystemExit(2 if isinstance(error, SettingsInvalid) else 1) from None
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorates a command: each dataclass and each `Given` among its parameters is replaced by an option per field.
+
+    Of a dataclass, a field of type `tuple[str, ...]` takes values separated by commas, one of another tuple takes a
+    value each time its option is given, and a field without a default must be given. Of a model, each field is given as
+    a text that the model validates; the values of a list, repeated or not, come joined by commas.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    shown: list[inspect.Parameter] = []
+    made: dict[str, tuple[Callable[..., Any], dict[str, _Convert]]] = {}
+    make: Any
+    for name, parameter in inspect.signature(command).parameters.items():
+        hint = hints[name]
+        if is_dataclass(hint):
+            make, options = hint, [*_options(hint, given=False)]
+        elif get_args(hint)[:1] == (Given,):
+            kind = get_args(hint)[1]
+            make, options = dict, [*(_options(kind, given=True) if is_dataclass(kind) else _texts(kind))]
+        else:
+            shown.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint))
+            continue
+        shown += [parameter for parameter, _ in options]
+        made[name] = make, {parameter.name: convert for parameter, convert in options}
+
+    plain = hints.keys() - made.keys()
+
+    @functools.wraps(command)
+    def with_plain_options(**values: Any) -> None:
+        passed = {name: value for name, value in values.items() if name in plain}
+        given = {name: value for name, value in values.items() if value is not None}
+        for name, (make, own) in made.items():
+            passed[name] = make(**{field: own[field](value) for field, value in given.items() if field in own})
+        command(**passed)
+
+    with_plain_options.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    with_plain_options.__annotations__ = {each.name: each.annotation for each in shown}
+    return with_plain_options
+
+
+def _options(kind: Any, given: bool) -> Iterator[tuple[inspect.Parameter, _Convert]]:
+    """The options of a dataclass, each with what makes the field's value of the option's. `given`: where
+    a field has a default, the option's is None."""
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        hint, *more = get_args(hints[field.name]) or (None,)
+        if not (option := [each for each in more if isinstance(each, OptionInfo)]):
+            continue
+        convert: _Convert = _same
+        if get_origin(hint) is tuple:
+            item = get_args(hint)[0]
+            hint, convert = (str, _split) if item is str else (list[item], tuple)  # type: ignore[valid-type]
+        default = inspect.Parameter.empty if field.default is MISSING else None if given else field.default
+        yield _parameter(field.name, Annotated[hint | None, *option], default), convert
+
+
+def _texts(model: Any) -> Iterator[tuple[inspect.Parameter, _Convert]]:
+    """The same of a model's fields."""
+    hints = get_type_hints(model)
+    for name, field in model.model_fields.items():
+        convert = ",".join if get_origin(hints[name]) is list else _same
+        default = f" (default: {convert(field.default)})" if field.default else ""
+        option = typer.Option(
+            f"--{name.replace('_', '-')}",
+            help=f"{field.description}{default} [env: {PREFIX}{name.upper()}]",
+            parser=None if hints[name] is bool else _text,
+        )
+        yield _parameter(name, Annotated[hints[name] | None, option], None), convert
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _text(value: str) -> str:
+    if value.startswith("--"):
+        raise typer.BadParameter("expected a value before the next option")
+    return value
+
+
+def _split(value: str) -> tuple[str, ...]:
+    return tuple(value.split(","))
+
+
+def _same(value: Any) -> Any:
+    return value
