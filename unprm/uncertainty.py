@@ -56,6 +56,11 @@ def surprisal_sum(logprobs: Sequence[float]) -> float:
     return -math.fsum(logprobs)
 
 
+def surprisal_top3(logprobs: Sequence[float]) -> float:
+    """Mean of the three largest −log p in nats, of all if there are fewer."""
+    return surprisal_mean(sorted(logprobs)[:3])
+
+
 MEASURES: dict[str, Measure] = {
     "entropy": entropy,
     "entropy_t5": entropy_t5,
@@ -63,6 +68,7 @@ MEASURES: dict[str, Measure] = {
     "surprisal_mean": surprisal_mean,
     "surprisal_max": surprisal_max,
     "surprisal_sum": surprisal_sum,
+    "surprisal_top3": surprisal_top3,
 }
 
 
