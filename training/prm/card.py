@@ -61,9 +61,9 @@ tags: [process-reward-model, unprm]
 
 # {config.name}
 
-A process reward model: a probe of `{base}`, of which nothing was trained. It scores each step of a solution by the
-hidden states of the layers {layers} at the step and by how surprising its tokens are: the probability that such a step
-is right.
+A process reward model: a probe of `{base}`{quantized}, of which nothing was trained. It scores each
+step of a solution by its hidden states (layers {layers}) and by how surprising its tokens are. A score is the
+probability that such a step is right.
 
     unprm serve --model {place}
 
@@ -139,17 +139,15 @@ def write_card(output: Path, config: PrmConfig, settings: TrainSettings, summary
     their last part, as the rest is private."""
     lora, targets = settings.tune == "lora", ", ".join(settings.lora_targets)
     sizes = f"rank {settings.lora_rank}, alpha {settings.lora_alpha}, dropout {settings.lora_dropout}"
-    base = config.base
     text = _TRAINED.format(
         config=config,
         settings=settings,
         summary=summary,
-        quantized=f" (dequantized from the four bits of `{hub_name(base)}`)" if base in BASES else "",
         library="peft" if lora else "transformers",
         what="a LoRA adapter for" if lora else "all weights of",
         trained=f"LoRA of {sizes}, on {targets}" if lora else "all",
         place=PLACE,
-        **_sources(base, settings),
+        **_sources(config.base, settings),
     )
     (output / CARD).write_text(text, "utf-8")
 
@@ -174,6 +172,7 @@ def _sources(base: str, settings: TrainSettings) -> dict[str, str]:
     names = [path.name if path.exists() else str(path) for path in settings.data]
     return {
         "base": Path(base).name if local else base,
+        "quantized": f" (dequantized from the four bits of `{hub_name(base)}`)" if base in BASES else "",
         "base_model": "" if local else f"base_model: {hub_name(base)}\n",
         "datasets": json.dumps([str(path) for path in settings.data if not path.exists()]),
         "data": ", ".join(names),

@@ -1,6 +1,9 @@
-"""Trains a probe of a frozen base: one pass over the texts, whose hidden states are kept, and then a fit in seconds.
+"""Trains a probe of a frozen base:
 
-unprm train --base Qwen/Qwen2.5-Math-7B-Instruct --data steps.jsonl --output my-probe --tune none --head probe
+    unprm train --base Qwen/Qwen2.5-Math-7B-Instruct --data steps.jsonl --output my-probe --tune none --head probe
+
+One pass over the texts, whose hidden states are kept, and then a fit. If the same command is given again, a killed run
+goes on with the pass where it was, with the same result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +28,7 @@ from .journal import VALIDATIONS
 from .network import Compute, read_shape
 from .processes import Processes
 from .publish import portable
-from .readout import POOLINGS, Figures, Fitted, Probe, fit
+from .readout import POOLINGS, Figures, Fitted, Probe, fit, split
 from .settings import ProbeSummary, ReadoutRow, TrainSettings
 from .states import Frozen, States
 
@@ -88,7 +91,14 @@ class ProbeTrainer:
         )
 
     def train(self, progress: Progress) -> ProbeSummary:
-        """Runs the base over what a killed run left, fits the probe, and writes it, its configuration and its card."""
+        """Runs the base over what a killed run left, fits the probe, and writes it, its configuration and its card.
+
+        Raises `ModelInvalid` before the pass if the labels allow no fit, or the disk has no room.
+        """
+        split(self.states.right, self.states.problems, self.settings.seed)
+        for states in (self.states, self.held_out):
+            if states:
+                states.reserve()
         tokens = self.settings.batch_tokens or PASS_TOKENS[self.device.type]
         for states, what in ((self.states, "reading"), (self.held_out, "reading held-out solutions")):
             if states:

@@ -47,7 +47,8 @@ class Features:
 
     def column(self, pooling: int, layer: int) -> Array:
         """One pooling's states of one layer, by their indices: (steps, hidden), float32."""
-        return self.states[pooling, layer].astype(np.float32)
+        states: Array = self.states[pooling, layer].astype(np.float32)
+        return states
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Probe:
     def margins(self, features: Features) -> Array:
         """The log-odds of each step's being right, (steps,)."""
         places = [features.layers.index(layer) for layer in self.layers]
-        parts = [np.empty(0)]
+        parts: list[Array] = [np.empty(0)]
         for start in range(0, len(features.measures), ROWS):
             rows = slice(start, start + ROWS)
             pooled = [np.concatenate([each[place, rows] for place in places], axis=1) for each in features.states]
@@ -105,11 +106,9 @@ def fit(
     advance: Callable[[], None] = lambda: None,
 ) -> Fitted:
     """Fits a probe to steps. `labels`: whether each is right, (steps,). `problems`: each step's, of which those in one
-    fold are held out together. `advance` is called after each layer and pooling.
-
-    Raises `ModelInvalid` unless there are right steps and wrong ones of at least `FOLDS` problems.
+    fold are held out together. `advance` is called after each layer and pooling. Errors as for `split`.
     """
-    folds = _folds(labels, problems, seed)
+    folds = split(labels, problems, seed)
     readouts: dict[tuple[int, str], Figures] = {}
     for place, layer in enumerate(features.layers):
         for pooling, name in enumerate(POOLINGS):
@@ -144,7 +143,11 @@ def fit(
     return Fitted(probe, alone, readouts, last)
 
 
-def _folds(right: Labels, problems: Sequence[object], seed: int) -> Folds:
+def split(right: Labels, problems: Sequence[object], seed: int) -> Folds:
+    """The folds: of each, the indices of the other steps and of its own, whose problems no other step has.
+
+    Raises `ModelInvalid` unless there are right and wrong steps beside each fold.
+    """
     numbers = {problem: number for number, problem in enumerate(dict.fromkeys(problems))}
     groups = np.array([numbers[problem] for problem in problems])
     if len(numbers) >= FOLDS and 0 < right.sum() < len(right):

@@ -216,6 +216,14 @@ def test_the_states_take_what_was_said_and_a_disk_without_room_is_refused_before
         check_room(2 * 10**9, 15 * 10**8, tmp_path)
 
 
+def test_labels_that_allow_no_fit_are_refused_before_the_pass(place, tmp_path):
+    path = tmp_path / "steps.jsonl"
+    resumable.write_lines(path, [replace(each, labels=(True,) * len(each.steps)) for each in _solutions(40)])
+    with pytest.raises(ModelInvalid, match="a probe takes right and wrong steps of at least 5 problems"):
+        ProbeTrainer(_settings(place, tmp_path / "prm", data=(path,))).train(QUIET)
+    assert not (tmp_path / "prm").exists()
+
+
 @pytest.mark.parametrize(
     ("depth", "layers"), [(1, (1,)), (4, (2, 4)), (24, tuple(range(6, 25, 2))), (28, tuple(range(8, 29, 2)))]
 )

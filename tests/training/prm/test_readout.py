@@ -9,7 +9,7 @@ from training.prm.readout import FOLDS, POOLINGS, Features, fit
 from unprm.calibration import sigmoid
 from unprm.errors import ModelInvalid
 
-LAYERS = (3, 5, 7)
+LAYERS = (3, 5)
 HIDDEN = 12
 TOLD = 5, "mean"
 """Where the direction is that tells right steps."""
@@ -31,7 +31,7 @@ def _made(steps, seed=0, shift=1.0):
 
 @pytest.fixture(scope="module")
 def made():
-    return _made(2000)
+    return _made(1500)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def fitted(made):
 def test_the_layer_that_tells_is_found_and_new_steps_are_told(fitted):
     assert TOLD[0] in fitted.probe.layers
     assert max(fitted.readouts, key=lambda key: fitted.readouts[key].auroc) == TOLD
-    features, right, _ = _made(2000, seed=1)
+    features, right, _ = _made(1500, seed=1)
     scores = [[sigmoid(margin)] for margin in fitted.probe.margins(features).tolist()]
     found = Validation.of(scores, right[:, None].tolist())
     assert found.auroc > 0.8
@@ -52,7 +52,7 @@ def test_the_layer_that_tells_is_found_and_new_steps_are_told(fitted):
 
 @pytest.mark.parametrize("shift", [1.0, 4.0])
 def test_a_score_is_the_probability_that_such_a_step_is_right_however_rare_wrong_ones_are(shift):
-    fitted = fit(*_made(2000, shift=shift))
+    fitted = fit(*_made(1500, shift=shift))
     features, right, _ = _made(4000, seed=1, shift=shift)
     scores = 1 / (1 + np.exp(-fitted.probe.margins(features)))
     assert scores.mean() == pytest.approx(right.mean(), abs=0.02)
