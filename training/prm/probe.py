@@ -7,6 +7,7 @@ goes on with the pass where it was, with the same result.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -104,10 +105,10 @@ class ProbeTrainer:
             if states:
                 total = sum(len(example.encoded.ids) for example in states.examples)
                 task = progress.add_task(f"{what}, tokens", total=total)
-                states.fill(tokens, lambda count, task=task: progress.advance(task, count))
+                states.fill(tokens, partial(progress.advance, task))
         task = progress.add_task("fitting, read-outs", total=len(POOLINGS) * len(self.config.layers))
         states, right = self.states, self.states.right
-        fitted = fit(states.features, right, states.problems, self.settings.seed, lambda: progress.advance(task))
+        fitted = fit(states.features, right, states.problems, self.settings.seed, partial(progress.advance, task))
         config = self.config.model_copy(update={"layers": fitted.probe.layers})
         summary = ProbeSummary(
             examples=len(states.examples),

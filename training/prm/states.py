@@ -67,7 +67,7 @@ class States:
         self.labels: list[list[bool]] = [[label > VERDICT for label in _known(each)] for each in self.examples]
         self.count = sum(map(len, self.labels))
         hidden = base.model.config.get_text_config().hidden_size
-        self._shapes = {
+        self._shapes: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
             STATES: ((len(POOLINGS), len(layers), self.count, hidden), np.dtype(np.float16)),
             FIGURES: ((self.count, len(measures)), np.dtype(np.float32)),
         }
