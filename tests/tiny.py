@@ -11,7 +11,7 @@ from transformers import AutoConfig, Qwen2Config, Qwen2ForCausalLM
 
 from research.mini import tokenizer
 from unprm.checkpoints.files import load_tokenizer
-from unprm.engines.torch.probe import ProbeHead
+from unprm.engines.torch.probe import POOLINGS, ProbeHead
 from unprm.formats.probe import ProbeConfig
 from unprm.formats.unprm import PrmConfig
 
@@ -81,7 +81,7 @@ def write_prm(directory: Path, name: str, seed: int = 0, window: int = 256, **la
     return directory
 
 
-def write_probe(directory: Path, base: str = "../base", values: int = 3, seed: int = 0, **config: Any) -> Path:
+def write_probe(directory: Path, base: str = "../base", seed: int = 0, **config: Any) -> Path:
     """Writes a probe of random weights beside its base; `config`: further fields of `ProbeConfig`."""
     given = {"name": "tiny-probe", "base": base, "before": "", "after": "\n", "layers": (1, 2)} | config
     made = ProbeConfig(**given)
@@ -89,9 +89,9 @@ def write_probe(directory: Path, base: str = "../base", values: int = 3, seed: i
     made.write(directory)
     torch.manual_seed(seed)
     hidden = AutoConfig.from_pretrained(directory / base).hidden_size
-    head = ProbeHead(len(made.layers) * hidden, values, len(made.measures))
+    head = ProbeHead(len(made.layers) * hidden, len(made.measures))
     for parameter in head.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    head.step.weight.data[:, 2 * values :] /= 20  # surprisals of random models are large, and scores shall differ
+    head.step.weight.data[:, len(POOLINGS) :] /= 60  # surprisals of random models are large, and scores shall differ
     head.save(directory)
     return directory

@@ -16,7 +16,7 @@ from rich.progress import Progress
 from unprm.calibration import sigmoid
 from unprm.checkpoints.files import digests, fetch, load_base, load_tokenizer
 from unprm.engines.torch.devices import multiplies_bf16_fast
-from unprm.engines.torch.probe import ProbeHead
+from unprm.engines.torch.probe import POOLINGS, ProbeHead
 from unprm.errors import ModelInvalid
 from unprm.formats.probe import SURPRISAL, ProbeConfig, ProbeFormat
 from unprm.samplers.prompts import around_problem
@@ -29,7 +29,7 @@ from .journal import VALIDATIONS
 from .network import Compute, read_shape
 from .processes import Processes
 from .publish import portable
-from .readout import POOLINGS, Figures, Fitted, Probe, fit, split
+from .readout import Figures, Fitted, Probe, fit, split
 from .settings import ProbeSummary, ReadoutRow, TrainSettings
 from .states import Frozen, States
 
@@ -137,8 +137,7 @@ def candidates(depth: int) -> tuple[int, ...]:
 
 def head_of(probe: Probe) -> ProbeHead:
     """The head that the engine reads, in float32."""
-    values, inputs = probe.token_weight.shape
-    head = ProbeHead(inputs, values, len(probe.step_weight) - 2 * values)
+    head = ProbeHead(probe.token_weight.shape[1], len(probe.step_weight) - len(POOLINGS))
     arrays = {
         "token.weight": probe.token_weight,
         "token.bias": probe.token_bias,

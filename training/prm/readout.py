@@ -15,10 +15,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedGroupKFold
 
+from unprm.engines.torch.probe import POOLINGS
 from unprm.errors import ModelInvalid
 
-POOLINGS = ("last", "mean")
-"""What is kept of a step's hidden states: that of its last token, and the mean over its tokens."""
 FOLDS = 5
 """Parts of the problems; each is predicted by what is fitted to the others."""
 STRENGTHS = tuple(4.0**-power for power in range(-2, 6))
@@ -53,9 +52,9 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A linear head on some `layers`, in float64: each of a step's tokens has `values`, `token_weight`, (values, layers
-    · hidden), times its states, plus `token_bias`; and the step's margin is `step_weight`, (2 · values + measures,),
-    times those of the last token, their means over all, and the measures, plus `step_bias`."""
+    """A linear head on some `layers`, in float64: for each pooling, `token_weight`, (poolings, layers · hidden), times
+    the pooled states, plus `token_bias`; and the step's margin is `step_weight`, (poolings + measures,), times those
+    and the measures, plus `step_bias`."""
 
     layers: tuple[int, ...]
     token_weight: Array
@@ -70,8 +69,8 @@ class Probe:
         for start in range(0, len(features.measures), ROWS):
             rows = slice(start, start + ROWS)
             pooled = [np.concatenate([each[place, rows] for place in places], axis=1) for each in features.states]
-            values = [each.astype(np.float64) @ self.token_weight.T + self.token_bias for each in pooled]
-            inputs = np.concatenate([*values, features.measures[rows]], axis=1)
+            values = [each.astype(np.float64) @ weight for each, weight in zip(pooled, self.token_weight, strict=True)]
+            inputs = np.column_stack([np.transpose(values) + self.token_bias, features.measures[rows]])
             parts.append(inputs @ self.step_weight + self.step_bias)
         return np.concatenate(parts)
 
@@ -136,8 +135,7 @@ def fit(
         ]
         rows.append(np.concatenate([part * each for part, (each, _) in zip(parts, made, strict=True)]))
         biases.append(sum(part * each for part, (_, each) in zip(parts, made, strict=True)))
-    # a row is of one pooling, so the other one's value of it counts for nothing
-    step = np.concatenate([np.eye(len(POOLINGS)).ravel(), weight[count:]])
+    step = np.concatenate([np.ones(len(POOLINGS)), weight[count:]])
     probe = Probe(chosen, np.stack(rows), np.array(biases), step, bias)
     alone = _cross_fitted(measures, labels, folds)
     return Fitted(probe, alone, readouts, last)

@@ -20,6 +20,7 @@ import torch
 from transformers import PreTrainedModel
 
 from unprm.engines.torch.heads import margin_of
+from unprm.engines.torch.probe import EVEN, POOLINGS
 from unprm.engines.torch.readers import log_probs
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
@@ -29,7 +30,7 @@ from .. import resumable
 from ..schema import VERDICT
 from .collate import Example, MicroBatch, in_order, micro_batches
 from .network import Compute, Runner, compute_in_float32, unshared
-from .readout import POOLINGS, Features
+from .readout import Features
 
 STATES, FIGURES, PROGRESS = "states.npy", "measures.npy", "progress.json"
 LARGEST = float(np.finfo(np.float16).max)
@@ -153,21 +154,29 @@ class States:
         places, before, tags = micro.responses[known[micro.responses[:, 2]]].unbind(1)
         steps = (known.cumsum(0) - 1)[tags]
         count = int(known.sum())
-        sizes = torch.bincount(steps, minlength=count)
         at, ends, spans = (each.to(device) for each in (places, micro.places[known], steps))
-        pooled = []
-        for layer in self._layers:
-            hidden = made.hidden_states[layer].flatten(0, 1)
-            sums = torch.zeros(count, hidden.shape[1], device=device).index_add(0, spans, hidden[at].float())
-            pooled.append(torch.stack([hidden[ends].float(), sums / sizes.to(device)[:, None]]))
-        kept = torch.stack(pooled, dim=1).clamp(-LARGEST, LARGEST).half().cpu().numpy()
         wanted = micro.ids.flatten()[places].to(device)
         with self._base.autocast(device):
             states = made.last_hidden_state.flatten(0, 1)[before.to(device)]
-            surprise = log_probs(model.get_output_embeddings(), states, wanted, self._base.factor).cpu()
+            logprobs = log_probs(model.get_output_embeddings(), states, wanted, self._base.factor)
+        surprising = EVEN - logprobs.float()
+
+        def mean(rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+            """(tokens, hidden) -> (steps, hidden)."""
+            sums = torch.zeros(count, rows.shape[1], device=device).index_add(0, spans, rows * weights[:, None])
+            return sums / torch.zeros(count, device=device).index_add(0, spans, weights)[:, None]
+
+        pooled = []
+        for layer in self._layers:
+            hidden = made.hidden_states[layer].flatten(0, 1)
+            rows = hidden[at].float()
+            pooled.append(
+                torch.stack([hidden[ends].float(), mean(rows, torch.ones_like(surprising)), mean(rows, surprising)])
+            )
+        kept = torch.stack(pooled, dim=1).clamp(-LARGEST, LARGEST).half().cpu().numpy()
+        sizes = torch.bincount(steps, minlength=count)
         figures = [
-            [MEASURES[name](logprobs.tolist()) for name in self._measures]
-            for logprobs in surprise.split(sizes.tolist())
+            [MEASURES[name](each.tolist()) for name in self._measures] for each in logprobs.cpu().split(sizes.tolist())
         ]
         return kept, figures
 

@@ -26,6 +26,7 @@ from training.prm.states import PROGRESS, STATES, check_room
 from training.schema import LabelledSolution
 from unprm.calibration import sigmoid
 from unprm.checkpoints.files import load_base, load_tokenizer
+from unprm.engines.torch.probe import POOLINGS
 from unprm.errors import ModelInvalid
 from unprm.formats.probe import SURPRISAL, ProbeConfig, ProbeFormat
 from unprm.models.load import load_engine
@@ -82,7 +83,9 @@ def _plain(directory, base, solution):
     scores, start = [], encoded.response
     for position in encoded.positions:
         figures = torch.tensor([MEASURES[name](logprobs[start - 1 : position]) for name in config.measures])
-        features = torch.cat([values[position], values[start : position + 1].mean(0), figures])
+        rows = values[start : position + 1]
+        surprising = np.average(rows[:, 2], weights=-np.array(logprobs[start - 1 : position]))
+        features = torch.tensor([rows[-1, 0], rows[:, 1].mean(), surprising, *figures], dtype=torch.float32)
         scores.append(sigmoid((features @ weights["step.weight"][0] + weights["step.bias"][0]).item()))
         start = position + 1
     return scores
@@ -114,7 +117,7 @@ def test_what_is_written_says_how_it_is_read_and_what_it_was_trained_on(place, t
     assert set(config.layers) <= {2, 4}
     assert config.measures == SURPRISAL
     rows = [json.loads(line) for line in (output / READOUTS).read_text().splitlines()]
-    assert [(row["layer"], row["pooling"]) for row in rows[1:-1]] == [(k, p) for k in (2, 4) for p in ("last", "mean")]
+    assert [(row["layer"], row["pooling"]) for row in rows[1:-1]] == [(k, p) for k in (2, 4) for p in POOLINGS]
     assert {row["layer"] for row in rows[1:-1] if row["chosen"]} == set(config.layers)
     assert rows[-1]["log_loss"] <= min(row["log_loss"] for row in rows)
     card = (output / "README.md").read_text()
@@ -146,7 +149,8 @@ def test_only_the_tokens_of_labelled_steps_are_kept(place, tmp_path):
                 for index, layer in enumerate((2, 4)):
                     hidden = made.hidden_states[layer][0]
                     kept = states.features.states[:, index, row]
-                    expected = torch.stack([hidden[position], hidden[start : position + 1].mean(0)])
+                    rows, weights = hidden[start : position + 1], surprise[start - 1 : position, None].float()
+                    expected = torch.stack([rows[-1], rows.mean(0), (rows * weights).sum(0) / weights.sum()])
                     assert kept == pytest.approx(expected.numpy(), rel=2e-3, abs=2e-3)
                 figures = MEASURES[SURPRISAL[2]]((-surprise[start - 1 : position]).tolist())
                 assert states.features.measures[row, 2] == pytest.approx(figures, rel=1e-4)
@@ -208,8 +212,8 @@ def test_the_states_take_what_was_said_and_a_disk_without_room_is_refused_before
     trainer = ProbeTrainer(_settings(place, tmp_path))
     trainer.states.reserve()
     # two poolings of two layers of 64 numbers of two bytes, and four figures of four
-    assert trainer.states.bytes == trainer.states.count * (2 * 2 * 64 * 2 + 4 * 4)
-    assert f"{trainer.states.count:,} labelled steps: their states take 528 bytes each" in str(trainer)
+    assert trainer.states.bytes == trainer.states.count * (3 * 2 * 64 * 2 + 4 * 4)
+    assert f"{trainer.states.count:,} labelled steps: their states take 784 bytes each" in str(trainer)
     files = sum(path.stat().st_size for path in (tmp_path / KEPT).glob("*.npy"))
     assert files == pytest.approx(trainer.states.bytes, abs=256)
     with pytest.raises(ModelInvalid, match=r"take 2 GB, and 1.5 GB are free"):

@@ -5,8 +5,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from training.evaluate.metrics import Validation
-from training.prm.readout import FOLDS, POOLINGS, Features, fit
+from training.prm.readout import FOLDS, Features, fit
 from unprm.calibration import sigmoid
+from unprm.engines.torch.probe import POOLINGS
 from unprm.errors import ModelInvalid
 
 LAYERS = (3, 5)

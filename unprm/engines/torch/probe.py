@@ -20,16 +20,20 @@ from unprm.uncertainty import MEASURES
 
 FILE = "head.safetensors"
 """A probe's weights, beside its configuration."""
+POOLINGS = ("last", "mean", "surprising")
+"""What is read of a step's tokens: the last one, their mean, and their mean weighted by how surprising each is."""
+EVEN = 1e-6
+"""Nats that are added to each token's surprisal as a weight: a step that surprises nowhere is weighted evenly."""
 
 
 class ProbeHead(nn.Module):
-    """Makes `values` numbers of each token's `inputs`, and a step's margin of those of its last token, of their mean
-    over its tokens, and of `measures` figures."""
+    """Makes a value for each pooling of each token's `inputs`, and a step's margin of the pooled values and of
+    `measures` figures."""
 
-    def __init__(self, inputs: int, values: int, measures: int) -> None:
+    def __init__(self, inputs: int, measures: int) -> None:
         super().__init__()
-        self.token = nn.Linear(inputs, values)
-        self.step = nn.Linear(2 * values + measures, 1)
+        self.token = nn.Linear(inputs, len(POOLINGS))
+        self.step = nn.Linear(len(POOLINGS) + measures, 1)
 
     @classmethod
     def read(cls, directory: Path, probe: Probe, hidden_size: int) -> Self:
@@ -39,8 +43,7 @@ class ProbeHead(nn.Module):
             tensors = load_file(path)
         except (OSError, SafetensorError) as error:
             raise ModelInvalid(f"{path} is no readable file of a probe's weights: {error}") from error
-        values = len(tensors["token.bias"]) if "token.bias" in tensors else 1
-        head = cls(len(probe.layers) * hidden_size, values, len(probe.measures))
+        head = cls(len(probe.layers) * hidden_size, len(probe.measures))
         found, expected = (
             {name: tuple(tensor.shape) for name, tensor in of.items()} for of in (tensors, head.state_dict())
         )
@@ -54,27 +57,29 @@ class ProbeHead(nn.Module):
         save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, directory / FILE)
 
     def tokens(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Hidden states of all layers, (n, inputs), of any float type -> (n, values), float32."""
+        """Hidden states of all layers, (n, inputs), of any float type -> (n, poolings), float32."""
         made: torch.Tensor = self.token(hidden.float())
         return made
 
-    def steps(self, last: torch.Tensor, mean: torch.Tensor, measures: torch.Tensor) -> torch.Tensor:
-        """Values (steps, values) at the last tokens of steps, their means over the steps' tokens, and (steps, measures)
-        figures, all float32 -> margins (steps,), float32."""
-        made: torch.Tensor = self.step(torch.cat([last, mean, measures], 1))
+    def steps(self, pooled: torch.Tensor) -> torch.Tensor:
+        """What `pooled` returns -> margins (steps,), float32."""
+        made: torch.Tensor = self.step(pooled)
         return made[:, 0]
 
 
 def pooled(
     values: np.ndarray[Any, Any], logprobs: Sequence[float], ends: Sequence[int], measures: Sequence[str]
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """What `ProbeHead.steps` takes for the steps of a solution. `values`: of its tokens, (tokens, values); `logprobs`:
-    theirs; `ends`: the index after each step's last token, ascending; `measures`: by their names in `MEASURES`."""
-    bounds = [*zip([0, *ends], ends, strict=False)]
-    last = values[np.array(ends) - 1]
-    mean = np.stack([values[start:end].mean(0) for start, end in bounds])
-    figures = [[MEASURES[name](logprobs[start:end]) for name in measures] for start, end in bounds]
-    return torch.from_numpy(last).float(), torch.from_numpy(mean).float(), torch.tensor(figures)
+) -> torch.Tensor:
+    """The pooled values and the figures of a solution's steps, (steps, poolings + measures), float32. `values`: of its
+    tokens, (tokens, poolings); `logprobs`: theirs; `ends`: the index after each step's last token, ascending;
+    `measures`: by their names in `MEASURES`."""
+    rows = []
+    for start, end in zip([0, *ends], ends, strict=False):
+        last, mean, surprising = values[start:end].T
+        weights = EVEN - np.array(logprobs[start:end])
+        row = [last[-1], mean.mean(), np.average(surprising, weights=weights)]
+        rows.append(row + [MEASURES[name](logprobs[start:end]) for name in measures])
+    return torch.tensor(rows, dtype=torch.float32)
 
 
 class ProbeReader(Reader):
@@ -104,7 +109,7 @@ class ProbeReader(Reader):
         return range(item.response, item.positions[-1] + 1)
 
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
-        """(n, values + 1): the head's values, and the log-probability."""
+        """(n, poolings + 1): the head's values, and the log-probability."""
         *layers, before = hidden
         parts = zip(*(states.split(LOGITS) for states in layers), strict=True)
         values = torch.cat([self._head.tokens(torch.cat(part, 1)) for part in parts])
@@ -115,5 +120,5 @@ class ProbeReader(Reader):
         """The head's margins of the steps: each ends at a position, the first begins with the response."""
         rows = np.array(values)
         ends = [position - item.response + 1 for position in item.positions]
-        made: list[Any] = self._steps.steps(*pooled(rows[:, :-1], rows[:, -1].tolist(), ends, self._measures)).tolist()
+        made: list[Any] = self._steps.steps(pooled(rows[:, :-1], rows[:, -1].tolist(), ends, self._measures)).tolist()
         return made

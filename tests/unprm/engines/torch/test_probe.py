@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "output layer with a bias": ("phi", {}),
     "each sequence alone, layers of another name": ("gptj", {}),
 }
-ROUNDING = {"bfloat16": 0.02, "int8": 0.02}
+ROUNDING = {"bfloat16": 0.02, "int8": 0.03}
 
 
 def _write(directory: Path, name: str) -> Path:
@@ -72,7 +72,9 @@ def _reference(place: Path, item: Encoded) -> list[float]:
     for end in item.positions:
         surprise = [-float(logs[index - 1, item.ids[index]]) for index in range(start, end + 1)]
         figures = [np.mean(surprise), max(surprise), sum(surprise), np.mean(sorted(surprise)[-3:])]
-        features = torch.cat([values[end], values[start : end + 1].mean(0), torch.tensor(figures).float()])
+        rows = values[start : end + 1]
+        surprising = np.average(rows[:, 2], weights=surprise)
+        features = torch.tensor([rows[-1, 0], rows[:, 1].mean(), surprising, *figures], dtype=torch.float32)
         scores.append(1 / (1 + math.exp(-float(head["step.weight"][0] @ features + head["step.bias"][0]))))
         start = end + 1
     return scores
@@ -100,7 +102,7 @@ def test_scores_are_those_of_hidden_states_and_logits(place, batch_tokens):
     engine = load_engine(str(place), device="cpu", batch_tokens=batch_tokens)
     items = _items(engine.format)
     expected = [_reference(place, item) for item in items]
-    assert max(map(max, expected)) - min(map(min, expected)) > 0.1
+    assert max(map(max, expected)) - min(map(min, expected)) > 0.05
     _assert_near(engine.score(items).scores, expected)
     if "alone" in place.parent.name:
         assert isinstance(engine, PlainEngine)
@@ -262,11 +264,11 @@ def test_the_memory_of_what_is_kept_is_planned(plain, tmp_path):
 
 
 def test_a_head_survives_the_disk(tmp_path):
-    head = ProbeHead(8, 3, 2)
+    head = ProbeHead(8, 2)
     head.save(tmp_path)
     found = ProbeHead.read(tmp_path, ProbeConfig(
         name="x", base="y", before="", after="", layers=(1, 2), measures=("entropy", "surprisal_sum")
     ).readout, 4)  # fmt: skip
-    given = torch.randn(5, 8), torch.randn(5, 3), torch.randn(5, 2)
-    assert torch.equal(found.tokens(given[0]), head.tokens(given[0]))
-    assert torch.equal(found.steps(given[1], given[1], given[2]), head.steps(given[1], given[1], given[2]))
+    tokens, pooled = torch.randn(5, 8), torch.randn(5, 5)
+    assert torch.equal(found.tokens(tokens), head.tokens(tokens))
+    assert torch.equal(found.steps(pooled), head.steps(pooled))
