@@ -2,14 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from gguf import MODEL_ARCH, GGUFWriter, TokenType, get_tensor_name_map
 from safetensors.torch import load_file
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoConfig, Qwen2Config, Qwen2ForCausalLM
 
 from research.mini import tokenizer
 from unprm.checkpoints.files import load_tokenizer
+from unprm.engines.torch.probe import POOLINGS, ProbeHead
+from unprm.formats.probe import ProbeConfig
 from unprm.formats.unprm import PrmConfig
 
 WORDS = "Problem: what is 12 + 34 - 5? Step 1: 12 + 34 = 46. Step 2: 46 - 5 = 41. The answer is \\boxed{41}."
@@ -75,4 +78,20 @@ def write_prm(directory: Path, name: str, seed: int = 0, window: int = 256, **la
     """Writes a PRM without an adapter, on such a base; `layout` as in `PrmConfig.for_base`."""
     tokenizer = load_tokenizer(write_base(directory, seed, window=window))
     PrmConfig.for_base(tokenizer, name, ".", **layout).write(directory)
+    return directory
+
+
+def write_probe(directory: Path, base: str = "../base", seed: int = 0, **config: Any) -> Path:
+    """Writes a probe of random weights beside its base; `config`: further fields of `ProbeConfig`."""
+    given = {"name": "tiny-probe", "base": base, "before": "", "after": "\n", "layers": (1, 2)} | config
+    made = ProbeConfig(**given)
+    directory.mkdir()
+    made.write(directory)
+    torch.manual_seed(seed)
+    hidden = AutoConfig.from_pretrained(directory / base).hidden_size
+    head = ProbeHead(len(made.layers) * hidden, len(made.measures))
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    head.step.weight.data[:, len(POOLINGS) :] /= 60  # surprisals of random models are large, and scores shall differ
+    head.save(directory)
     return directory

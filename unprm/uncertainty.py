@@ -57,10 +57,8 @@ def surprisal_sum(logprobs: Sequence[float]) -> float:
 
 
 def surprisal_top3(logprobs: Sequence[float]) -> float:
-    """Mean of the three largest −log p in nats; of all, if there are fewer."""
-    _require(logprobs)
-    largest = sorted(logprobs)[:3]
-    return -math.fsum(largest) / len(largest)
+    """Mean of the three largest −log p in nats, of all if there are fewer."""
+    return surprisal_mean(sorted(logprobs)[:3])
 
 
 MEASURES: dict[str, Measure] = {
@@ -70,6 +68,7 @@ MEASURES: dict[str, Measure] = {
     "surprisal_mean": surprisal_mean,
     "surprisal_max": surprisal_max,
     "surprisal_sum": surprisal_sum,
+    "surprisal_top3": surprisal_top3,
 }
 
 

@@ -30,6 +30,8 @@ def test_the_other_measures_by_hand():
     assert u.surprisal_sum(values) == pytest.approx(math.log(8))
     assert u.surprisal_mean(values) == pytest.approx(math.log(8) / 2)
     assert u.surprisal_max(values) == pytest.approx(math.log(4))
+    assert u.surprisal_top3(values) == pytest.approx(math.log(8) / 2)
+    assert u.surprisal_top3([-1.0, -5.0, 0.0, -3.0, -0.5]) == pytest.approx(3.0)
     assert u.perplexity(values) == pytest.approx(math.sqrt(8))
     assert u.normalized_entropy(values) == pytest.approx(u.entropy(values) / math.log(2))
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from unprm.commands import Given, with_options
 
 from .. import stage
-from ..prm.settings import LOSS_DEFAULTS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
+from ..prm.settings import LOSS_DEFAULTS, PROBE_OPTIONS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
 from .evaluate import PrmOptions
 
 console = Console(stderr=True)
@@ -28,11 +28,19 @@ def train(
     Run the same command again to resume a killed run from its last checkpoint. On several GPUs:
     `torchrun --nproc-per-node 8 -m unprm train …`.
     """
-    from ..prm.train import Trainer
-
-    tune = given.get("tune", "lora")
+    tune, head = given.get("tune", "lora"), given.get("head")
+    if (tune == "none") != (head == "probe"):
+        missing = "--head probe" if tune == "none" else "--tune none"
+        raise typer.BadParameter(
+            f"a probe is what is trained if nothing of the base is: give {missing} too, or neither"
+        )
     if tune == "all" and (beside := [name for name in given if name.startswith("lora_")]):
         raise typer.BadParameter("with all weights trained there is no adapter", param_hint=f"--{beside[0]}")
+    if tune == "none":
+        _train_probe(given, preset)
+        return
+    from ..prm.train import Trainer
+
     by_loss = LOSS_DEFAULTS.get(given.get("loss", "bce"), {})
     settings = TrainSettings(**TRAIN_PRESETS[preset] | TUNE_DEFAULTS[tune] | by_loss | given)
     trainer = Trainer(settings)
@@ -44,6 +52,30 @@ def train(
         counts = f"{summary.steps} steps on {summary.examples} solutions"
         console.print(f"{counts}, loss {summary.loss:.4f}; wrote {settings.output}")
     trainer.processes.leave()
+
+
+def _train_probe(given: Given, preset: str) -> None:
+    from ..prm.probe import ProbeTrainer
+
+    if beside := [name for name in given if name not in PROBE_OPTIONS] or (["preset"] if preset != "paper" else []):
+        option = f"--{beside[0].replace('_', '-')}"
+        raise typer.BadParameter("a probe of a frozen base is fitted without it", param_hint=option)
+    trainer = ProbeTrainer(TrainSettings(**given))
+    console.print(str(trainer), highlight=False, soft_wrap=True)
+    with stage.progress(console) as progress:
+        summary = trainer.train(progress)
+    console.print(summary.table())
+    layers = ", ".join(map(str, summary.layers))
+    found = [f"calibration error {summary.crossed.calibration_error:.3f}"]
+    if held_out := summary.held_out:
+        auroc = "" if held_out.auroc is None else f"AUROC {held_out.auroc:.3f}, "
+        found.append(f"held out {auroc}calibration error {held_out.calibration_error:.3f}")
+    console.print(
+        f"a probe of layers {layers}, of {summary.steps} steps of {summary.examples} solutions; {'; '.join(found)}; "
+        f"wrote {trainer.settings.output}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def merge_adapter(

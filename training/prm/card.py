@@ -14,9 +14,10 @@ from unprm.checkpoints.bases import BASES, hub_name
 from unprm.checkpoints.files import load_tokenizer, locate, read_config
 from unprm.engines.vllm.model import prepare
 from unprm.formats.family import Verdicts
+from unprm.formats.probe import ProbeConfig
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 
-from .settings import TrainSettings, TrainSummary
+from .settings import ProbeSummary, TrainSettings, TrainSummary
 
 CARD = "README.md"
 PLACE = "PATH_OF_THIS_DIRECTORY"
@@ -46,6 +47,39 @@ A process reward model: {what} `{base}`{quantized} that scores each step of a so
 | trained weights | {trained} |
 | learning rate | {settings.learning_rate:g}, {settings.warmup:.0%} warm-up, cosine to zero |
 | seed | {settings.seed} |
+
+Trained by
+
+```sh
+{command}
+```
+"""
+_PROBE = """---
+{base_model}datasets: {datasets}
+tags: [process-reward-model, unprm]
+---
+
+# {config.name}
+
+A process reward model: a probe of `{base}`{quantized}, of which nothing was trained. It scores each
+step of a solution by its hidden states (layers {layers}) and by how surprising its tokens are. A score is the
+probability that such a step is right.
+
+    unprm serve --model {place}
+
+| trained on | |
+|---|---|
+| solutions | {summary.examples} ({summary.dropped_too_long} dropped, longer than the model's window) |
+| labelled steps | {summary.steps}, {summary.right:.1%} of them right |
+| data | {data} |
+
+Each problem's steps scored by what was fitted to others:
+
+| read from | log-loss | AUROC |
+|---|---|---|
+{rows}
+
+Of all of it, accuracy {summary.crossed.accuracy:.3f} and calibration error {summary.crossed.calibration_error:.3f}.
 
 Trained by
 
@@ -103,27 +137,47 @@ By `unprm evaluate`:
 def write_card(output: Path, config: PrmConfig, settings: TrainSettings, summary: TrainSummary) -> None:
     """Writes `README.md` into the PRM's directory. Models and data of the hub are named in full, and paths by
     their last part, as the rest is private."""
-    base = config.base
-    local = base.startswith(".")
     lora, targets = settings.tune == "lora", ", ".join(settings.lora_targets)
     sizes = f"rank {settings.lora_rank}, alpha {settings.lora_alpha}, dropout {settings.lora_dropout}"
-    names = [path.name if path.exists() else str(path) for path in settings.data]
     text = _TRAINED.format(
         config=config,
         settings=settings,
         summary=summary,
-        base=Path(base).name if local else base,
-        quantized=f" (dequantized from the four bits of `{hub_name(base)}`)" if base in BASES else "",
-        base_model="" if local else f"base_model: {hub_name(base)}\n",
-        datasets=json.dumps([str(path) for path in settings.data if not path.exists()]),
-        data=", ".join(names),
         library="peft" if lora else "transformers",
         what="a LoRA adapter for" if lora else "all weights of",
         trained=f"LoRA of {sizes}, on {targets}" if lora else "all",
         place=PLACE,
-        command=_command(settings),
+        **_sources(config.base, settings),
     )
     (output / CARD).write_text(text, "utf-8")
+
+
+def write_probe_card(output: Path, config: ProbeConfig, settings: TrainSettings, summary: ProbeSummary) -> None:
+    """Writes `README.md` into a probe's directory, as `write_card`."""
+    rows = [f"| {row.name} | {row.log_loss:.4f} | {row.auroc:.4f} |" for row in summary.rows]
+    text = _PROBE.format(
+        config=config,
+        summary=summary,
+        layers=", ".join(map(str, config.layers)),
+        rows="\n".join(rows),
+        place=PLACE,
+        **_sources(config.base, settings),
+    )
+    (output / CARD).write_text(text, "utf-8")
+
+
+def _sources(base: str, settings: TrainSettings) -> dict[str, str]:
+    """What a card says of a model's base and data, and the command that made it."""
+    local = base.startswith(".")
+    names = [path.name if path.exists() else str(path) for path in settings.data]
+    return {
+        "base": Path(base).name if local else base,
+        "quantized": f" (dequantized from the four bits of `{hub_name(base)}`)" if base in BASES else "",
+        "base_model": "" if local else f"base_model: {hub_name(base)}\n",
+        "datasets": json.dumps([str(path) for path in settings.data if not path.exists()]),
+        "data": ", ".join(names),
+        "command": _command(settings),
+    }
 
 
 def published_card(place: Path, repository: str, base: str | None, figures: str | None, api: HfApi) -> ModelCard:

@@ -1,8 +1,9 @@
 """Turns labelled solutions into the tensors of optimiser batches."""
 
+import math
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,15 @@ class Example:
         labels, counts = tuple(solution.known.values()), tuple(solution.counts.values())
         return cls(replace(encoded, positions=positions), labels, solution.problem, counts)
 
+    @classmethod
+    def whole(cls, solution: LabelledSolution, encoded: Encoded) -> Self:
+        """The example of a solution that is scored at all steps up to the last with a known label; nan: unknown."""
+        labels = [solution.known.get(step, math.nan) for step in range(max(solution.known) + 1)]
+        positions = encoded.positions[: len(labels)]
+        return cls(
+            replace(encoded, ids=encoded.ids[: positions[-1] + 1], positions=positions), tuple(labels), solution.problem
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
@@ -62,14 +72,19 @@ class MicroBatch:
 
 
 def read_examples(
-    paths: Sequence[Path], layout: LayoutName | None, format: Format, window: int
+    paths: Sequence[Path],
+    layout: LayoutName | None,
+    format: Format,
+    window: int,
+    make: Callable[[LabelledSolution, Encoded], Example] = Example.of,
 ) -> tuple[list[Example], int]:
-    """The examples in files of solutions, and how many were dropped, as they have more than `window` tokens.
+    """The examples that `make` makes of files of solutions, and how many were dropped, as they have more than `window`
+    tokens.
 
     Raises `ModelInvalid` if none is left.
     """
     solutions = list(read_labelled(paths, layout))
-    examples = [Example.of(s, format.encode(s.problem, s.steps)) for s in solutions]
+    examples = [make(s, format.encode(s.problem, s.steps)) for s in solutions]
     examples = [example for example in examples if len(example.encoded.ids) <= window]
     if not examples:
         names = ", ".join(map(str, paths))
@@ -100,7 +115,7 @@ def micro_batches(
     make = partial(_pack, sharing=sharing) if sharing or packing else _pad
     group: list[Example] = []
     size = 0
-    for example in sorted(examples, key=lambda e: e.encoded.ids if sharing else (len(e.encoded.ids),)):
+    for example in in_order(examples, sharing):
         length = len(example.encoded.ids)
         if sharing:
             (*_, shared) = shared_lengths([member.encoded.ids for member in (*group[-1:], example)])
@@ -114,6 +129,11 @@ def micro_batches(
         size = grown
     if group:
         yield make(group)
+
+
+def in_order(examples: Sequence[Example], sharing: bool) -> list[Example]:
+    """The order in which `micro_batches` takes examples: of their ids, or of their lengths."""
+    return sorted(examples, key=lambda example: example.encoded.ids if sharing else (len(example.encoded.ids),))
 
 
 def _pad(group: Sequence[Example]) -> MicroBatch:

@@ -1,7 +1,7 @@
 """The trainer's network: a language model, all of it trained or frozen with a LoRA adapter, and a head."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -33,10 +33,12 @@ class Compute(NamedTuple):
     @classmethod
     def of(cls, settings: TrainSettings, device: str, fast: bool) -> Self:
         """That of these settings on a device of this type; `fast`: whether it multiplies in bfloat16 as fast as in
-        float32. Only such a GPU has kernels, and takes bfloat16 unless the settings say otherwise."""
+        float32. Only such a GPU has kernels, and takes bfloat16 unless the settings say otherwise; so does a processor
+        where nothing is trained."""
         on_card = device == "cuda"
-        bf16 = fast and on_card if settings.bf16 is None else settings.bf16
-        stored = settings.tune == "lora" and (bf16 or on_card)
+        frozen = settings.tune == "none"
+        bf16 = fast and (on_card or frozen) if settings.bf16 is None else settings.bf16
+        stored = settings.tune != "all" and (bf16 or on_card)
         autocast = bf16 and fast
         kernels = of_cuda() if on_card and fast and (stored or autocast) else None
         return cls(device, torch.bfloat16 if stored else torch.float32, autocast, kernels)
@@ -74,15 +76,19 @@ def read_shape(base: str) -> PreTrainedConfig:
 def check_sharing(model: PreTrainedModel, longest: int) -> None:
     """Raises `ModelInvalid` unless the model's attention can be computed over solutions that share prefixes, of at most
     `longest` tokens."""
+    if reason := unshared(model, longest):
+        raise ModelInvalid(f"{model.config.name_or_path} can't be trained with share_prefixes: {reason}")
+
+
+def unshared(model: PreTrainedModel, longest: int) -> str | None:
+    """Why prefixes of solutions of at most `longest` tokens can't be shared in a pass; None if they can."""
     config = model.config
     window = getattr(config, "sliding_window", None)
-    reason = attention.unsupported(config)
     if config._attn_implementation != "sdpa":
-        reason = f"it computes attention by {config._attn_implementation}, not by sdpa"
-    elif window and window < longest:
-        reason = f"it sees {window} tokens back, and the longest solution has {longest}"
-    if reason:
-        raise ModelInvalid(f"{config.name_or_path} can't be trained with share_prefixes: {reason}")
+        return f"it computes attention by {config._attn_implementation}, not by sdpa"
+    if window and window < longest:
+        return f"it sees {window} tokens back, and the longest solution has {longest}"
+    return attention.unsupported(config)
 
 
 def prepare(base: PreTrainedModel, settings: TrainSettings, compute: Compute) -> PreTrainedModel | PeftModel:
@@ -140,35 +146,33 @@ def drop_output(model: PreTrainedModel | PeftModel) -> None:
         model.set_output_embeddings(torch.nn.Identity())
 
 
-class Network(torch.nn.Module):
-    """A language model, from `prepare`, and a head of `training.prm.heads`, which reads margins from its states.
+class Runner(torch.nn.Module):
+    """A language model, as it runs over micro-batches.
 
     `kernels`: those of the attention, if it has any for this model: then passes have no padding, and no mask.
     """
 
-    def __init__(self, model: PreTrainedModel | PeftModel, head: torch.nn.Module, compute: Compute) -> None:
+    def __init__(self, model: PreTrainedModel | PeftModel, compute: Compute) -> None:
         super().__init__()
         self.model = model
-        self.head = head
         self.kernels = compute.kernels if computes(model.config) else None
         self._autocast = compute.autocast
         if self.kernels:
             use(model.get_base_model() if isinstance(model, PeftModel) else model)
 
-    def forward(self, micro: MicroBatch) -> torch.Tensor:
-        """What the head reads at the tags, margins (tags,) or outputs (tags, 2), in fp32."""
-        read: torch.Tensor = self.head(partial(self._states, micro), micro)
-        return read
+    def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
+        """Within this block products are computed in the type of the run."""
+        return torch.autocast(device.type, torch.bfloat16, enabled=self._autocast)
 
-    def _states(self, micro: MicroBatch) -> torch.Tensor:
-        """The last hidden state of each token, (tokens, hidden), in the order of the flattened `ids`."""
+    def run(self, micro: MicroBatch, **options: Any) -> Any:
+        """What the decoder returns for the flattened `ids`; `options`: of its call."""
         device = next(self.model.parameters()).device
         positions = None if micro.positions is None else micro.positions.to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=self._autocast):
+        with self.autocast(device):
             ids, decoder = micro.ids.to(device), self.model.get_decoder()
-            hidden = decoder(input_ids=ids, position_ids=positions, use_cache=False, **self._seen(micro, device))
-        states: torch.Tensor = hidden.last_hidden_state.flatten(0, 1)
-        return states
+            return decoder(
+                input_ids=ids, position_ids=positions, use_cache=False, **self._seen(micro, device), **options
+            )
 
     def _seen(self, micro: MicroBatch, device: torch.device) -> dict[str, Any]:
         """The arguments of the decoder that say what each token attends to."""
@@ -179,3 +183,21 @@ class Network(torch.nn.Module):
             return {"layout": layout, "kernels": self.kernels}
         # without a mask, transformers keeps solutions in one row apart by their positions
         return {"attention_mask": None if ends is None else sees(ends)[None, None]}
+
+
+class Network(Runner):
+    """A language model, from `prepare`, and a head of `training.prm.heads`, which reads margins from its states."""
+
+    def __init__(self, model: PreTrainedModel | PeftModel, head: torch.nn.Module, compute: Compute) -> None:
+        super().__init__(model, compute)
+        self.head = head
+
+    def forward(self, micro: MicroBatch) -> torch.Tensor:
+        """What the head reads at the tags, margins (tags,) or outputs (tags, 2), in fp32."""
+        read: torch.Tensor = self.head(partial(self._states, micro), micro)
+        return read
+
+    def _states(self, micro: MicroBatch) -> torch.Tensor:
+        """The last hidden state of each token, (tokens, hidden), in the order of the flattened `ids`."""
+        states: torch.Tensor = self.run(micro).last_hidden_state.flatten(0, 1)
+        return states

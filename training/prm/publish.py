@@ -26,6 +26,7 @@ from unprm.checkpoints.files import StoredDtype, load_base, load_merged, locate,
 from unprm.engines.torch.heads import read_layers
 from unprm.errors import ModelInvalid, OutputMismatch
 from unprm.formats.family import LAYER, Head
+from unprm.formats.registry import is_probe
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig
 
 from .card import CARD, published_card
@@ -81,6 +82,7 @@ def merge_adapter(model: str, adapter: str | None, output: Path, dtype: StoredDt
     if output.exists() and any(output.iterdir()):
         raise OutputMismatch(f"{output} is not empty")
     files = locate(model, adapter, None, None)
+    _refuse_probe(files.directory)
     config = PrmConfig.read(files.directory)
     if config.head == "implicit":
         raise ModelInvalid(f"{config.name} has implicit rewards, which are read against its base without the adapter")
@@ -99,6 +101,7 @@ def push(directory: Path, repository: str, figures: Path | None = None, api: HfA
     """
     api = api or HfApi()
     files = locate(str(directory), None, None, None)
+    _refuse_probe(files.directory)
     try:
         validate_repo_id(repository)
     except HFValidationError as error:
@@ -121,6 +124,11 @@ def push(directory: Path, repository: str, figures: Path | None = None, api: HfA
         address = api.create_repo(repository, exist_ok=True)
         api.upload_folder(folder_path=place, repo_id=repository)
     return str(address)
+
+
+def _refuse_probe(directory: Path) -> None:
+    if is_probe(directory):
+        raise ModelInvalid(f"{directory} is a probe, which has no adapter to merge: publish the directory as it is")
 
 
 def write_checkpoint(network: PreTrainedModel, base: Path, source: Path, config: PrmConfig, output: Path) -> None:

@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from rich.table import Table
 from typer import Option
 
 from unprm.formats.unprm import BETA, NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG, HeadName
 
+from ..evaluate.metrics import Validation
 from ..settings import LAYOUT, LayoutName, Seed
 from ..stage import directory
 
 LossName = Literal["bce", "mse", "orm", "rank", "beta-binomial"]
-TuneName = Literal["lora", "all"]
+TuneName = Literal["lora", "all", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class TrainSettings:
     """How to train. The defaults follow the paper and the authors' public code (docs/paper.md).
 
     If `gradient_checkpointing` or `batch_tokens` is None, the trainer chooses it to fit the free memory, and on a CPU
-    the time of a pass; `bf16`, by the device.
+    the time of a pass; `bf16`, by the device. A probe's training reads `PROBE_OPTIONS` alone.
     """
 
     base: Annotated[str, Option(help="Base model: hub name, directory, a base by name, or unprm-mini.")]
@@ -44,11 +46,14 @@ class TrainSettings:
         tuple[Path, ...], Option(help="Held-out step labels, evaluated after each epoch; their layout is detected.")
     ] = ()
     head: Annotated[
-        HeadName,
-        Option(help="Two tokens' logits, a linear layer's one or two outputs, or implicit rewards, for --loss orm."),
+        Literal[HeadName, "probe"],
+        Option(
+            help="Two tokens' logits; a linear layer's one or two outputs; implicit rewards, for --loss orm; or what "
+            "several layers and the log-probabilities know, with --tune none."
+        ),
     ] = "verdicts"
     beta: Annotated[float, Option(min=0.0, help="Scale of implicit rewards.")] = BETA
-    tune: Annotated[TuneName, Option(help="What is trained: a LoRA adapter, or all weights.")] = "lora"
+    tune: Annotated[TuneName, Option(help="What is trained: a LoRA adapter, all weights, or a probe alone.")] = "lora"
     loss: Annotated[
         LossName,
         Option(help="Per step (bce, mse), on the last step only (orm), by ranking, or of counts of rollouts."),
@@ -61,7 +66,8 @@ class TrainSettings:
         int | None,
         Option(
             min=1,
-            help="Tokens per pass, with padding. Default: as many as fit in memory, up to 16,384; on a CPU, some 10 s.",
+            help="Tokens per pass, with padding. Default: as many as fit in memory, up to 16,384; on a CPU, some 10 s. "
+            "For a probe 8,192; on a CPU 2,048.",
         ),
     ] = None
     lora_rank: Annotated[int, Option(min=1)] = 8
@@ -75,7 +81,7 @@ class TrainSettings:
         bool | None,
         Option(
             help="Compute in bfloat16 where that is fast, and keep a frozen base in it (always on a GPU). "
-            "Default: on GPUs that have it."
+            "Default: on GPUs that have it; for a probe, also on such processors."
         ),
     ] = None
     gradient_checkpointing: Annotated[
@@ -120,10 +126,17 @@ TRAIN_PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 """Values that replace the defaults of `TrainSettings`."""
-TUNE_DEFAULTS: dict[TuneName, dict[str, Any]] = {"lora": {}, "all": {"learning_rate": 1e-5}}
+TUNE_DEFAULTS: dict[TuneName, dict[str, Any]] = {"lora": {}, "all": {"learning_rate": 1e-5}, "none": {}}
 """Values that replace those of a preset, by what is trained."""
 LOSS_DEFAULTS: dict[LossName, dict[str, Any]] = {"beta-binomial": {"head": "classes"}}
 """The same, by the loss."""
+
+
+PROBE_OPTIONS = frozenset({
+    "base", "base_revision", "data", "layout", "validation", "output", "name", "tune", "head", "batch_tokens", "bf16",
+    "seed",
+})  # fmt: skip
+"""The settings that a probe's training reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +147,40 @@ class TrainSummary:
     dropped_too_long: int
     steps: int
     loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReadoutRow:
+    """How well one read-out tells steps of problems that it was not fitted to; `layer` and `pooling`: None for the
+    measures alone and for the whole."""
+
+    name: str
+    layer: int | None
+    pooling: str | None
+    chosen: bool
+    strength: float
+    log_loss: float
+    auroc: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSummary:
+    """Summary of a run. `steps`: labelled ones of `examples` solutions; `right`: the share of right ones. `crossed`:
+    how their scores fit their labels, each problem's by what was fitted to others; `held_out`: the same of the
+    validation, None without one."""
+
+    examples: int
+    dropped_too_long: int
+    steps: int
+    right: float
+    layers: tuple[int, ...]
+    rows: tuple[ReadoutRow, ...]
+    crossed: Validation
+    held_out: Validation | None
+
+    def table(self) -> Table:
+        """The read-outs as a table for a terminal."""
+        made = Table("read from", "log-loss", "AUROC", "in the probe")
+        for row in self.rows:
+            made.add_row(row.name, f"{row.log_loss:.4f}", f"{row.auroc:.4f}", "yes" if row.chosen else "")
+        return made

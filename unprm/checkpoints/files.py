@@ -23,7 +23,7 @@ from unprm import mini
 from unprm.checkpoints import bases, gguf, lora
 from unprm.checkpoints.gguf import LOADING
 from unprm.errors import ModelInvalid
-from unprm.formats.unprm import PrmConfig
+from unprm.formats.registry import read_config as read_prm_config
 
 logger = logging.getLogger(__name__)
 
@@ -71,11 +71,11 @@ def locate(
         return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
     if adapter is not None:
         place = fetch(adapter, adapter_revision)
-        name = PrmConfig.read(place).name if configured else adapter
+        name = read_prm_config(place).name if configured else adapter
         return PrmFiles(fetch(model, revision), model, revision, place, adapter, name)
     place = fetch(model, revision)
     if configured:
-        config = PrmConfig.read(place)
+        config = read_prm_config(place)
         name, base, base_revision = config.name, config.base, config.base_revision
     else:
         name = model

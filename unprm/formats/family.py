@@ -64,7 +64,16 @@ class LikelihoodRatio:
     reference: str
 
 
-Readout = Verdicts | Head | Ensemble | Outcome | LikelihoodRatio
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Scored by linear layers on the hidden states of several `layers`, counted from 1, at a step's tokens, and on
+    `measures` of the tokens' log-probabilities, by their names in `unprm.uncertainty.MEASURES`."""
+
+    layers: tuple[int, ...]
+    measures: tuple[str, ...]
+
+
+Readout = Verdicts | Head | Ensemble | Outcome | LikelihoodRatio | Probe
 """How a score is read from a model at a scored position."""
 
 

@@ -1,12 +1,16 @@
 """All families: the `FAMILIES` of every module here."""
 
+import json
 import pkgutil
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 import unprm.formats
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Family, KnownModel
+from unprm.formats.probe import FAMILY, ProbeConfig
+from unprm.formats.unprm import CONFIG_NAME, PrmConfig
 
 
 def families() -> dict[str, Family]:
@@ -14,6 +18,20 @@ def families() -> dict[str, Family]:
     modules = [import_module(f"unprm.formats.{each.name}") for each in pkgutil.iter_modules(unprm.formats.__path__)]
     found: list[Family] = [family for module in modules for family in getattr(module, "FAMILIES", ())]
     return {family.name: family for family in sorted(found, key=lambda family: family.name)}
+
+
+def read_config(directory: Path) -> PrmConfig | ProbeConfig:
+    """What the `prm_config.json` in a directory says; raises `ModelInvalid` if it is missing or malformed."""
+    return (ProbeConfig if is_probe(directory) else PrmConfig).read(directory)
+
+
+def is_probe(directory: Path) -> bool:
+    """Whether the `prm_config.json` in a directory, if there is one, is that of a probe."""
+    try:
+        config = json.loads((directory / CONFIG_NAME).read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and config.get("family") == FAMILY.name
 
 
 def family_named(name: str) -> Family:

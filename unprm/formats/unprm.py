@@ -29,22 +29,50 @@ _MARKS = ("step_tag", "positive", "negative")
 """Fields that are each one token."""
 
 
-class PrmConfig(BaseModel):
-    """The contents of `prm_config.json` beside an adapter: the one place that says how the model is read.
+class ModelConfig(BaseModel):
+    """What `prm_config.json`, the one place that says how a model is read, has in every family that is trained here.
 
-    `base`: hub name, or a path that is taken relative to the adapter's directory if it begins with a dot; `.`
-    itself is a checkpoint that the adapter is merged into. `head`: what is read at a tag. `verdicts`: the logits of
-    two tokens. `value`, `classes`: one or two outputs of a linear layer, whose weights are beside this file.
-    `implicit`: the response's log-likelihood ratio to the base without the adapter, times `beta`. `distribution`: of
-    `classes`, what the outputs are log β and log α of, a Beta distribution over the probability that the step is right.
+    `base`: hub name, or a path that is taken relative to the file's directory if it begins with a dot; `.` itself is a
+    checkpoint beside the file.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    family: str = "unprm"
+    family: str
     name: str
     base: str
     base_revision: str | None = None
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """The configuration in a model's directory; raises `ModelInvalid` if it is missing or malformed."""
+        path = directory / CONFIG_NAME
+        if not path.is_file():
+            raise ModelInvalid(
+                f"{directory} has no {CONFIG_NAME}, which `training train` writes: for a PRM that another program made "
+                "give --step-tag, --positive and --negative"
+            )
+        try:
+            return cls.model_validate_json(path.read_text("utf-8"))
+        except ValidationError as error:
+            raise ModelInvalid(f"{path}: {error}") from error
+
+    def write(self, directory: Path) -> None:
+        """Writes `prm_config.json` into a model's directory."""
+        text = json.dumps(self.model_dump(), ensure_ascii=False, indent=2)
+        (directory / CONFIG_NAME).write_text(text + "\n", "utf-8")
+
+
+class PrmConfig(ModelConfig):
+    """The configuration of an adapter, or of a checkpoint that it is merged into.
+
+    `head`: what is read at a tag. `verdicts`: the logits of two tokens. `value`, `classes`: one or two outputs of a
+    linear layer, whose weights are beside this file. `implicit`: the response's log-likelihood ratio to the base
+    without the adapter, times `beta`. `distribution`: of `classes`, what the outputs are log β and log α of, a Beta
+    distribution over the probability that the step is right.
+    """
+
+    family: Literal["unprm"] = "unprm"
     problem_template: str = PROBLEM_TEMPLATE
     step_tag: str = STEP_TAG
     positive: str = POSITIVE
@@ -69,20 +97,6 @@ class PrmConfig(BaseModel):
             raise ModelInvalid(f"step tag {tag!r} and verdicts {positive!r}, {negative!r} must be different tokens")
         more |= {f"{mark}_id": id for mark, id in zip(_MARKS, ids, strict=True)}
         return cls(name=name, base=base, base_revision=base_revision, **more)
-
-    @classmethod
-    def read(cls, directory: Path) -> Self:
-        """The configuration in a model's directory; raises `ModelInvalid` if it is missing or malformed."""
-        path = directory / CONFIG_NAME
-        if not path.is_file():
-            raise ModelInvalid(
-                f"{directory} has no {CONFIG_NAME}, which `training train` writes: for a PRM that another program made "
-                "give --step-tag, --positive and --negative"
-            )
-        try:
-            return cls.model_validate_json(path.read_text("utf-8"))
-        except ValidationError as error:
-            raise ModelInvalid(f"{path}: {error}") from error
 
     @property
     def input_format(self) -> str:
@@ -116,11 +130,6 @@ class PrmConfig(BaseModel):
                 return Head((LAYER,), self.distribution is not None)
             case "implicit":
                 return LikelihoodRatio(self.beta, self.base)
-
-    def write(self, directory: Path) -> None:
-        """Writes `prm_config.json` into a model's directory."""
-        text = json.dumps(self.model_dump(), ensure_ascii=False, indent=2)
-        (directory / CONFIG_NAME).write_text(text + "\n", "utf-8")
 
 
 class UnprmFormat(PieceFormat):

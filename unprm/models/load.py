@@ -20,7 +20,7 @@ from unprm.engines.torch.self_test import TreeTest, check_consistency
 from unprm.engines.torch.two_pass import TwoPassEngine
 from unprm.engines.vllm.model import classifies_tokens, prepare
 from unprm.errors import ModelInvalid
-from unprm.formats.family import LAYER, Head, PrmFormat, TwoPassFormat, Verdicts
+from unprm.formats.family import LAYER, Head, PrmFormat, Probe, TwoPassFormat, Verdicts
 from unprm.models.options import MEMORY, Dtype, EngineName, EngineOptions, ModelSpec, public_name
 from unprm.models.source import ModelSource
 from unprm.types import Engine, ModelDescription
@@ -210,6 +210,10 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
         raise ModelInvalid("--engine remote and --url go together: the one names vLLM's server for the other")
     if not _is_for_vllm(source):
         if engine in ("vllm", "remote"):
+            if isinstance(source.readout, Probe):
+                raise ModelInvalid(
+                    "vLLM does not give the hidden states of several layers, which a probe reads: use --engine torch"
+                )
             more = ", or merge it with its adapter first" * (source.readout == Head((LAYER,)))
             raise ModelInvalid(f"vLLM does not score models with this head: use --engine torch{more}")
         engine = "torch"

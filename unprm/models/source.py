@@ -23,14 +23,27 @@ from unprm.checkpoints.files import (
     locate,
     read_config,
 )
-from unprm.engines.torch.heads import VerdictHead, check_unscaled, read_head
+from unprm.engines.torch.heads import VerdictHead, check_unscaled, margin_of, read_head
+from unprm.engines.torch.probe import ProbeHead, ProbeReader
 from unprm.engines.torch.readers import AtPositions, LikelihoodRatios, Reader
 from unprm.errors import ModelInvalid
-from unprm.formats import unprm
-from unprm.formats.family import Ensemble, Family, Head, LikelihoodRatio, Outcome, PrmFormat, Readout, Verdicts
-from unprm.formats.registry import family_named, of_architecture, recognise
+from unprm.formats import probe, unprm
+from unprm.formats.family import (
+    Ensemble,
+    Family,
+    Head,
+    LikelihoodRatio,
+    Outcome,
+    PrmFormat,
+    Probe,
+    Readout,
+    Verdicts,
+)
+from unprm.formats.registry import family_named, is_probe, of_architecture, recognise
 from unprm.models.options import ModelSpec
 
+_OURS = unprm.FAMILY, probe.FAMILY
+"""The families whose models have a `prm_config.json`."""
 _EXAMPLE = ("1 + 1 = ?", ("1 + 1 is 2.", "So it is \\boxed{2}."))
 
 
@@ -51,11 +64,13 @@ class ModelSource:
         family = _family(spec, unprm.FAMILY.name if marks and spec.family is None else spec.family)
         if marks:
             _check_unconfigured(spec, family)
-        ours = family is unprm.FAMILY
+        ours = family in _OURS
         where = spec.model, spec.adapter, spec.revision, spec.adapter_revision
         files = locate(*where, configured=ours and not marks)
         if files.adapter and family.readout not in (Verdicts, None):
             raise ModelInvalid(f"family {family.name} has no adapters: leave out --adapter, or --family")
+        if family is probe.FAMILY and (files.base / lora.CONFIG).is_file():
+            raise ModelInvalid(f"a probe reads a base as it is: {files.base_name} is an adapter, merge it first")
         tokenizer = load_tokenizer(files.base)
         if marks:  # those not given are the paper's
             config = unprm.PrmConfig.for_base(tokenizer, files.name, files.base_name, **marks)
@@ -112,16 +127,26 @@ class ModelSource:
             if isinstance(readout, Head) and readout.distribution and find_spec("scipy") is None:
                 raise ModelInvalid("its intervals take SciPy, which is not installed: pip install 'unprm[intervals]'")
             return AtPositions(network, head, place)
+        if isinstance(readout, Probe):
+            network = load_base(files.base, dtype)
+            head = ProbeHead.read(files.directory, readout, network.config.get_text_config().hidden_size)
+            factor, _ = margin_of(network, self._tokens)
+            return ProbeReader(network, head, readout, place, factor)
         if isinstance(readout, Verdicts):
             network = load_merged(files, dtype)
             return AtPositions(network.get_decoder(), VerdictHead.of(network, readout), place)
         network, other = load_merged(files, dtype), load_base(fetch(readout.reference, None), dtype)
         if len(network.get_input_embeddings().weight) != len(other.get_input_embeddings().weight):
             raise ModelInvalid(f"{files.base_name} and its reference model {readout.reference} have other vocabularies")
-        tokens = sorted(set(self.format.encode(*_EXAMPLE).ids))
         for each in (network, other):
-            check_unscaled(each, Verdicts(tokens[0], tokens[-1]))
+            check_unscaled(each, self._tokens)
         return LikelihoodRatios(network, other, readout.beta, place)
+
+    @property
+    def _tokens(self) -> Verdicts:
+        """Two tokens that texts have, by whose logits a model is tried."""
+        ids = self.format.encode(*_EXAMPLE).ids
+        return Verdicts(min(ids), max(ids))
 
 
 def _check_unconfigured(spec: ModelSpec, family: Family) -> None:
@@ -136,16 +161,20 @@ def _check_unconfigured(spec: ModelSpec, family: Family) -> None:
 
 def _family(spec: ModelSpec, name: str | None) -> Family:
     """The family of this name, or the one that the model's files show."""
-    if name is None and (spec.adapter or spec.model in mini.ADAPTERS):
+    if spec.adapter and is_probe(fetch(spec.model, spec.revision)):
+        raise ModelInvalid(f"{spec.model} is a probe, which reads its base as it is: leave out --adapter")
+    if name is None and spec.model in mini.ADAPTERS:
         return unprm.FAMILY
-    if name == unprm.FAMILY.name:
-        return unprm.FAMILY
+    if name is None and spec.adapter:
+        return probe.FAMILY if is_probe(fetch(spec.adapter, spec.adapter_revision)) else unprm.FAMILY
+    if name in (unprm.FAMILY.name, probe.FAMILY.name):
+        return family_named(name)
     named = None if name is None else family_named(name)
     if named and spec.adapter:
         return named
     directory = fetch(spec.model, spec.revision)
     if name is None and (directory / unprm.CONFIG_NAME).exists():
-        return unprm.FAMILY
+        return probe.FAMILY if is_probe(directory) else unprm.FAMILY
     adapter = (directory / lora.CONFIG).is_file()
     architectures = [] if adapter else read_config(directory).get("architectures") or []
     shown = of_architecture(architectures)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
 from unprm.checkpoints.files import read_tokenizer
 from unprm.errors import ModelInvalid
@@ -39,6 +40,8 @@ WORKED_EXAMPLES = (
 )
 """Problems, each with its solution in the form that the instruction asks for."""
 _PLACE = "<<<the problem stands here>>>"
+ENDING = "\n"
+"""What ends a problem for a model without a chat template."""
 
 
 def messages(problem: str, worked_examples: bool = False) -> list[dict[str, str]]:
@@ -72,13 +75,9 @@ class Prompter:
         tokenizer = read_tokenizer(directory)
         backend: Tokenizer = tokenizer.backend_tokenizer
         if not tokenizer.chat_template:
-            return cls((), (), "\n", plain(backend))
-        chat = messages(_PLACE, worked_examples)
-        text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-        head, found, tail = text.partition(_PLACE)
-        if not found:
-            raise ModelInvalid(f"{directory}: its chat template does not repeat the user's message")
-        before, after = (tuple(backend.encode(part, add_special_tokens=False).ids) for part in (head, tail))
+            return cls((), (), ENDING, plain(backend))
+        parts = _around(tokenizer, messages(_PLACE, worked_examples), directory)
+        before, after = (tuple(backend.encode(part, add_special_tokens=False).ids) for part in parts)
         return cls(before, after, "", plain(backend))
 
     def encode(self, problem: str) -> tuple[int, ...]:
@@ -91,6 +90,24 @@ class Prompter:
         """The text of token ids, without special tokens."""
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
+
+
+def around_problem(directory: Path) -> tuple[str, str]:
+    """The texts before and after a problem that is the user's whole message, in the prompt of the model in a directory;
+    errors as for `Prompter.load`."""
+    tokenizer = read_tokenizer(directory)
+    if not tokenizer.chat_template:
+        return "", ENDING
+    return _around(tokenizer, [{"role": "user", "content": _PLACE}], directory)
+
+
+def _around(tokenizer: PreTrainedTokenizerFast, chat: list[dict[str, str]], directory: Path) -> tuple[str, str]:
+    """The texts before and after `_PLACE` in a chat that asks for an answer."""
+    text = str(tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False))
+    before, found, after = text.partition(_PLACE)
+    if not found:
+        raise ModelInvalid(f"{directory}: its chat template does not repeat the user's message")
+    return before, after
 
 
 def end_tokens(directory: Path) -> tuple[int, ...]:

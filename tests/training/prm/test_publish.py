@@ -18,6 +18,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from tests import checkpoints
 from tests.commands.blocks import ROOT
 from tests.hub_server import TOKEN, hub_server
+from tests.tiny import write_probe
 from training.prm.card import published_card, write_card
 from training.prm.publish import merge_adapter, push
 from training.prm.settings import TrainSettings, TrainSummary
@@ -112,6 +113,11 @@ def test_what_can_not_be_published_is_not_pushed(adapter, merged, tmp_path):
             push(tmp_path, NAME, api=api)
         with pytest.raises(ModelInvalid, match=r"local base \.\./base"):
             push(adapter, NAME, api=api)
+        probe = write_probe(tmp_path / "probe", str(merged))
+        with pytest.raises(ModelInvalid, match="is a probe, which has no adapter to merge: publish the directory"):
+            push(probe, NAME, api=api)
+        with pytest.raises(ModelInvalid, match="is a probe"):
+            merge_adapter(str(probe), None, tmp_path / "output", torch.float32)
         with pytest.raises(ModelInvalid, match="no repository of the hub can be called 'a//b'"):
             push(merged, "a//b", api=api)
         with pytest.raises(HfHubHTTPError, match="Invalid user token"):

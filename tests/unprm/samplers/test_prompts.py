@@ -13,7 +13,7 @@ from unprm.answers.extraction import extract
 from unprm.checkpoints.files import read_tokenizer
 from unprm.errors import ModelInvalid
 from unprm.mini.storyteller import generate
-from unprm.samplers.prompts import INSTRUCTION, WORKED_EXAMPLES, Prompter, end_tokens, messages
+from unprm.samplers.prompts import INSTRUCTION, WORKED_EXAMPLES, Prompter, around_problem, end_tokens, messages
 
 TEMPLATES = {
     "qwen": "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -132,3 +132,15 @@ def test_whoever_loads_the_embedded_model_reads_its_text_alike():
         prompt = Prompter.load(mini.BASE).encode(problem.text)
         assert others.encode(text) == ours.encode(text)
         assert others.encode(text)[: len(prompt)] == list(prompt)
+
+
+def test_the_texts_around_a_problem_that_is_the_whole_message(chat, base):
+    message = {"role": "user", "content": "12 + 34?"}
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(chat)
+    text = tokenizer.apply_chat_template([message], add_generation_prompt=True, tokenize=False)
+    assert "12 + 34?".join(around_problem(chat)) == text
+    assert around_problem(base) == ("", "\n")
+    tokenizer.chat_template = "{{ messages[0]['content'] | upper }}"
+    tokenizer.save_pretrained(chat)
+    with pytest.raises(ModelInvalid, match="does not repeat the user's message"):
+        around_problem(chat)

@@ -20,7 +20,7 @@ from unprm.engines.torch.compiled import CompiledLayers
 from unprm.engines.torch.memory import plan
 from unprm.engines.torch.passes import Pass, Pending, admit
 from unprm.engines.torch.plain import check_lengths
-from unprm.engines.torch.readers import Reader, batch_scores
+from unprm.engines.torch.readers import Reader, batch_scores, states
 from unprm.engines.torch.segments import Segments
 from unprm.engines.torch.tree import PrefixTree
 from unprm.formats.family import PrmFormat
@@ -43,7 +43,7 @@ def planned(reader: Reader, max_tokens: int, pass_tokens: int, cache_bytes: int 
     """The memory that an engine takes. `max_tokens`: of a sequence; the others as those of `TorchEngine`."""
     slot = slot_bytes(reader)
     slots = cache_bytes // slot + max(pass_tokens, max_tokens)
-    return plan(reader.modules, reader.decoders, slots * slot, pass_tokens)
+    return plan(reader.modules, reader.decoders, slots * slot, pass_tokens, reader.kept)
 
 
 class TorchEngine:
@@ -146,14 +146,15 @@ class TorchEngine:
         device = reader.decoders[0].device
         ids, depths = (torch.tensor([numbers], device=device) for numbers in (work.ids, work.depths))
         segments = Segments(work.segments, device, reader.decoders[0].dtype)
-        places, tokens = torch.tensor(work.reads, dtype=torch.long, device=device).view(-1, 2).unbind(1)
+        reads = [[*places, token] for places, token in work.reads]
+        columns = torch.tensor(reads, dtype=torch.long, device=device).view(-1, len(reader.sources) + 1).T
+        inputs = {"input_ids": ids, "position_ids": depths, "segments": segments}
         hidden = []
         for decoder, kept in zip(reader.decoders, self._stores, strict=True):
-            output = decoder(input_ids=ids, position_ids=depths, use_cache=False, segments=segments, kept=kept)
-            hidden.append(output.last_hidden_state[0, places])
-        if not work.reads:
+            hidden += states(decoder, reader.sources, columns[:-1], **inputs, kept=kept)
+        if not reads:
             return []
-        values: list[Any] = reader.read(hidden, tokens).tolist()
+        values: list[Any] = reader.read(hidden, columns[-1]).tolist()
         if not np.isfinite(values).all():
             raise RuntimeError("the model's hidden states are not finite numbers")
         return values

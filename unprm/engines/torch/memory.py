@@ -17,10 +17,12 @@ CACHED = 2**20
 """Maximum tokens of a prefix cache whose size is not given: their ids and scores take memory of the host as well."""
 
 
-def plan(modules: Sequence[nn.Module], networks: Sequence[PreTrainedModel], slots: int, tokens: int) -> MemoryPlan:
+def plan(
+    modules: Sequence[nn.Module], networks: Sequence[PreTrainedModel], slots: int, tokens: int, read: int = 0
+) -> MemoryPlan:
     """`modules`: everything that has weights. `slots`: bytes for keys and values. `tokens`: run at once, by one network
-    after the other."""
-    activations = max(tokens * _bytes_per_token(network) for network in networks)
+    after the other. `read`: layers of each network whose hidden states are kept until the last has run."""
+    activations = max(tokens * _bytes_per_token(network, read) for network in networks)
     return MemoryPlan(weight_bytes(modules), slots, activations + max(map(_widened, networks)))
 
 
@@ -37,14 +39,14 @@ def weight_bytes(modules: Iterable[nn.Module]) -> int:
     return sum({id(tensor): tensor.nbytes for tensor in tensors}.values())
 
 
-def _bytes_per_token(network: PreTrainedModel) -> int:
-    """Maximum bytes that a pass holds per token, within one layer.
+def _bytes_per_token(network: PreTrainedModel, read: int) -> int:
+    """Maximum bytes that a pass holds per token, within one layer and of the `read` layers before it.
 
     In the feed-forward block these are three tensors of its width (the gate, the values and their product) and four of
     the hidden width: the residual, the norm's output, and what adding them takes.
     """
     wide, hidden = _feed_forward_width(network.config), int(network.config.hidden_size)
-    return int(network.dtype.itemsize) * (3 * wide + 4 * hidden)
+    return int(network.dtype.itemsize) * (3 * wide + (4 + read) * hidden)
 
 
 def _widened(network: PreTrainedModel) -> int:

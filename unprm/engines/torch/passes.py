@@ -71,12 +71,13 @@ class Pass:
         self.depths: list[int] = []
         self.segments: list[Segment] = []
         self._places: dict[tuple[Node, int], int] = {}  # nodes (at their starts) and tokens run again
-        self._reads: dict[tuple[Node, int], tuple[int, int]] = {}  # tokens whose values are missing
+        self._reads: dict[tuple[Node, int], tuple[list[int], int]] = {}  # tokens whose values are missing
         self.computed = [self._add(share) for share in shares]
 
     @property
-    def reads(self) -> list[tuple[int, int]]:
-        """The positions in the pass where values are read, each with the id of the token whose value it is."""
+    def reads(self) -> list[tuple[list[int], int]]:
+        """For each value that is missing, the positions in the pass where it is read, one for each lag of the reader's
+        sources, and the id of the token whose value it is."""
         return list(self._reads.values())
 
     def end(self, values: Sequence[Any]) -> None:
@@ -98,12 +99,13 @@ class Pass:
         for number, node in enumerate(path):
             if node.fresh and (node, node.start) not in self._places:
                 self._run(path[: number + 1], node.start)
-        lag = self._reader.lag
+        lags = list(self._reader.sources)
         indices = [index for index in self._reader.indices(share.item) if index < share.end.end]
-        seen = _along(path, [index - lag for index in indices])
-        for index, node, shown in zip(indices, _along(path, indices), seen, strict=True):
+        seen = [_along(path, [index - lag for index in indices]) for lag in lags]
+        for index, node, *shown in zip(indices, _along(path, indices), *seen, strict=True):
             if index not in node.values:
-                self._reads[node, index] = self._place(path, shown, index - lag), share.item.ids[index]
+                places = [self._place(path, each, index - lag) for each, lag in zip(shown, lags, strict=True)]
+                self._reads[node, index] = places, share.item.ids[index]
         return len(self.ids) - before
 
     def _place(self, path: list[Node], node: Node, index: int) -> int:

@@ -1,14 +1,15 @@
 """Scores with PyTorch, one sequence after the other, each by a forward pass as the model's authors wrote it: correct
 for every causal model, and the reference for faster engines."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from unprm.engines.torch.memory import plan
-from unprm.engines.torch.readers import Reader, batch_scores
+from unprm.engines.torch.readers import Reader, batch_scores, states
 from unprm.errors import SolutionTooLong
 from unprm.formats.family import PrmFormat
 from unprm.types import BatchScores, Encoded, ModelDescription
@@ -20,7 +21,7 @@ class PlainEngine:
 
     def __init__(self, reader: Reader, format: PrmFormat, description: ModelDescription) -> None:
         self.format: PrmFormat = format
-        memory = plan(reader.modules, reader.decoders, 0, description.max_tokens)
+        memory = plan(reader.modules, reader.decoders, 0, description.max_tokens, reader.kept)
         self.description = replace(description, memory=memory)
         self._reader: Reader | None = reader
 
@@ -30,7 +31,7 @@ class PlainEngine:
         check_lengths(batch, self.description.max_tokens)
         if self._reader is None:
             raise RuntimeError("the engine is closed")
-        made = [margins(self._reader, item) for item in batch]
+        made = [margins(self._reader, item, *values(self._reader, [item])) for item in batch]
         return batch_scores(made, [len(item.needed) for item in batch])
 
     def close(self) -> None:
@@ -41,22 +42,26 @@ class PlainEngine:
 
 
 @torch.inference_mode()
-def margins(reader: Reader, item: Encoded) -> list[Any]:
-    """The margin of each of an item's positions, from a forward pass over its ids alone."""
-    ids = torch.tensor([item.needed], device=reader.decoders[0].device)
-    hidden = [decoder(input_ids=ids, use_cache=False).last_hidden_state[0] for decoder in reader.decoders]
-    return read_margins(reader, item, hidden)
+def values(reader: Reader, items: Sequence[Encoded]) -> list[dict[int, Any]]:
+    """The values at each item's indices, by index, from one forward pass over the ids of all, padded on the right."""
+    device = reader.decoders[0].device
+    ids, mask = (
+        pad_sequence([torch.tensor(numbers, device=device) for numbers in rows], batch_first=True)
+        for rows in ([item.needed for item in items], [[1] * len(item.needed) for item in items])
+    )
+    inputs = {"input_ids": ids} if len(items) == 1 else {"input_ids": ids, "attention_mask": mask}
+    indices = [list(reader.indices(item)) for item in items]
+    places = [number * ids.shape[1] + index for number, each in enumerate(indices) for index in each]
+    lags = torch.tensor([*reader.sources], device=device)
+    spots = torch.tensor(places, device=device) - lags[:, None]
+    hidden = [each for decoder in reader.decoders for each in states(decoder, reader.sources, spots, **inputs)]
+    found = iter(reader.read(hidden, ids.flatten()[places]).tolist())
+    return [dict(zip(each, found, strict=False)) for each in indices]
 
 
-def read_margins(reader: Reader, item: Encoded, hidden: Sequence[torch.Tensor]) -> list[Any]:
-    """An item's margins. `hidden`: each network's last hidden states at the item's tokens, (tokens, hidden), in the
-    network's type."""
-    device = hidden[0].device
-    indices = list(reader.indices(item))
-    places = torch.tensor([index - reader.lag for index in indices], device=device)
-    tokens = torch.tensor([item.ids[index] for index in indices], device=device)
-    values = reader.read([states[places] for states in hidden], tokens).tolist()
-    return reader.margins(item, values)
+def margins(reader: Reader, item: Encoded, known: Mapping[int, Any]) -> list[Any]:
+    """The margin of each of an item's positions. `known`: values by their tokens' index."""
+    return reader.margins(item, [known[index] for index in reader.indices(item)])
 
 
 def check_lengths(batch: Sequence[Encoded], window: int) -> None:

@@ -1,12 +1,14 @@
 """Values read from a model at tokens, and an item's margins, computed from them; a margin's sigmoid is a score.
 
-Where a head tells a Beta distribution, a value and a margin are each a list of two numbers, log β and log α.
+Where a head tells a Beta distribution, a value and a margin are each a list of two numbers, log β and log α; the value
+of a probe is a list too.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,11 +34,17 @@ class Reader(ABC):
     `decoders`: the networks that run. `modules`: everything that has weights, in evaluation mode and on its device.
     """
 
-    lag: ClassVar[int] = 0
-    """How many tokens before a token its value is read."""
+    sources: Mapping[int, Sequence[int | None]] = MappingProxyType({0: (None,)})
+    """What a value is read from: so many tokens before its own, the hidden states of these layers, counted from 1;
+    None: the last ones, after the final norm."""
 
     def __init__(self, decoders: Sequence[PreTrainedModel], modules: Sequence[nn.Module]) -> None:
         self.decoders, self.modules = decoders, modules
+
+    @property
+    def kept(self) -> int:
+        """How many layers' hidden states are kept until the last layer has run."""
+        return sum(layer is not None for layers in self.sources.values() for layer in layers)
 
     def indices(self, item: Encoded) -> Sequence[int]:
         """Indices of the tokens whose values an item's margins are computed from, ascending."""
@@ -44,8 +52,8 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
-        """The values, (n,) or (n, 2), of `tokens`, ids (n,), int64. `hidden`: each network's last hidden states where
-        the values are read, (n, hidden), in the network's type."""
+        """The values, (n,) or (n, numbers), of `tokens`, ids (n,), int64. `hidden`: each network's hidden states as of
+        `states`."""
 
     def margins(self, item: Encoded, values: Sequence[Any]) -> list[Any]:
         """The margin of each of an item's positions, from the values at `indices`."""
@@ -68,7 +76,7 @@ class AtPositions(Reader):
 class LikelihoodRatios(Reader):
     """`beta` times the log-likelihood ratio of the response so far, of `model` to `reference`, on `device`."""
 
-    lag = 1
+    sources = MappingProxyType({1: (None,)})
 
     def __init__(self, model: PreTrainedModel, reference: PreTrainedModel, beta: float, device: torch.device) -> None:
         networks = [network.to(device).eval() for network in (model, reference)]
@@ -91,6 +99,41 @@ class LikelihoodRatios(Reader):
         return [self._beta * sums[position - item.response] for position in item.positions]
 
 
+def states(
+    decoder: PreTrainedModel, sources: Mapping[int, Sequence[int | None]], places: torch.Tensor, **inputs: Any
+) -> list[torch.Tensor]:
+    """Runs a decoder on `inputs`, and returns the hidden states of each of a reader's `sources`, (n, hidden), in the
+    decoder's type. `places`: indices of the tokens, counted through all sequences, (lags, n)."""
+    found: dict[tuple[int, int | None], torch.Tensor] = {}
+    wanted = [(lag, layer) for lag, layers in sources.items() for layer in layers]
+    rows = dict(zip(sources, places, strict=True))
+
+    def keep(key: tuple[int, int | None], made: Any) -> None:
+        hidden = made[0] if isinstance(made, tuple) else made
+        found[key] = hidden.flatten(0, 1)[rows[key[0]]]
+
+    hooks = [
+        _layers(decoder)[layer - 1].register_forward_hook(lambda *call, key=(lag, layer): keep(key, call[-1]))
+        for lag, layer in wanted
+        if layer is not None
+    ]
+    try:
+        last = decoder(use_cache=False, **inputs).last_hidden_state
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for lag, layer in wanted:
+        if layer is None:
+            keep((lag, layer), last)
+    return [found[key] for key in wanted]
+
+
+def _layers(decoder: PreTrainedModel) -> nn.ModuleList:
+    """The layers of a decoder, whatever they are called."""
+    count = int(decoder.config.num_hidden_layers)
+    return next(each for each in decoder.children() if isinstance(each, nn.ModuleList) and len(each) == count)
+
+
 def batch_scores(margins: Sequence[Sequence[Any]], computed: list[int]) -> BatchScores:
     """The scores of a batch from each item's margins; `computed`: tokens that were run for each item."""
     if not isinstance(next(chain.from_iterable(margins), None), list):
@@ -109,12 +152,12 @@ def _intervals(parameters: Sequence[Sequence[float]], scores: Sequence[float]) -
     return tuple((min(low, mean), max(mean, high)) for mean, (low, high) in zip(scores, found, strict=True))
 
 
-def log_probs(output: nn.Module, hidden: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+def log_probs(output: nn.Module, hidden: torch.Tensor, tokens: torch.Tensor, factor: float = 1.0) -> torch.Tensor:
     """The log-probabilities (≤ 0) of `tokens`, ids (n,), int64 -> (n,), in double precision so that long sums stay
-    exact. `output`: the layer that makes logits of hidden states; `hidden`: the states before each token, (n, hidden),
-    in the network's type."""
+    exact. `output`: the layer that makes logits of hidden states, which the network multiplies by `factor`; `hidden`:
+    the states before each token, (n, hidden), in the network's type."""
     losses = [
-        functional.cross_entropy(output(states).float(), wanted, reduction="none")
+        functional.cross_entropy(output(states).float() * factor, wanted, reduction="none")
         for states, wanted in zip(hidden.split(LOGITS), tokens.split(LOGITS), strict=True)
     ]
     return -torch.cat(losses).double()

@@ -4,14 +4,12 @@ The torch engine is compared with plain forward passes of the same weights: a mo
 compute would be scored wrongly without an error. An engine whose weights another program runs is compared with itself.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, takewhile
 from typing import Any
 
 import numpy as np
-import torch
-from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 from unprm.engines.torch import plain
@@ -23,7 +21,8 @@ from unprm.types import Encoded, Engine, Format, SelfTest
 LENGTH = 96
 """Maximum tokens of each of the three sequences."""
 EVERY = 3
-"""Margins are read at every third token; at the others later, when the tokens are cached."""
+"""Margins are read at every third token; at the others later, when the tokens are cached. What lies between two of them
+is a step to a model that reads all tokens of a step."""
 PART = 32
 """Tokens of a pass in the test that runs sequences in parts."""
 WINDOW = 16
@@ -60,10 +59,20 @@ class TreeTest:
         shared = _shared(items)
         skipped = shared - length // 2 if shared >= length else 0  # else a long prompt would be all that is run
         self._items = [_everywhere(item, skipped, length) for item in items]
+        self._batches = [_thirds(item) for item in self._items]
+
+        def margins(values: Sequence[Mapping[int, Any]]) -> list[list[list[Any]]]:
+            return [
+                [plain.margins(reader, third, known) for third in thirds]
+                for thirds, known in zip(self._batches, values, strict=True)
+            ]
+
         with _prepared(self._decoders):
-            self._expected = [plain.margins(reader, item) for item in self._items]
-            rounding = 0.0 if exact else _root_mean_square(self._expected, _padded(reader, self._items))
-        largest = max(float(np.abs(margin).max()) for margin in chain.from_iterable(self._expected))
+            self._expected = margins([known for item in self._items for known in plain.values(reader, [item])])
+            found = self._expected if exact else margins(_padded(reader, self._items))
+        expected = list(chain.from_iterable(self._expected))
+        rounding = _root_mean_square(expected, list(chain.from_iterable(found)))
+        largest = max(float(np.abs(margin).max()) for margin in chain.from_iterable(expected))
         self._tolerance = max(EXACT * max(1.0, largest), ROUNDING * rounding)
 
     def compare(self, engine: TorchEngine) -> SelfTest:
@@ -85,11 +94,9 @@ class TreeTest:
 
     def _tried(self, engine: TorchEngine, chosen: Sequence[int], start: int, pass_tokens: int) -> float:
         """The difference at every third token, from index `start` on."""
-        read = [k for k in chosen if len(self._items[k].positions) > start]  # all, except in a window of two tokens
-        items = [self._items[k] for k in read]
-        batch = [Encoded(item.ids, item.positions[start::EVERY], item.response) for item in items]
-        made, _ = engine.margins(batch, pass_tokens)
-        return _root_mean_square([self._expected[k][start::EVERY] for k in read], made)
+        read = [k for k in chosen if len(self._batches[k]) > start]  # all, except in a window of two tokens
+        made, _ = engine.margins([self._batches[k][start] for k in read], pass_tokens)
+        return _root_mean_square([self._expected[k][start] for k in read], made)
 
 
 def check_consistency(engine: Engine) -> SelfTest:
@@ -124,19 +131,21 @@ def _everywhere(item: Encoded, skipped: int, length: int) -> Encoded:
     return Encoded(ids, tuple(range(first, len(ids))), first)
 
 
-@torch.inference_mode()
-def _padded(reader: Reader, items: Sequence[Encoded]) -> list[list[Any]]:
-    """The margins from one padded pass over all items with eager attention, which rounds differently."""
-    device = reader.decoders[0].device
-    ids = pad_sequence([torch.tensor(item.ids, device=device) for item in items], batch_first=True)
-    mask = pad_sequence([torch.ones(len(item.ids), device=device).long() for item in items], batch_first=True)
-    hidden = []
+def _thirds(item: Encoded) -> list[Encoded]:
+    """An item up to three times: read at every third of its positions, from the first, second and third on."""
+    found = [item.positions[start::EVERY] for start in range(EVERY)]
+    return [Encoded(item.ids, positions, item.response) for positions in found if positions]
+
+
+def _padded(reader: Reader, items: Sequence[Encoded]) -> list[dict[int, Any]]:
+    """The values from one padded pass over all items with eager attention, which rounds differently."""
+    attention = [decoder.config._attn_implementation for decoder in reader.decoders]
     for decoder in reader.decoders:
-        attention = decoder.config._attn_implementation
         decoder.set_attn_implementation("eager")
-        hidden.append(decoder(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state)
-        decoder.set_attn_implementation(attention)
-    return [plain.read_margins(reader, item, [states[k] for states in hidden]) for k, item in enumerate(items)]
+    found = plain.values(reader, items)
+    for decoder, before in zip(reader.decoders, attention, strict=True):
+        decoder.set_attn_implementation(before)
+    return found
 
 
 def _root_mean_square(expected: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]]) -> float:

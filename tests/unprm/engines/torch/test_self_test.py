@@ -218,7 +218,9 @@ def _keeps_keys_and_values_of_others(monkeypatch):
 
 def _reads_a_token_too_early(monkeypatch):
     kind = Pass.reads.fget
-    monkeypatch.setattr(Pass, "reads", property(lambda self: [(max(0, place - 1), id) for place, id in kind(self)]))
+    monkeypatch.setattr(
+        Pass, "reads", property(lambda self: [([max(0, place - 1)], id) for (place,), id in kind(self)])
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])

@@ -1,0 +1,271 @@
+"""Probes: what the trainer keeps of a base, what it writes of that, and what it refuses."""
+
+import json
+import os
+import random
+import signal
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from rich.progress import Progress
+from safetensors.torch import load_file
+from transformers import PreTrainedTokenizerFast
+from typer.testing import CliRunner
+
+from tests import forked
+from tests.tiny import write_base
+from tests.training.solutions import learnable
+from training import resumable
+from training.__main__ import app
+from training.prm.probe import KEPT, KEPT_OF_HELD_OUT, READOUTS, ProbeTrainer, candidates
+from training.prm.settings import TrainSettings
+from training.prm.states import PROGRESS, STATES, check_room
+from training.schema import LabelledSolution
+from unprm.calibration import sigmoid
+from unprm.checkpoints.files import load_base, load_tokenizer
+from unprm.engines.torch.probe import POOLINGS
+from unprm.errors import ModelInvalid
+from unprm.formats.probe import SURPRISAL, ProbeConfig, ProbeFormat
+from unprm.models.load import load_engine
+from unprm.uncertainty import MEASURES
+
+QUIET = Progress(disable=True)
+TEMPLATE = "{% for m in messages %}Problem: {{ m['content'] }}\n{% endfor %}The answer is: "
+
+
+def _solutions(count, seed=0):
+    """Solutions of which four each have a problem, and some begin alike."""
+    rng = random.Random(seed)
+    for number, solution in enumerate(learnable(count, seed)):
+        labels = [None if rng.random() < 0.2 else label for label in solution.labels]
+        labels = labels if any(label is not None for label in labels) else solution.labels
+        steps = ("Step 1: what is 12?", *solution.steps)
+        yield LabelledSolution(f"what is {number // 4} + 34?", steps, (None, *labels))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a base of four layers that has a chat template, `steps.jsonl` and `held-out.jsonl`."""
+    directory = tmp_path_factory.mktemp("probe")
+    base = write_base(directory / "base", layers=4)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(base)
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(base)
+    resumable.write_lines(directory / "steps.jsonl", _solutions(120))
+    resumable.write_lines(directory / "held-out.jsonl", _solutions(40, seed=5))
+    return directory
+
+
+def _settings(place, output, **changes):
+    values = {"base": str(place / "base"), "data": (place / "steps.jsonl",), "output": output, "batch_tokens": 300}
+    return TrainSettings(**(values | {"tune": "none", "head": "probe"} | changes))
+
+
+@pytest.fixture(scope="module")
+def trained(place):
+    """A probe's directory and the summary of its training."""
+    output = place / "trained" / "prm"
+    return output, ProbeTrainer(_settings(place, output, validation=(place / "held-out.jsonl",))).train(QUIET)
+
+
+@torch.no_grad()
+def _plain(directory, base, solution):
+    """Step scores as the configuration and the weights say, by transformers alone."""
+    config, weights = ProbeConfig.read(directory), load_file(directory / "head.safetensors")
+    encoded = ProbeFormat(load_tokenizer(base), config).encode(solution.problem, solution.steps)
+    made = load_base(base, torch.float32)(torch.tensor([encoded.ids]), output_hidden_states=True)
+    inputs = torch.cat([made.hidden_states[layer][0] for layer in config.layers], dim=1)
+    values = inputs @ weights["token.weight"].T + weights["token.bias"]
+    logprobs = made.logits[0].double().log_softmax(1)[:-1].gather(1, torch.tensor(encoded.ids)[1:, None])[:, 0].tolist()
+    scores, start = [], encoded.response
+    for position in encoded.positions:
+        figures = torch.tensor([MEASURES[name](logprobs[start - 1 : position]) for name in config.measures])
+        rows = values[start : position + 1]
+        surprising = np.average(rows[:, 2], weights=-np.array(logprobs[start - 1 : position]))
+        features = torch.tensor([rows[-1, 0], rows[:, 1].mean(), surprising, *figures], dtype=torch.float32)
+        scores.append(sigmoid((features @ weights["step.weight"][0] + weights["step.bias"][0]).item()))
+        start = position + 1
+    return scores
+
+
+def test_a_trained_probe_is_served_and_tells_right_from_wrong(place, trained):
+    output, summary = trained
+    engine = load_engine(str(output), device="cpu")
+    assert engine.description.name == "prm"
+    solutions = list(_solutions(40, seed=5))
+    found = engine.score([engine.format.encode(each.problem, each.steps) for each in solutions]).scores
+    assert found[0] == pytest.approx(_plain(output, place / "base", solutions[0]), abs=1e-4)
+    pairs = [
+        (scores[step] > 0.5, label)
+        for scores, each in zip(found, solutions, strict=True)
+        for step, label in each.known.items()
+    ]
+    accuracy = sum(verdict == label for verdict, label in pairs) / len(pairs)
+    assert accuracy > 0.9
+    (held_out,) = (json.loads(line) for line in (output / "validation.jsonl").read_text().splitlines())
+    assert held_out["accuracy"] == pytest.approx(accuracy, abs=0.01)
+    assert summary.held_out.accuracy == held_out["accuracy"]
+
+
+def test_what_is_written_says_how_it_is_read_and_what_it_was_trained_on(place, trained):
+    output, summary = trained
+    config = ProbeConfig.read(output)
+    assert (config.base, config.before, config.after) == ("../../base", "Problem: ", "\nThe answer is: ")
+    assert set(config.layers) <= {2, 4}
+    assert config.measures == SURPRISAL
+    rows = [json.loads(line) for line in (output / READOUTS).read_text().splitlines()]
+    assert [(row["layer"], row["pooling"]) for row in rows[1:-1]] == [(k, p) for k in (2, 4) for p in POOLINGS]
+    assert {row["layer"] for row in rows[1:-1] if row["chosen"]} == set(config.layers)
+    assert rows[-1]["log_loss"] <= min(row["log_loss"] for row in rows)
+    card = (output / "README.md").read_text()
+    assert f"| labelled steps | {summary.steps}, " in card
+    assert "--tune none" in card
+    assert str(place) not in card
+
+
+def test_only_the_tokens_of_labelled_steps_are_kept(place, tmp_path):
+    path = tmp_path / "steps.jsonl"
+    one = LabelledSolution("12?", ("12 + 34 = 46.", "So 41", "46 - 5", "12"), (None, 0.25, True, None))
+    # the same prefix, of which another step has a label
+    other = replace(one, steps=("12 + 34 = 46.", "So 41", "5"), labels=(False, None, True))
+    resumable.write_lines(path, [one, other])
+    states = ProbeTrainer(_settings(place, tmp_path / "prm", data=(path,), bf16=False)).states
+    states.fill(300, lambda tokens: None)
+    assert states.right.tolist() == [
+        label > 0.5 for example in states.examples for label in example.labels if label == label
+    ]
+    model, row = load_base(place / "base", torch.float32), 0
+    for example in states.examples:
+        ids = torch.tensor([example.encoded.ids])
+        with torch.no_grad():
+            made = model(ids, output_hidden_states=True)
+        surprise = -made.logits[0].log_softmax(1)[:-1].gather(1, ids[0, 1:, None])[:, 0].double()
+        start = example.encoded.response
+        for position, label in zip(example.encoded.positions, example.labels, strict=True):
+            if label == label:
+                for index, layer in enumerate((2, 4)):
+                    hidden = made.hidden_states[layer][0]
+                    kept = states.features.states[:, index, row]
+                    rows, weights = hidden[start : position + 1], surprise[start - 1 : position, None].float()
+                    expected = torch.stack([rows[-1], rows.mean(0), (rows * weights).sum(0) / weights.sum()])
+                    assert kept == pytest.approx(expected.numpy(), rel=2e-3, abs=2e-3)
+                figures = MEASURES[SURPRISAL[2]]((-surprise[start - 1 : position]).tolist())
+                assert states.features.measures[row, 2] == pytest.approx(figures, rel=1e-4)
+                row += 1
+            start = position + 1
+    assert row == states.count == 4
+
+
+class _Stuck(Progress):
+    """That of a run which stops after its first pass: it never goes on before it is killed."""
+
+    def advance(self, *arguments, **options):
+        super().advance(*arguments, **options)
+        while True:
+            signal.pause()
+
+
+def _begin(settings):
+    ProbeTrainer(settings).train(_Stuck(disable=True))
+
+
+def test_a_killed_run_goes_on_where_it_was_and_ends_as_it_would_have(place, trained, tmp_path):
+    settings = _settings(place, place / "killed" / "prm", validation=(place / "held-out.jsonl",))
+    progress = settings.output / KEPT / PROGRESS
+    process = forked.start(_begin, settings)
+    while not progress.is_file() or json.loads(progress.read_text())["steps"] == 0:
+        assert process.is_alive()
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    done = json.loads(progress.read_text())["steps"]
+    trainer = ProbeTrainer(settings)
+    assert 0 < done < trainer.states.count
+    assert not np.load(progress.with_name(STATES), mmap_mode="r")[:, :, done:].any()
+    trainer.train(QUIET)
+    expected, _ = trained
+    for name in (f"{KEPT}/{STATES}", f"{KEPT_OF_HELD_OUT}/{STATES}", "head.safetensors", READOUTS, "validation.jsonl"):
+        assert (settings.output / name).read_bytes() == (expected / name).read_bytes()
+
+
+def test_what_is_done_is_not_read_again(place, tmp_path):
+    states = ProbeTrainer(_settings(place, tmp_path)).states
+    states.fill(300, lambda tokens: None)
+    kept = np.load(tmp_path / KEPT / STATES, mmap_mode="r+")
+    kept[:, :, 0] = 5
+    again = ProbeTrainer(_settings(place, tmp_path)).states
+    again.fill(300, lambda tokens: None)
+    assert (again.features.states[:, :, 0] == 5).all()
+
+
+def test_states_of_other_data_are_refused(place, tmp_path):
+    ProbeTrainer(_settings(place, tmp_path)).states.reserve()
+    other = ProbeTrainer(_settings(place, tmp_path, data=(place / "held-out.jsonl",))).states
+    with pytest.raises(ModelInvalid, match="states of a run with other settings or data"):
+        other.reserve()
+
+
+def test_the_states_take_what_was_said_and_a_disk_without_room_is_refused_before(place, tmp_path):
+    trainer = ProbeTrainer(_settings(place, tmp_path))
+    trainer.states.reserve()
+    # two poolings of two layers of 64 numbers of two bytes, and four figures of four
+    assert trainer.states.bytes == trainer.states.count * (3 * 2 * 64 * 2 + 4 * 4)
+    assert f"{trainer.states.count:,} labelled steps: their states take 784 bytes each" in str(trainer)
+    files = sum(path.stat().st_size for path in (tmp_path / KEPT).glob("*.npy"))
+    assert files == pytest.approx(trainer.states.bytes, abs=256)
+    with pytest.raises(ModelInvalid, match=r"take 2 GB, and 1.5 GB are free"):
+        check_room(2 * 10**9, 15 * 10**8, tmp_path)
+
+
+def test_labels_that_allow_no_fit_are_refused_before_the_pass(place, tmp_path):
+    path = tmp_path / "steps.jsonl"
+    resumable.write_lines(path, [replace(each, labels=(True,) * len(each.steps)) for each in _solutions(40)])
+    with pytest.raises(ModelInvalid, match="a probe takes right and wrong steps of at least 5 problems"):
+        ProbeTrainer(_settings(place, tmp_path / "prm", data=(path,))).train(QUIET)
+    assert not (tmp_path / "prm").exists()
+
+
+@pytest.mark.parametrize(
+    ("depth", "layers"), [(1, (1,)), (4, (2, 4)), (24, tuple(range(6, 25, 2))), (28, tuple(range(8, 29, 2)))]
+)
+def test_every_second_layer_from_a_quarter_of_the_depth_on_may_be_read(depth, layers):
+    assert candidates(depth) == layers
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--tune=none"], "give --head probe too"),
+        (["--head=probe"], "give --tune none too"),
+        (["--tune=all", "--head=probe"], "give --tune none too"),
+        (["--tune=none", "--head=value"], "give --head probe too"),
+        *(
+            (["--tune=none", "--head=probe", option], f"--{option[2:].partition('=')[0]}")
+            for option in (
+                "--lora-rank=4",
+                "--epochs=2",
+                "--learning-rate=0.1",
+                "--loss=mse",
+                "--step-tag=+",
+                "--preset=default",
+            )
+        ),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_by_name(tmp_path, options, named):
+    given = ["train", "--base=x", f"--data={tmp_path}", f"--output={tmp_path / 'prm'}", *options]
+    result = CliRunner().invoke(app, given, env={"COLUMNS": "300"})
+    assert result.exit_code == 2
+    assert named in result.output
+    assert not (tmp_path / "prm").exists()
+
+
+def test_the_command_prints_every_read_out(place, tmp_path):
+    options = ["train", f"--base={place / 'base'}", f"--data={place / 'steps.jsonl'}", f"--output={tmp_path / 'prm'}"]
+    result = CliRunner().invoke(app, [*options, "--tune=none", "--head=probe"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    for text in ("bytes each", "measures of surprisal", "layer 4, mean", "all of it", "a probe of layers"):
+        assert text in result.output

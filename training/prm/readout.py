@@ -1,0 +1,215 @@
+"""Fits a probe: how right steps differ from wrong ones in a frozen base's hidden states, and in how surprised it is.
+
+Of each layer and pooling, a ridge-regularised logistic regression, cross-fitted by problem; then one over those of the
+chosen layers and the measures, on predictions for problems that they were not fitted to, so that a score is the
+probability that such a step is right. All of it is linear, so it folds into one row per pooling.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedGroupKFold
+
+from unprm.engines.torch.probe import POOLINGS
+from unprm.errors import ModelInvalid
+
+FOLDS = 5
+"""Parts of the problems; each is predicted by what is fitted to the others."""
+STRENGTHS = tuple(4.0**-power for power in range(-2, 6))
+"""Of the regularisation: half of one of these times the squared norm of the coefficients, of standardised columns, is
+added to the mean log-loss."""
+MOST_LAYERS = 4
+"""Layers that a probe reads at most."""
+TOLERANCE = 1e-3
+"""Largest gradient of the objective where a fit ends."""
+ROWS = 4096
+"""Steps that are read from the disk at once."""
+
+Array = npt.NDArray[np.floating]
+Labels = npt.NDArray[np.bool_]
+Folds = Sequence[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What is known of labelled steps. `states`: hidden states, (poolings, layers, steps, hidden), float16, which may
+    lie on the disk. `layers`: their numbers. `measures`: figures of the log-probabilities, (steps, measures)."""
+
+    layers: tuple[int, ...]
+    states: npt.NDArray[np.float16]
+    measures: Array
+
+    def column(self, pooling: int, layer: int) -> Array:
+        """One pooling's states of one layer, by their indices: (steps, hidden), float32."""
+        states: Array = self.states[pooling, layer].astype(np.float32)
+        return states
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A linear head on some `layers`, in float64: for each pooling, `token_weight`, (poolings, layers · hidden), times
+    the pooled states, plus `token_bias`; and the step's margin is `step_weight`, (poolings + measures,), times those
+    and the measures, plus `step_bias`."""
+
+    layers: tuple[int, ...]
+    token_weight: Array
+    token_bias: Array
+    step_weight: Array
+    step_bias: float
+
+    def margins(self, features: Features) -> Array:
+        """The log-odds of each step's being right, (steps,)."""
+        places = [features.layers.index(layer) for layer in self.layers]
+        parts: list[Array] = [np.empty(0)]
+        for start in range(0, len(features.measures), ROWS):
+            rows = slice(start, start + ROWS)
+            pooled = [np.concatenate([each[place, rows] for place in places], axis=1) for each in features.states]
+            values = [each.astype(np.float64) @ weight for each, weight in zip(pooled, self.token_weight, strict=True)]
+            inputs = np.column_stack([np.transpose(values) + self.token_bias, features.measures[rows]])
+            parts.append(inputs @ self.step_weight + self.step_bias)
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How well a regression predicts problems that it was not fitted to, at the strength of regularisation that does so
+    best: the mean log-loss in nats, and the probability that a right step's margin is above a wrong one's. `margins`:
+    those, (steps,)."""
+
+    strength: float
+    log_loss: float
+    auroc: float
+    margins: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A probe; the figures of its measures alone, of each candidate layer by its number and pooling, and of it all."""
+
+    probe: Probe
+    measures: Figures
+    readouts: dict[tuple[int, str], Figures]
+    whole: Figures
+
+
+def fit(
+    features: Features,
+    labels: Labels,
+    problems: Sequence[object],
+    seed: int = 0,
+    advance: Callable[[], None] = lambda: None,
+) -> Fitted:
+    """Fits a probe to steps. `labels`: whether each is right, (steps,). `problems`: each step's, of which those in one
+    fold are held out together. `advance` is called after each layer and pooling. Errors as for `split`.
+    """
+    folds = split(labels, problems, seed)
+    readouts: dict[tuple[int, str], Figures] = {}
+    for place, layer in enumerate(features.layers):
+        for pooling, name in enumerate(POOLINGS):
+            readouts[layer, name] = _cross_fitted(features.column(pooling, place), labels, folds)
+            advance()
+    measures = features.measures.astype(np.float64)
+
+    def inputs(layers: Sequence[int]) -> Array:
+        read = [readouts[layer, name].margins for name in POOLINGS for layer in layers]
+        return np.column_stack([*read, measures])
+
+    def loss(layers: Sequence[int]) -> float:
+        return _cross_fitted(inputs(layers), labels, folds, STRENGTHS[-1:]).log_loss
+
+    chosen = tuple(_choose(features.layers, loss))
+    last = _cross_fitted(inputs(chosen), labels, folds)
+    weight, bias = _fitted(inputs(chosen), labels, last.strength)
+    count = len(POOLINGS) * len(chosen)
+    rows, biases = [], []
+    for pooling, name in enumerate(POOLINGS):
+        parts = weight[pooling * len(chosen) : (pooling + 1) * len(chosen)]
+        made = [
+            _fitted(features.column(pooling, features.layers.index(layer)), labels, readouts[layer, name].strength)
+            for layer in chosen
+        ]
+        rows.append(np.concatenate([part * each for part, (each, _) in zip(parts, made, strict=True)]))
+        biases.append(sum(part * each for part, (_, each) in zip(parts, made, strict=True)))
+    step = np.concatenate([np.ones(len(POOLINGS)), weight[count:]])
+    probe = Probe(chosen, np.stack(rows), np.array(biases), step, bias)
+    alone = _cross_fitted(measures, labels, folds)
+    return Fitted(probe, alone, readouts, last)
+
+
+def split(right: Labels, problems: Sequence[object], seed: int) -> Folds:
+    """The folds: of each, the indices of the other steps and of its own, whose problems no other step has.
+
+    Raises `ModelInvalid` unless there are right and wrong steps beside each fold.
+    """
+    numbers = {problem: number for number, problem in enumerate(dict.fromkeys(problems))}
+    groups = np.array([numbers[problem] for problem in problems])
+    if len(numbers) >= FOLDS and 0 < right.sum() < len(right):
+        folds = list(StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed).split(right, right, groups))
+        if all(0 < right[rest].sum() < len(rest) and len(held_out) for rest, held_out in folds):
+            return folds
+    raise ModelInvalid(
+        f"a probe takes right and wrong steps of at least {FOLDS} problems, so that some can be held out: there are "
+        f"{int(right.sum()):,} right and {int((~right).sum()):,} wrong ones of {len(numbers):,} problems"
+    )
+
+
+def _cross_fitted(columns: Array, right: Labels, folds: Folds, strengths: Sequence[float] = STRENGTHS) -> Figures:
+    """Those of a regression on columns, (steps, columns), from the greatest strength on until it gets no better."""
+    standard, _, _ = _standardised(columns)
+    models = [_regression(warm_start=True) for _ in folds]
+    best: Figures | None = None
+    for strength in strengths:
+        margins = np.empty(len(right))
+        for model, (rest, held_out) in zip(models, folds, strict=True):
+            model.set_params(C=1 / (strength * len(rest))).fit(standard[rest], right[rest])
+            margins[held_out] = model.decision_function(standard[held_out])
+        loss = _log_loss(margins, right)
+        if best and loss >= best.log_loss:
+            break
+        best = Figures(strength, loss, float(roc_auc_score(right, margins)), margins)
+    assert best
+    return best
+
+
+def _fitted(columns: Array, right: Labels, strength: float) -> tuple[Array, float]:
+    """The regression on all steps: its weights for columns as they are, (columns,), and its bias."""
+    standard, means, deviations = _standardised(columns)
+    model = _regression(C=1 / (strength * len(right))).fit(standard, right)
+    weight: Array = model.coef_[0].astype(np.float64) / deviations
+    return weight, float(model.intercept_[0] - weight @ means)
+
+
+def _regression(**options: Any) -> LogisticRegression:
+    return LogisticRegression(tol=TOLERANCE, max_iter=1000, **options)
+
+
+def _standardised(columns: Array) -> tuple[Array, Array, Array]:
+    """The columns with mean 0 and deviation 1, in float32; their means and deviations."""
+    means, deviations = columns.mean(0, dtype=np.float64), columns.std(0, dtype=np.float64)
+    deviations[deviations < 1e-6 * (1 + abs(means))] = 1.0  # it says nothing, and is not blown up
+    standard = columns.astype(np.float32)
+    standard -= means.astype(np.float32)
+    standard /= deviations.astype(np.float32)
+    return standard, means, deviations
+
+
+def _choose(layers: Sequence[int], loss: Callable[[Sequence[int]], float]) -> list[int]:
+    """Layers, one after another the one that lowers the loss most, at least one, as long as it falls."""
+    chosen: list[int] = []
+    least = np.inf
+    while len(chosen) < min(MOST_LAYERS, len(layers)):
+        losses = {layer: loss([*chosen, layer]) for layer in layers if layer not in chosen}
+        best = min(losses, key=losses.__getitem__)
+        if losses[best] >= least:
+            break
+        chosen, least = [*chosen, best], losses[best]
+    return sorted(chosen)
+
+
+def _log_loss(margins: Array, right: Labels) -> float:
+    return float(np.logaddexp(0, np.where(right, -margins, margins)).mean())
