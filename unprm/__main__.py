@@ -11,7 +11,7 @@ import textwrap
 from importlib.util import find_spec
 from typing import NamedTuple
 
-SERVE, SCALE, UPSTREAM = "serve", "scale", "upstream"
+SERVE, SCALE = "serve", "scale"
 """Commands that name a whole program: the program does not get their name."""
 
 
@@ -32,7 +32,6 @@ class Program(NamedTuple):
 PROGRAMS = (
     Program("server", "serve", "Serve a model and its page", f"{SERVE} models reference"),
     Program("server.scale", "ray", "Serve replicas on a Ray cluster", SCALE),
-    Program("unprm.upstream", "llama", "Run a language model behind OpenAI's API", UPSTREAM),
     Program("unprm_client", "client", "Call a server", "score vote compare"),
     Program("unprm_client", "agents", "Offer a server to agents as MCP tools", "mcp"),
     Program(
@@ -43,7 +42,7 @@ PROGRAMS = (
     ),
 )
 
-OPTIONAL = {"ray": "ray", "vllm": "vllm", "xllamacpp": "llama"}
+OPTIONAL = {"ray": "ray", "vllm": "vllm"}
 """Packages that only some options of a command need, and their extras."""
 
 
@@ -57,7 +56,7 @@ def main() -> None:
             return
         sys.stderr.write(f"{_usage()}\n\nunprm has no command {name!r}\n" if name else f"{_usage()}\n")
         raise SystemExit(2)
-    if name in (SERVE, SCALE, UPSTREAM):
+    if name in (SERVE, SCALE):
         del sys.argv[1]
     try:
         if find_spec(program.place()) is None:

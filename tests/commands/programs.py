@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import typer
+import xllamacpp
 import yaml
 from dockerfile_parse import DockerfileParser
 from typer.testing import CliRunner
@@ -15,18 +16,16 @@ from typer.testing import CliRunner
 import benchmarks.__main__
 import research.__main__
 import training.__main__
-import unprm.upstream
 import unprm_client.__main__
 from server.scale.settings import ScaleSettings
 from server.settings import Settings
 from tests.commands.blocks import ELLIPSIS, ROOT
-from unprm.__main__ import PROGRAMS, SCALE, SERVE, UPSTREAM
+from unprm.__main__ import PROGRAMS, SCALE, SERVE
 
 APPS: dict[str, typer.Typer | Callable[..., None]] = {
     "training": training.__main__.app,
     "benchmarks": benchmarks.__main__.main,
     "research": research.__main__.app,
-    "unprm.upstream": unprm.upstream.app,
     "unprm_client": unprm_client.__main__.app,
 }
 SETTINGS = {"server": Settings, "server.scale": ScaleSettings}
@@ -54,7 +53,7 @@ def check(words: Sequence[str], directory: Path) -> None:
         check_module(["training", *more], directory)
     elif program == "unprm":
         (module,) = [each.module for each in PROGRAMS if more[0] in each.commands.split()]
-        check_module([module, *(more[1:] if more[0] in (SERVE, SCALE, UPSTREAM) else more)], directory)
+        check_module([module, *(more[1:] if more[0] in (SERVE, SCALE) else more)], directory)
     elif program == "pip":
         check_pip(more)
     elif program == "make":
@@ -62,6 +61,9 @@ def check(words: Sequence[str], directory: Path) -> None:
         subprocess.run(["make", "--dry-run", *more], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
     elif program == "docker":
         check_docker(more)
+    elif program == "llama-server":
+        library = Path(xllamacpp.__file__).with_name("xllamacpp.abi3.so").read_bytes()
+        assert all(f"\0{word}\0".encode() in library for word in more if word.startswith("--"))
     else:
         raise AssertionError(f"nobody knows the program {program}")
 

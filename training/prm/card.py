@@ -113,7 +113,7 @@ def write_card(output: Path, config: PrmConfig, settings: TrainSettings, summary
         settings=settings,
         summary=summary,
         base=Path(base).name if local else base,
-        quantized=f" (dequantized from the four bits of `{hub_name(base)}`)" if base in BASES else "",
+        quantized=f" (dequantized from {BASES[base].exact_name})" if base in BASES else "",
         base_model="" if local else f"base_model: {hub_name(base)}\n",
         datasets=json.dumps([str(path) for path in settings.data if not path.exists()]),
         data=", ".join(names),
