@@ -2,7 +2,6 @@
 
 python -m server --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME --port 8000
 python -m server models
-python -m server reference
 python -m server examples
 """
 
@@ -21,13 +20,8 @@ def main() -> int:
 
         show()
         return 0
-    if sys.argv[1:] == ["reference"]:
-        from .reference import page
-
-        print(page(), end="")
-        return 0
     if sys.argv[1:] == ["examples"]:
-        from .reference import answers
+        from .examples import answers
 
         print(answers(), end="")
         return 0

@@ -197,7 +197,7 @@ def test_every_command_has_its_program() -> None:
         named.setdefault(program.module, set()).update(program.commands.split())
     for module, app in apps.items():
         assert named.pop(module) == typer.main.get_command(app).commands.keys()  # type: ignore[attr-defined]
-    assert named == {"server": {SERVE, "models", "reference"}, "server.scale": {SCALE}}
+    assert named == {"server": {SERVE, "models"}, "server.scale": {SCALE}}
     every = " ".join(program.commands for program in PROGRAMS).split()
     assert len(set(every)) == len(every)
 

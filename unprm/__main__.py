@@ -30,7 +30,7 @@ class Program(NamedTuple):
 
 
 PROGRAMS = (
-    Program("server", "serve", "Serve a model and its page", f"{SERVE} models reference"),
+    Program("server", "serve", "Serve a model and its page", f"{SERVE} models"),
     Program("server.scale", "ray", "Serve replicas on a Ray cluster", SCALE),
     Program("unprm_client", "client", "Call a server", "score vote compare"),
     Program("unprm_client", "agents", "Offer a server to agents as MCP tools", "mcp"),

@@ -29,7 +29,7 @@ APPS: dict[str, typer.Typer | Callable[..., None]] = {
     "unprm_client": unprm_client.__main__.app,
 }
 SETTINGS = {"server": Settings, "server.scale": ScaleSettings}
-ALONE = (["models"], ["reference"], ["examples"], ["--help"])
+ALONE = (["models"], ["examples"], ["--help"])
 """What a server takes instead of options."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"].keys()
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
