@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from unprm import mini
-from unprm.calibration import Calibration, RecordedCalibration
+from unprm.calibration import Calibration
 from unprm.engines.torch import attention
 from unprm.engines.torch.devices import Gpu, multiplies_bf16_fast, multiplies_int8_fast, pick_device
 from unprm.engines.torch.engine import TorchEngine, planned, slot_bytes
@@ -48,8 +48,8 @@ def load_engine(model: str = mini.NAME, **options: Any) -> Engine:
     return load_model(spec, EngineOptions(**_IN_PROCESS | options))
 
 
-def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibration | None = None) -> Engine:
-    """Loads a PRM onto its device, with its adapter merged. `recorded` replaces the model's own calibration.
+def load_model(spec: ModelSpec, options: EngineOptions) -> Engine:
+    """Loads a PRM onto its device, with its adapter merged.
 
     Only safetensors are read, and no code that comes with a model is run. Raises `ModelInvalid`, which says what is
     missing or does not fit.
@@ -73,10 +73,9 @@ def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibr
         dtype=dtype,
         max_tokens=min(source.window(), options.max_solution_tokens),
         input_format=source.format.input_format,
-        calibration=recorded.calibration if recorded else Calibration.read(files.directory),
+        calibration=Calibration.read(files.directory),
         demo=spec.model in mini.ADAPTERS,
         digest=None if chosen == "remote" else source.digest(dtype),
-        recorded=recorded,
     )
     if chosen == "remote":
         from unprm.engines.remote import RemoteEngine
