@@ -17,10 +17,9 @@ from unprm.engines.torch.plain import PlainEngine
 from unprm.engines.torch.quantized import quantize, widen_all
 from unprm.engines.torch.readers import Reader
 from unprm.engines.torch.self_test import TreeTest, check_consistency
-from unprm.engines.torch.two_pass import TwoPassEngine
 from unprm.engines.vllm.model import classifies_tokens, prepare
 from unprm.errors import ModelInvalid
-from unprm.formats.family import LAYER, Head, PrmFormat, TwoPassFormat, Verdicts
+from unprm.formats.family import LAYER, Head, PrmFormat, Verdicts
 from unprm.models.options import MEMORY, Dtype, EngineName, EngineOptions, ModelSpec, public_name
 from unprm.models.source import ModelSource
 from unprm.types import Engine, ModelDescription
@@ -111,7 +110,7 @@ def _in_process(
     cache = _cache_bytes(reader, options, description.max_tokens, tokens, place)
     engine = torch_engine(reader, source.format, description, tokens, cache)
     release_freed()
-    return TwoPassEngine(engine, source.format) if isinstance(source.format, TwoPassFormat) else engine
+    return engine
 
 
 def _cache_bytes(reader: Reader, options: EngineOptions, max_tokens: int, pass_tokens: int, place: torch.device) -> int:
@@ -229,7 +228,7 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
 def _is_for_vllm(source: ModelSource) -> bool:
     if source.readout == Head((LAYER,)):
         return source.files.adapter is None and classifies_tokens(source.files.base)
-    return isinstance(source.readout, Verdicts | Head) and not isinstance(source.format, TwoPassFormat)
+    return isinstance(source.readout, Verdicts | Head)
 
 
 def _device(spec: ModelSpec, options: EngineOptions, gpu: Gpu) -> str:
