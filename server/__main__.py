@@ -2,7 +2,6 @@
 
 python -m server --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME --port 8000
 python -m server models
-python -m server reference
 python -m server examples
 """
 
@@ -46,17 +45,9 @@ def models() -> None:
 
 
 @app.command()
-def reference() -> None:
-    """Prints the API's reference in Markdown."""
-    from .reference import page
-
-    typer.echo(page(), nl=False)
-
-
-@app.command()
 def examples() -> None:
     """Prints what a server answers to the examples of its API, as JSON."""
-    from .reference import answers
+    from .examples import answers
 
     typer.echo(answers(), nl=False)
 

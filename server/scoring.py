@@ -21,13 +21,11 @@ Outcomes = dict[int, Encoded | Unscorable]
 
 
 class Computed(NamedTuple):
-    """Step scores by the index of a solution; `unscorable`: by index, why a solution has none; `threshold`: the
-    recorded one of a single model, if it has one; `intervals`: by index, those of the scores of a single model that
-    tells them."""
+    """Step scores by the index of a solution; `unscorable`: by index, why a solution has none; `intervals`: by
+    index, those of the scores of a single model that tells them."""
 
     steps: Mapping[int, tuple[float, ...]]
     unscorable: Mapping[int, Unscorable]
-    threshold: float | None
     intervals: Mapping[int, tuple[Interval, ...]]
 
 
@@ -42,8 +40,6 @@ async def score(
     `ModelUnavailable` and `DeadlineExceeded`.
     """
     described = [model.engine.description for model in models]
-    recorded = described[0].recorded if len(models) == 1 else None
-    threshold = None if recorded is None else recorded.threshold
     lengths = [length(problem, solution) for solution in solutions.values()]
     with ExitStack() as stack:  # room in every model, or in none
         rooms = [stack.enter_context(model.reserve(lengths, context.claims.share)) for model in models]
@@ -60,7 +56,7 @@ async def score(
         if strict and unreadable:
             raise unreadable[min(unreadable)]
         if not readable:
-            return Computed({}, unreadable, threshold, {})
+            return Computed({}, unreadable, {})
         batches = [[item for index in readable if isinstance(item := each[index], Encoded)] for each in outcomes]
         tokens = sum(len(item.ids) for batch in batches for item in batch)
         context.claims.charge(tokens)
@@ -79,10 +75,8 @@ async def score(
         raise unread[min(unread)]
     steps = averaged([result.scores for result in results], described)
     scored = {index: each for index, each in zip(readable, steps, strict=True) if index not in unread}
-    intervals = results[0].intervals if len(results) == 1 and recorded is None else {}
-    return Computed(
-        scored, {**unreadable, **unread}, threshold, {readable[place]: each for place, each in intervals.items()}
-    )
+    intervals = results[0].intervals if len(results) == 1 else {}
+    return Computed(scored, {**unreadable, **unread}, {readable[place]: each for place, each in intervals.items()})
 
 
 async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], context: Context) -> Outcomes:

@@ -60,10 +60,6 @@ class Settings(EngineOptions, JudgeOptions, ModelOptions, _Served):
     config: FilePath | None = Field(
         default=None, description="Settings file, keyed by option names: TOML, or YAML if its name ends in .yaml."
     )
-    calibration: Literal["recorded"] | None = Field(
-        default=None,
-        description="recorded: calibrate scores and set the error threshold from FoVer's data; see docs/engines.md.",
-    )
     vote_calibration: FilePath | None = Field(
         default=None, description="Basis of `risk` in a vote: a file made by `unprm evaluate calibrate-votes`."
     )

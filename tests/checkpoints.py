@@ -224,18 +224,6 @@ def versaprm_qwen(directory: Path) -> Path:
     return _causal(Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SHAPE)), directory)
 
 
-PATHFINDER = ("<+>", "<->", "<extra>")
-
-
-def pathfinder(directory: Path, template: str = CHATML) -> Path:
-    size = _save_tokenizer(bytelevel(*map(special, (*QWEN, *PATHFINDER))), directory, template)
-    return _causal(Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SHAPE | LONG)), directory)
-
-
-def pathfinder_qwen(directory: Path) -> Path:
-    return pathfinder(directory, QWEN_CHAT)
-
-
 def trl(directory: Path) -> Path:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytelevel(*map(special, LLAMA)), bos_token=LLAMA[0])
     tokenizer.save_pretrained(directory)
@@ -257,8 +245,6 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "granite": granite,
     "versaprm": versaprm,
     "versaprm-qwen": versaprm_qwen,
-    "pathfinder": pathfinder,
-    "pathfinder-qwen": pathfinder_qwen,
     "trl": trl,
 }
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.openai_server import Request, openai_server
+from tests.fakes import Seen, openai_server
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.self_test import QUESTIONS
 from unprm.models.judge import load_judge
@@ -72,7 +72,7 @@ class Judge:
     """A running judge's server and the requests that it got."""
 
     url: str
-    requests: list[Request]
+    requests: list[Seen]
 
     def load(self, patience: float = 60.0, **options: Any) -> JudgeEngine:
         """An engine that asks it."""

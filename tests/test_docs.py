@@ -1,4 +1,4 @@
-"""The documentation: what it names exists, its links lead somewhere, and its reference is that of the server."""
+"""The documentation: what it names exists, its links lead somewhere, and its tables are those of the code."""
 
 import ast
 import operator
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks import sizing
-from server import reference
 from tests.support import ROOT
 from training.prm.settings import TRAIN_PRESETS, TrainSettings
 from training.settings import PRESETS
@@ -67,11 +66,6 @@ def test_the_differences_from_the_paper_are_those_of_the_presets() -> None:
             stage, _, field = setting.partition(".")
             settings = train if stage == "train" else getattr(PRESETS[name], stage)
             assert str(operator.attrgetter(field)(settings)) == value, f"{name}: {setting}"
-
-
-def test_the_reference_is_the_server_s() -> None:
-    """If this fails: `python -m server reference > docs/api.md`."""
-    assert (ROOT / "docs/api.md").read_text("utf-8") == reference.page()
 
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")

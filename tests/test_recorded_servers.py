@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.openai_server import Refusal, openai_server
+from tests.fakes import Refusal, openai_server
 from tests.server.harness import serving
 from unprm.engines.judge.chat import JudgeChat
 from unprm.errors import SamplerFailed

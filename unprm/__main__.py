@@ -34,9 +34,8 @@ class Program(NamedTuple):
 
 
 PROGRAMS = (
-    Program("server.__main__", "serve", "Serve a model and its page", "serve models reference"),
+    Program("server.__main__", "serve", "Serve a model and its page", "serve models"),
     Program("server.scale.__main__", "ray", "Serve replicas on a Ray cluster", "scale"),
-    Program("unprm.upstream", "llama", "Run a language model behind OpenAI's API", "upstream"),
     Program("unprm_client.__main__", "client", "Call a server", "score vote compare"),
     Program("unprm_client.__main__", "agents", "Offer a server to agents as MCP tools", "mcp"),
     Program(
@@ -48,7 +47,7 @@ PROGRAMS = (
 )
 NAMES = {name: program for program in PROGRAMS for name in program.commands.split()}
 
-OPTIONAL = {"ray": "ray", "vllm": "vllm", "xllamacpp": "llama"}
+OPTIONAL = {"ray": "ray", "vllm": "vllm"}
 """Packages that only some options of a command need, and their extras."""
 
 

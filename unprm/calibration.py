@@ -46,15 +46,6 @@ class Calibration:
         return sigmoid(self.scale * log_odds(score) + self.shift)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCalibration:
-    """The calibration of a published PRM by its hub name, and the calibrated score below which a step is an error."""
-
-    model: str
-    calibration: Calibration
-    threshold: float
-
-
 def sigmoid(value: float) -> float:
     """The score in [0, 1] whose log-odds are `value`, without overflow."""
     return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))

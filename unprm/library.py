@@ -69,7 +69,7 @@ def vote(
             raise unscorable[min(unscorable)]
         known = about(prm.description.name, problem) if prm.description.demo else None
     used = [steps.get(index) for index in range(len(classes))] if by_reward or parsed.given else None
-    scores = Scores(used, unscorable, None, known, intervals)
+    scores = Scores(used, unscorable, known, intervals)
     stated = [index for index, name in enumerate(classes) if name is not None]
     ballot = Ballot(request, parsed.solutions, classes, scores, [stated[index] for index in compared.as_text])
     return ballot.vote(strategy, request.terms, "" if prm is None else prm.description.name, usage)

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
-from unprm.calibration import Calibration, RecordedCalibration
+from unprm.calibration import Calibration
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=True)]
 Positive = Annotated[float, Field(gt=0.0, le=1e6, allow_inf_nan=False, strict=True)]
@@ -243,9 +243,8 @@ class ModelDescription:
     """What a server reports about the model it serves.
 
     `digest`: of everything its scores depend on, None where another program runs the model and does not report it.
-    `calibration` is used in the mean with other models; a model used alone gives calibrated scores only if its
-    calibration is a `recorded` one. `memory`: None where another program holds the model. `asked`: of a judge.
-    `by_logprobs`: it scores by the log-probabilities of each step's tokens, and reads no text.
+    `calibration` is used in the mean with other models. `memory`: None where another program holds the model. `asked`:
+    of a judge. `by_logprobs`: it scores by the log-probabilities of each step's tokens, and reads no text.
     """
 
     name: str
@@ -261,7 +260,6 @@ class ModelDescription:
     calibration: Calibration
     demo: bool
     digest: str | None = None
-    recorded: RecordedCalibration | None = None
     self_test: SelfTest | None = None
     memory: MemoryPlan | None = None
     asked: Asked | None = None

@@ -118,9 +118,8 @@ def _classes(vote: VoteOut) -> Table:
 def _steps(
     steps: Sequence[str], solution: ScoredSolution | VotedSolution, threshold: float | None, marked: bool
 ) -> Text:
-    """The steps; if `marked`, coloured, and judged by the request's threshold or, without one, by the one the server
-    used."""
-    taken = next(value for value in (threshold, solution.threshold, THRESHOLD) if value is not None)
+    """The steps; if `marked`, coloured, and judged by the request's threshold."""
+    taken = THRESHOLD if threshold is None else threshold
     scores: Sequence[float | None] = solution.step_scores or [None] * len(steps)
     first = next((index for index, score in enumerate(scores) if score is not None and score < taken), None)
     lines = []

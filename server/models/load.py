@@ -1,20 +1,15 @@
 """How the server loads a model; the only module of the server that needs torch, and only for a PRM."""
 
-import logging
 import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from unprm.calibration import RecordedCalibration
 from unprm.engines import uncertainty
-from unprm.formats import recorded
 from unprm.models.options import JUDGE, LoadModelRequest
 from unprm.types import Engine
 
 from ..settings import Settings
-
-logger = logging.getLogger(__name__)
 
 _IMPORTING = threading.Lock()
 """Held while a model's thread imports what it needs: modules that import each other could meet half-made ones."""
@@ -24,7 +19,6 @@ def load(
     settings: Settings, request: LoadModelRequest, observe_judge: Callable[[float, str], None] | None = None
 ) -> Engine:
     """The engine of a model; raises `ModelInvalid`. `observe_judge` is that of a judge's `OpenAIClient`."""
-    calibration = _recorded(request) if settings.calibration == "recorded" else None
     if request.model == JUDGE:
         from unprm.models.judge import load_judge
         from unprm.openai.client import ignore
@@ -42,7 +36,7 @@ def load(
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     torch.set_num_threads(within_quota(torch.get_num_threads()))
-    return load_model(request, settings.model_copy(update={"memory": settings.memory_of_each}), calibration)
+    return load_model(request, settings.model_copy(update={"memory": settings.memory_of_each}))
 
 
 def within_quota(threads: int, cgroup: Path = Path("/sys/fs/cgroup")) -> int:
@@ -55,14 +49,3 @@ def within_quota(threads: int, cgroup: Path = Path("/sys/fs/cgroup")) -> int:
             continue
         return threads if quota in ("max", "-1") else min(threads, math.ceil(int(quota) / int(period)))
     return threads
-
-
-def _recorded(request: LoadModelRequest) -> RecordedCalibration:
-    """The recorded calibration; logs what it makes worse. Raises `ModelInvalid` if there is none."""
-    found = recorded.find(request.model, request.name, request.adapter)
-    for drawback in recorded.drawbacks(found.model):
-        logger.warning(
-            "the recorded calibration of %s makes the %s on %s worse: %.3f with it, %.3f without",
-            found.model, drawback.figure, drawback.subset, drawback.with_it, drawback.without,
-        )  # fmt: skip
-    return found

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from unprm.models.options import LoadModelRequest
 from unprm.types import DEFAULT_STRATEGY
-from unprm.wire import CalibrationOut, LimitsOut, ModelName, ModelResponse, ModelsResponse, StatusResponse
+from unprm.wire import LimitsOut, ModelName, ModelResponse, ModelsResponse, StatusResponse
 
 from ..admission import TheContext
 from ..models.model import Open
@@ -56,12 +56,11 @@ async def model(service: TheService, name: ModelName | None = None) -> ModelResp
         description, served_name = chosen.engine.description, chosen.name
         strategy = DEFAULT_STRATEGY if why_majority([chosen], None) is None else "majority"
     fields = asdict(description)
-    del fields["max_tokens"], fields["calibration"], fields["recorded"], fields["asked"], fields["by_logprobs"]
+    del fields["max_tokens"], fields["calibration"], fields["asked"], fields["by_logprobs"]
     fields |= {
         "name": served_name,
         "models": service.models.names,
         "default_strategy": strategy,
-        "calibration": None if description.recorded is None else CalibrationOut.of(description.recorded),
         "vote_calibration": None if service.vote_calibration is None else service.vote_calibration.about,
         "limits": LimitsOut(
             max_solutions=settings.max_solutions,

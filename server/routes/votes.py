@@ -232,7 +232,7 @@ async def _scores(
             steps[index] = each
         known = demonstration(models, request.problem) if computed.steps else None
         unscorable = {**parsed.unscorable, **computed.unscorable}
-        scores = Scores(steps, unscorable, computed.threshold, known, computed.intervals)
+        scores = Scores(steps, unscorable, known, computed.intervals)
     needed = range(len(steps)) if electable is None else electable
     if not any(steps[index] for index in needed):
         raise scores.unscorable[needed[0]]

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.harness import Sheet, flaws
+from tests.fakes import upstream
 from tests.server.harness import Running, serving
-from tests.server.upstream import upstream
 from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import REWARD_STRATEGIES
 

@@ -10,7 +10,6 @@ from playwright.sync_api import Browser, Route, expect
 from tests.browser.harness import Sheet, scored
 from tests.server.harness import Running, serving
 from tests.support import until
-from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm.mini.domain import parse
 from unprm.steps import first_error
@@ -192,23 +191,6 @@ def test_another_model_scores_anew(browser: Browser) -> None:
         for choice, score in (("high", "0.750"), ("mean of all 2", "0.500"), ("low", "0.250")):
             sheet.page.get_by_label("Model", exact=True).select_option(label=choice)
             expect(number).to_have_text(score)
-        sheet.page.close()
-        assert sheet.complaints == []
-
-
-def test_a_recorded_threshold_is_offered_but_no_other_is_overwritten(browser: Browser) -> None:
-    recorded = RecordedCalibration("org/prm", Calibration(), threshold=0.2655)
-    with serving({"a": FakeEngine(recorded=recorded), "b": FakeEngine()}) as server:
-        sheet = Sheet(browser.new_page(), server.url).open()
-        threshold = sheet.page.get_by_label("Steps below this are errors")
-        expect(threshold).to_have_value("0.2655")
-        for choice, value in (("b", "0.5"), ("a", "0.2655"), ("mean of all 2", "0.5")):
-            sheet.page.get_by_label("Model", exact=True).select_option(label=choice)
-            expect(threshold).to_have_value(value)
-        threshold.fill("0.7")
-        sheet.page.get_by_label("Model", exact=True).select_option(label="a")
-        expect(sheet.page.locator("#model-line")).to_contain_text("a on")
-        expect(threshold).to_have_value("0.7")
         sheet.page.close()
         assert sheet.complaints == []
 

@@ -17,10 +17,9 @@ from mcp.types import CallToolResult
 from server.settings import Settings
 from tests.adder import adding
 from tests.clients.programs import ROOT, listening, printed
-from tests.openai_server import openai_server
+from tests.fakes import openai_server, upstream
 from tests.server.calibrations import calibration
 from tests.server.harness import Running, serving
-from tests.server.upstream import upstream
 from tests.support import PATIENCE
 from tests.test_readme import _approximately, _part
 from unprm import mini

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from tests.clients.programs import ROOT, listening, printed
+from tests.fakes import COMPLETION_TOKENS, Upstream, upstream
 from tests.server.harness import Running, serving
-from tests.server.upstream import COMPLETION_TOKENS, Upstream, upstream
 from tests.support import PATIENCE
 from tests.tiny import write_base
 from unprm.engines.fake import FakeEngine, hashed

@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from tests.server.calibrations import calibration
 from tests.server.harness import PROBLEM, Running, boxed, serving
-from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm_client.__main__ import app
 
@@ -45,14 +44,6 @@ def test_scores_are_shown_step_by_step(server: Running) -> None:
 def test_the_threshold_of_the_request_applies(server: Running) -> None:
     result = run(server, "score", stdin=json.dumps(request(given("7", 0.9, 0.1), threshold=0.05)))
     assert "✗" not in result.output
-
-
-def test_the_recorded_threshold_of_the_server_applies() -> None:
-    recorded = RecordedCalibration("org/prm", Calibration(), threshold=0.8)
-    body = {"problem": "p", "solutions": [["a", "b"]]}
-    with serving(FakeEngine(scores=lambda item: [0.9, 0.7], recorded=recorded)) as running:
-        assert "0.700 ✗ b  ← first error" in run(running, "score", stdin=json.dumps(body)).output
-        assert "✗" not in run(running, "score", stdin=json.dumps(body | {"threshold": 0.6})).output
 
 
 def test_scores_of_a_demonstration_are_judged_in_its_domain_alone() -> None:

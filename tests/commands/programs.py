@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import typer
+import xllamacpp
 import yaml
 from dockerfile_parse import DockerfileParser
 from typer.testing import CliRunner
@@ -15,7 +16,6 @@ from typer.testing import CliRunner
 import benchmarks.__main__
 import research.__main__
 import training.__main__
-import unprm.upstream
 import unprm_client.__main__
 from server.scale.settings import ScaleSettings
 from server.settings import Settings
@@ -27,11 +27,10 @@ APPS: dict[str, typer.Typer | Callable[..., None]] = {
     "training": training.__main__.app,
     "benchmarks": benchmarks.__main__.main,
     "research": research.__main__.app,
-    "unprm.upstream": unprm.upstream.app,
     "unprm_client": unprm_client.__main__.app,
 }
 SETTINGS = {"server": Settings, "server.scale": ScaleSettings}
-ALONE = (["models"], ["reference"], ["examples"], ["--help"])
+ALONE = (["models"], ["examples"], ["--help"])
 """What a server takes instead of options."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"].keys()
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
@@ -55,7 +54,7 @@ def check(words: Sequence[str], directory: Path) -> None:
         check_module(["training", *more], directory)
     elif program == "unprm":
         module = NAMES[more[0]].module.removesuffix(".__main__")
-        check_module([module, *(more[1:] if more[0] in ("serve", "scale", "upstream") else more)], directory)
+        check_module([module, *(more[1:] if more[0] in ("serve", "scale") else more)], directory)
     elif program == "pip":
         check_pip(more)
     elif program == "make":
@@ -63,6 +62,9 @@ def check(words: Sequence[str], directory: Path) -> None:
         subprocess.run(["make", "--dry-run", *more], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
     elif program == "docker":
         check_docker(more)
+    elif program == "llama-server":
+        library = Path(xllamacpp.__file__).with_name("xllamacpp.abi3.so").read_bytes()
+        assert all(f"\0{word}\0".encode() in library for word in more if word.startswith("--"))
     else:
         raise AssertionError(f"nobody knows the program {program}")
 

@@ -14,9 +14,8 @@ import pytest
 from tests.adder import adding
 from tests.clients.programs import environment, listening
 from tests.clients.test_agents_page import embedded
-from tests.openai_server import openai_server
+from tests.fakes import Upstream, openai_server, upstream
 from tests.server.harness import Running, serving
-from tests.server.upstream import Upstream, upstream
 from tests.support import PATIENCE, ROOT, TEST_DATA
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract

@@ -15,7 +15,7 @@ from research.__main__ import app
 from research.packing import FILE, pack
 from research.sampling import order, sample
 from research.settings import PoolSettings
-from tests.openai_server import openai_server
+from tests.fakes import openai_server
 from tests.training import lines
 from training.data.questions import Question
 from training.evaluate import pool

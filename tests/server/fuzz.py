@@ -14,8 +14,8 @@ from typing import Any
 from fastapi.routing import APIRoute
 
 from server.routes.openapi import REQUESTS
+from tests.fakes import upstream
 from tests.server.harness import Running, serving
-from tests.server.upstream import upstream
 from unprm.engines.fake import FakeEngine
 
 Json = dict[str, Any]

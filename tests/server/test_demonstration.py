@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.fakes import upstream
 from tests.server.harness import Running, boxed, serving
-from tests.server.upstream import upstream
 from unprm.engines.fake import FakeEngine
 
 INSIDE = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"

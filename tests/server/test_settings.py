@@ -127,7 +127,7 @@ def test_the_address_of_a_service_is_no_port_as_an_option() -> None:
 )
 def test_models_share_a_gpu_s_memory(arguments: list[str], share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, loaded = read(Settings, arguments), []
-    monkeypatch.setattr("unprm.models.load.load_model", lambda _, options, __: loaded.append(options.memory))
+    monkeypatch.setattr("unprm.models.load.load_model", lambda _, options: loaded.append(options.memory))
     load(settings, next(iter(settings.models().values())))
     assert loaded == [pytest.approx(share)]
 

@@ -28,7 +28,6 @@ from unprm.formats.chatml import ActPrmFormat, EurusFormat, QwenPrmFormat
 from unprm.formats.conversations import FOVER
 from unprm.formats.family import Verdicts
 from unprm.formats.outcome import OutcomeFormat
-from unprm.formats.pathfinder import INSTRUCTION, PathfinderFormat
 from unprm.formats.pieces import PieceFormat
 from unprm.formats.registry import family_named
 from unprm.formats.rendered import PROBLEM, SOLUTION
@@ -202,35 +201,6 @@ def test_eurus(qwen, qwen_file, qwen_models, texts):
         return [*head, *turn, END, *qwen("\n")], [len(head) + end for end in _ends(qwen_file, turn, parts)]
 
     _agrees(EurusFormat(qwen_models["base"]), expected, texts)
-
-
-def test_pathfinder(qwen, qwen_file, qwen_models, texts):
-    tokenizer = Tokenizer.from_str(qwen_models["base"].to_str())
-    tokenizer.add_special_tokens(["<+>", "<->", "<extra>"])
-    good, bad, mask = map(tokenizer.token_to_id, ("<+>", "<->", "<extra>"))
-    form = PathfinderFormat(tokenizer, SYSTEM)
-    assert form.readout == Verdicts(good, bad)
-
-    def opened(problem):
-        return _chat(qwen, f"{INSTRUCTION}\n\n Question: {problem}")
-
-    def turn(steps):
-        before = "".join(f"{step}\n\n" for step in steps[:-1])
-        return qwen(f"assistant\n{before}Current Step: {steps[-1]} Math reasoning: ")
-
-    def expected(problem, steps):
-        head, ids = opened(problem), turn(steps)
-        parts = ["assistant\n" + "\n\n".join(steps[:count]) for count in range(1, len(steps))]
-        positions = [len(head) + end for end in _ends(qwen_file, ids, parts)]
-        ids = [*head, *ids, good, *qwen(", Consistency: "), good, *qwen(", Correctness: ")]
-        return [*ids, mask, END, *qwen("\n")], [*positions, len(ids) - 1]
-
-    _agrees(form, expected, texts)
-    for problem, steps in texts:
-        for count, step in enumerate(form.first(form.encode(problem, steps)), 1):
-            ids = opened(problem) + turn(steps[:count])
-            assert list(step.ids) == [*ids, mask, *qwen(", Consistency: ")]
-            assert step.positions == (len(ids) - 1, len(step.ids) - 1)
 
 
 @pytest.fixture(scope="module")

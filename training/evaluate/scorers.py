@@ -1,6 +1,5 @@
 """Scorers of solutions for evaluations: a model in this process, or a running server."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -32,12 +31,11 @@ class Solution:
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Identifies the model of stored scores, so that another model's are not mistaken for them. `digest`: as in
-    `ModelDescription`; `calibration`: the server's, as JSON, empty if it does not calibrate."""
+    `ModelDescription`."""
 
     model: str
     dtype: str
     digest: str | None
-    calibration: str = ""
 
     @property
     def config(self) -> dict[str, str]:
@@ -47,8 +45,7 @@ class Identity:
                 f"the server does not tell the `digest` of {self.model} in /model, so scores of another model of that "
                 "name could be taken for its own: update the server, or load the model with --model, without --server"
             )
-        calibration = {"calibration": self.calibration} if self.calibration else {}
-        return {"model": self.model, "dtype": self.dtype, "digest": self.digest} | calibration
+        return {"model": self.model, "dtype": self.dtype, "digest": self.digest}
 
 
 class Scorer(Protocol):
@@ -114,8 +111,7 @@ class ServerScorer:
             model = self._client.model()
         except ClientError as error:
             raise ModelUnavailable(str(error)) from error
-        calibration = "" if model.calibration is None else json.dumps(model.calibration.model_dump(mode="json"))
-        return Identity(model.name, model.dtype, model.digest, calibration)
+        return Identity(model.name, model.dtype, model.digest)
 
 
 def _request(solution: Solution) -> dict[str, object]:

@@ -1,7 +1,6 @@
 """Platt calibration of a PRM: a calibrated step score is the probability that such a step is right.
 
-The calibrated scores of an ensemble's models are averaged; a single model returns its raw scores, unless its server
-was started with `--calibration recorded`.
+The calibrated scores of an ensemble's models are averaged; a single model returns its raw scores.
 """
 
 from collections.abc import Sequence

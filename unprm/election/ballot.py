@@ -80,12 +80,11 @@ def why_unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable
 
 class Scores(NamedTuple):
     """`steps`: step scores of each solution, None for one without; None as a whole if no vote needed any. `unscorable`:
-    by index, why a solution can have none. `threshold`: the model's recorded one, if it has one. `demonstration`: what
+    by index, why a solution can have none. `demonstration`: what
     to know of them if a demonstration computed any. `intervals`: by index, those of the step scores that have them."""
 
     steps: Sequence[tuple[float, ...] | None] | None
     unscorable: Mapping[int, Unscorable]
-    threshold: float | None = None
     demonstration: Demonstration | None = None
     intervals: Mapping[int, tuple[Interval, ...]] = MappingProxyType({})
 
@@ -97,9 +96,8 @@ class Scores(NamedTuple):
 def averaged(
     scores: Sequence[Sequence[tuple[float, ...]]], models: Sequence[ModelDescription]
 ) -> Sequence[tuple[float, ...]]:
-    """For several models, the mean of their calibrated step scores; for one, its scores, calibrated only if its
-    calibration is a recorded one."""
-    if len(models) == 1 and models[0].recorded is None:
+    """For several models, the mean of their calibrated step scores; for one, its scores as they are."""
+    if len(models) == 1:
         return scores[0]
     calibrations = [model.calibration for model in models]
     return [
@@ -219,17 +217,13 @@ def score_response(
 def _result(request: Candidates, index: int, solution: Solution, scores: Scores) -> dict[str, Any]:
     """The fields that every response has for a solution."""
     steps, error, intervals = scores.of(index), scores.unscorable.get(index), scores.intervals.get(index)
-    # a recorded threshold is for scores of that model, not for those that came with the request
-    by_model = steps is not None and solution.step_scores is None
-    recorded = scores.threshold if by_model and request.threshold is None else None
-    threshold = next(value for value in (request.threshold, recorded, step_text.THRESHOLD) if value is not None)
+    threshold = step_text.THRESHOLD if request.threshold is None else request.threshold
     return {
         "id": solution.id,
         "answer": solution.answer,
         "step_scores": None if steps is None else list(steps),
         "reward": None if steps is None else step_text.reward(steps, request.aggregate),
         "first_error": None if steps is None else step_text.first_error(steps, threshold),
-        "threshold": recorded,
         "step_intervals": intervals and [IntervalOut(low=low, high=high) for low, high in intervals],
         "step_log_odds": None if steps is None or not request.log_odds else list(map(log_odds, steps)),
         "unscored": None if error is None else Unscored.of(error),

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from unprm.calibration import Calibration, RecordedCalibration
+from unprm.calibration import Calibration
 from unprm.engines.byte_format import TAG, ByteFormat, texts
 from unprm.steps import at_separator
 from unprm.types import BatchScores, Encoded, ModelDescription, Prompt
@@ -60,7 +60,6 @@ class FakeEngine:
         name: str = "fake",
         calibration: Calibration | None = None,
         digest: str | None = "fake",
-        recorded: RecordedCalibration | None = None,
     ) -> None:
         self.format = FakeFormat()
         self.description = ModelDescription(
@@ -74,10 +73,9 @@ class FakeEngine:
             dtype="float32",
             max_tokens=max_tokens,
             input_format="{problem}\\n{step 1}ş{step 2}ş… (bytes; scored at each ş)",
-            calibration=recorded.calibration if recorded else calibration or Calibration(),
+            calibration=calibration or Calibration(),
             demo=demo,
             digest=digest,
-            recorded=recorded,
         )
         self.batches: list[tuple[Encoded, ...]] = []
         self.closed = False

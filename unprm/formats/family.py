@@ -1,13 +1,13 @@
 """The description of a PRM family, and how scores are read from its models."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from tokenizers import Tokenizer
 
-from unprm.types import Aggregate, Encoded, Format
+from unprm.types import Aggregate, Format
 
 LAYER = "score"
 """Checkpoint name of the one linear layer that transformers puts on a language model to classify tokens."""
@@ -87,19 +87,6 @@ class PrmFormat(Format, Protocol):
     @property
     def input_format(self) -> str:
         """The input, described in words."""
-
-
-@runtime_checkable
-class TwoPassFormat(PrmFormat, Protocol):
-    """The format of a model whose second pass reads the answers of the first one. Each step has one input in each pass;
-    none is longer than what `encode` returns."""
-
-    def first(self, item: Encoded) -> list[Encoded]:
-        """The input of each step in the first pass, for what `encode` returned."""
-
-    def second(self, first: Encoded, good: Sequence[bool]) -> Encoded:
-        """A step's input in the second pass, with the one position at which it is scored. `good`: whether the first
-        pass answered the positive verdict, at each of its positions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from unprm import mini
-from unprm.calibration import Calibration, RecordedCalibration
+from unprm.calibration import Calibration
 from unprm.engines.torch import attention
 from unprm.engines.torch.devices import Gpu, multiplies_bf16_fast, multiplies_int8_fast, pick_device
 from unprm.engines.torch.engine import TorchEngine, planned, slot_bytes
@@ -17,10 +17,9 @@ from unprm.engines.torch.plain import PlainEngine
 from unprm.engines.torch.quantized import quantize, widen_all
 from unprm.engines.torch.readers import Reader
 from unprm.engines.torch.self_test import TreeTest, check_consistency
-from unprm.engines.torch.two_pass import TwoPassEngine
 from unprm.engines.vllm.model import classifies_tokens, prepare
 from unprm.errors import ModelInvalid
-from unprm.formats.family import LAYER, Head, PrmFormat, Probe, TwoPassFormat, Verdicts
+from unprm.formats.family import LAYER, Head, PrmFormat, Probe, Verdicts
 from unprm.models.options import MEMORY, Dtype, EngineName, EngineOptions, ModelSpec, public_name
 from unprm.models.source import ModelSource
 from unprm.types import Engine, ModelDescription
@@ -48,8 +47,8 @@ def load_engine(model: str = mini.NAME, **options: Any) -> Engine:
     return load_model(spec, EngineOptions(**_IN_PROCESS | options))
 
 
-def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibration | None = None) -> Engine:
-    """Loads a PRM onto its device, with its adapter merged. `recorded` replaces the model's own calibration.
+def load_model(spec: ModelSpec, options: EngineOptions) -> Engine:
+    """Loads a PRM onto its device, with its adapter merged.
 
     Only safetensors are read, and no code that comes with a model is run. Raises `ModelInvalid`, which says what is
     missing or does not fit.
@@ -73,10 +72,9 @@ def load_model(spec: ModelSpec, options: EngineOptions, recorded: RecordedCalibr
         dtype=dtype,
         max_tokens=min(source.window(), options.max_solution_tokens),
         input_format=source.format.input_format,
-        calibration=recorded.calibration if recorded else Calibration.read(files.directory),
+        calibration=Calibration.read(files.directory),
         demo=spec.model in mini.ADAPTERS,
         digest=None if chosen == "remote" else source.digest(dtype),
-        recorded=recorded,
     )
     if chosen == "remote":
         from unprm.engines.remote import RemoteEngine
@@ -112,7 +110,7 @@ def _in_process(
     cache = _cache_bytes(reader, options, description.max_tokens, tokens, place)
     engine = torch_engine(reader, source.format, description, tokens, cache)
     release_freed()
-    return TwoPassEngine(engine, source.format) if isinstance(source.format, TwoPassFormat) else engine
+    return engine
 
 
 def _cache_bytes(reader: Reader, options: EngineOptions, max_tokens: int, pass_tokens: int, place: torch.device) -> int:
@@ -234,7 +232,7 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
 def _is_for_vllm(source: ModelSource) -> bool:
     if source.readout == Head((LAYER,)):
         return source.files.adapter is None and classifies_tokens(source.files.base)
-    return isinstance(source.readout, Verdicts | Head) and not isinstance(source.format, TwoPassFormat)
+    return isinstance(source.readout, Verdicts | Head)
 
 
 def _device(spec: ModelSpec, options: EngineOptions, gpu: Gpu) -> str:

@@ -1,10 +1,9 @@
 """Responses about the server: its models, their state, and its limits."""
 
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import Field
 
-from unprm.calibration import RecordedCalibration
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import Strategy
 from unprm.wire.responses import VoteCalibrationOut
@@ -40,26 +39,6 @@ class ModelsResponse(WireModel):
     """All models: the default first, then the other served ones, then those that are loading or failed to load."""
 
     models: list[ModelState]
-
-
-class CalibrationOut(WireModel):
-    """A recorded calibration: a returned score's log-odds are `scale` times the model's, plus `shift`. Steps that score
-    below `threshold` are errors by default."""
-
-    model: str = Field(description="Hub name of the model it was recorded for.")
-    scale: float
-    shift: float
-    threshold: float
-
-    @classmethod
-    def of(cls, recorded: RecordedCalibration) -> Self:
-        """From a recorded calibration."""
-        return cls(
-            model=recorded.model,
-            scale=recorded.calibration.scale,
-            shift=recorded.calibration.shift,
-            threshold=recorded.threshold,
-        )
 
 
 class SelfTestOut(WireModel):
@@ -111,10 +90,6 @@ class ModelResponse(WireModel):
     default_strategy: Strategy = Field(
         default=DEFAULT_STRATEGY,
         description="The vote of `POST /vote`; with a demonstration model, the one outside its domain.",
-    )
-    calibration: CalibrationOut | None = Field(
-        default=None,
-        description="With --calibration recorded: this model's calibration when it scores alone.",
     )
     vote_calibration: VoteCalibrationOut | None = Field(
         default=None, description="The basis of `risk`; null without --vote-calibration."

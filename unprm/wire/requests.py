@@ -230,8 +230,7 @@ class Candidates(TrajectoryTerms):
     )
     threshold: Probability | None = Field(
         None,
-        description="A step that scores below it, in [0, 1], is an error. Default: 0.5, or the threshold of the "
-        "model's recorded calibration (`/model`) if one model scores.",
+        description="A step that scores below it, in [0, 1], is an error. Default: 0.5.",
     )
     on_invalid: OnInvalid = Field(
         "unscored",

@@ -18,13 +18,6 @@ the gateway's reports, where it may be the arguments of tool calls."""
 _is_none = partial(is_, None)
 # missing in a response that has none
 _StepLogOdds = Annotated[list[float] | None, Field(exclude_if=_is_none)]
-_UsedThreshold = Annotated[
-    float | None,
-    Field(
-        exclude_if=_is_none,
-        description="The recorded threshold used for `first_error`; missing if none was.",
-    ),
-]
 
 
 class IntervalOut(WireModel):
@@ -114,7 +107,6 @@ class ScoredSolution(WireModel):
     unscored: Unscored | None
     step_log_odds: _StepLogOdds = None
     step_intervals: _StepIntervals = None
-    threshold: _UsedThreshold = None
     message_scores: _MessageScores = None
     cut: _CutMessages = None
 
@@ -154,7 +146,6 @@ class VotedSolution(WireModel):
     unscored: Unscored | None
     step_log_odds: _StepLogOdds = None
     step_intervals: _StepIntervals = None
-    threshold: _UsedThreshold = None
     message_scores: _MessageScores = None
     cut: _CutMessages = None
     confidence: float | None = Field(

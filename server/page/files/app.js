@@ -234,7 +234,6 @@ async function showModel() {
     const model = await fetchJson(name === null ? "model" : `model?name=${encodeURIComponent(name)}`);
     limits = model.limits;
     input.offerModels(model.models);
-    input.offerThreshold(model.calibration);
     input.offerRisk(model.vote_calibration);
     byId("model-line").textContent = `${model.name} on ${model.device}${model.demo ? ", a demonstration" : ""}`;
     byId("asking").hidden = !limits.max_candidates;

@@ -6,10 +6,6 @@ import { Problem } from "./errors.js";
 const FIELDS = ["problem", "candidates", "aggregate", "threshold", "split", "extraction", "model", "risk"];
 /** In place of a model's name: the mean of all that are served. */
 const ALL = "*";
-/** Where no other threshold is recorded of a model. */
-const THRESHOLD = 0.5;
-/** The threshold that was offered last. */
-let offered = String(THRESHOLD);
 
 /** What stands in the form, as texts. */
 export function fields() {
@@ -79,15 +75,6 @@ export function offerModels(names) {
   offer(byId("model"), options);
   byId("model-field").hidden = names.length < 2;
   if (names.length > 1) byId("options").open = true;
-}
-
-/** Offers the threshold that goes with a model's scores, unless another one was written. */
-export function offerThreshold(calibration) {
-  const input = byId("threshold");
-  const recorded = byId("model").value === ALL ? undefined : calibration?.threshold;
-  const threshold = String(recorded ?? THRESHOLD);
-  if (input.value === offered) input.value = threshold;
-  offered = threshold;
 }
 
 /** The name of the chosen model, if it is one; else the default's. */

@@ -4,9 +4,9 @@ from typing import Any
 
 from starlette.responses import PlainTextResponse
 
+from tests.fakes import COMPLETION_TOKENS, Upstream, upstream
 from tests.server.gateway.test_gateway import boxed, gateway
 from tests.server.harness import Running
-from tests.server.upstream import COMPLETION_TOKENS, Upstream, upstream
 from unprm.engines.fake import FakeEngine
 
 PATH = "/v1/chat/completions/bulk"

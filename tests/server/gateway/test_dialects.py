@@ -7,9 +7,9 @@ import pytest
 from starlette.responses import JSONResponse
 
 from tests.adder import SCHEMA
+from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
 from tests.server.gateway.test_gateway import PROBLEM, boxed, gateway, refusal
 from tests.server.harness import serving
-from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
 from unprm.engines.fake import FakeEngine
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"

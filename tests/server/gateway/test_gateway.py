@@ -14,9 +14,18 @@ import pytest
 from openai.types.chat import ChatCompletion
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from tests.openai_server import Refusal, openai_server
+from tests.fakes import (
+    COMPLETION_TOKENS,
+    PROMPT_TOKENS,
+    STREAMED,
+    TOKENS,
+    Refusal,
+    Upstream,
+    openai_server,
+    top_logprobs,
+    upstream,
+)
 from tests.server.harness import Background, Running, raw, serving
-from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, STREAMED, TOKENS, Upstream, top_logprobs, upstream
 from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import VOTES, Strategy

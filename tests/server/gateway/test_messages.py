@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.adder import SCHEMA, TASK, call, calling
+from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, STREAMED, upstream
 from tests.server.gateway.test_gateway import PROBLEM, boxed, gateway, refusal
-from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, STREAMED, upstream
 
 PATH = "/v1/messages"
 TOOL = {"name": "add", "description": "Adds.", "input_schema": SCHEMA}

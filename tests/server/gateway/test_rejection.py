@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse
 
+from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
 from tests.server.calibrations import calibration
 from tests.server.gateway.test_gateway import PROBLEM, ask, boxed, elected
 from tests.server.harness import Running, serving
-from tests.server.upstream import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
 from unprm.engines.fake import FakeEngine
 
 AGREED = [boxed(7)]

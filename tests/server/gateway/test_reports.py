@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.fakes import upstream
 from tests.server.gateway.test_gateway import PROBLEM, ask, boxed, elected, gateway
-from tests.server.upstream import upstream
 from unprm.engines.fake import FakeEngine
 from unprm.errors import ModelUnavailable
 

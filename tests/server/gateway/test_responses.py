@@ -6,10 +6,9 @@ from typing import Any
 import openai
 import pytest
 
-from tests.openai_server import openai_server
+from tests.fakes import COMPLETION_TOKENS, openai_server, upstream
 from tests.server.gateway.test_gateway import boxed, client, gateway
 from tests.server.harness import PROBLEM, serving
-from tests.server.upstream import COMPLETION_TOKENS, upstream
 from unprm.engines.fake import FakeEngine
 
 TERMS = {"unprm": {"strategy": "majority", "budget": 3, "stable": 1}}

@@ -7,10 +7,9 @@ import openai
 import pytest
 
 from tests.adder import TASK, TOOLS, adding, call, calling
-from tests.openai_server import openai_server
+from tests.fakes import openai_server, upstream
 from tests.server.gateway.test_gateway import PROBLEM, ask, boxed, client, gateway
 from tests.server.harness import serving
-from tests.server.upstream import upstream
 from unprm.engines.fake import FakeEngine, hashed
 from unprm.types import Encoded
 from unprm.votes.registry import VOTES

@@ -12,9 +12,8 @@ import httpx
 import pytest
 
 from server.middleware import Keys, KeysInvalid
-from tests.openai_server import openai_server
+from tests.fakes import openai_server, upstream
 from tests.server.harness import PROBLEM, Background, ask, boxed, read, serving
-from tests.server.upstream import upstream
 from tests.support import until
 from unprm.engines.fake import FakeEngine
 

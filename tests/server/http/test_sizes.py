@@ -16,10 +16,10 @@ from server.app import create_app
 from server.routes.gateway.messages import MessagesRequest
 from server.routes.route import OBJECT_BYTES, PARSED, VALUE_BYTES, parse, parsed_size
 from server.settings import Settings
+from tests.fakes import upstream
 from tests.server.gateway.test_gateway import gateway
 from tests.server.harness import Background, Running, ask
 from tests.server.turns import Turns, post
-from tests.server.upstream import upstream
 from tests.support import until
 from unprm.engines.fake import FakeEngine
 from unprm.wire import ScoreRequest

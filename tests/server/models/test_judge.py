@@ -12,11 +12,10 @@ import pytest
 
 from server.models.load import load
 from server.settings import Settings, SettingsInvalid
+from tests.fakes import Refusal, upstream
 from tests.judge_server import MODEL, Judge, answered, checks_sums, choice, is_self_test, judging, last_step, token
-from tests.openai_server import Refusal
 from tests.server.harness import Background, Running, boxed, serving
 from tests.server.options import read
-from tests.server.upstream import upstream
 from tests.support import PATIENCE, until
 from tests.test_imports import MODELS, imported
 

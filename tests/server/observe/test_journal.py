@@ -10,7 +10,7 @@ import pytest
 
 from server import journal as journal_module
 from server.journal import Entry, Journal, JournalUnusable
-from tests.openai_server import openai_server
+from tests.fakes import openai_server
 from tests.server.harness import ask, boxed, serving
 from tests.support import until
 from unprm.engines.fake import FakeEngine

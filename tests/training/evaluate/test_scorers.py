@@ -16,7 +16,6 @@ from training.evaluate import judging, pool, processbench
 from training.evaluate.scorers import EngineScorer, ServerScorer, Solution
 from training.schema import BenchmarkSolution
 from unprm.answers.equivalence import Equivalence
-from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm.errors import ModelUnavailable, OutputMismatch
 from unprm.models.load import load_engine
@@ -105,18 +104,6 @@ def test_a_model_that_is_swapped_during_a_run_is_noticed(tmp_path):
         with pytest.raises(ModelUnavailable, match="another model than at the start"):
             _first_errors(scorer, tmp_path)
     assert (tmp_path / "easy.jsonl").read_text("utf-8") == ""
-
-
-def test_calibrated_scores_of_a_server_are_not_taken_for_plain_ones(tmp_path):
-    calibrated = FakeEngine(recorded=RecordedCalibration("a/prm", Calibration(2.0, 1.0), 0.7))
-    with serving(FakeEngine()) as running, closing(ServerScorer(running.url)) as scorer:
-        _first_errors(scorer, tmp_path)
-    with (
-        serving(calibrated) as running,
-        closing(ServerScorer(running.url)) as scorer,
-        pytest.raises(OutputMismatch, match="calibration was"),
-    ):
-        _first_errors(scorer, tmp_path)
 
 
 def test_a_server_is_told_what_actions_are_judged_by():

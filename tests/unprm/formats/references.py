@@ -229,43 +229,6 @@ def versaprm(place: Path) -> Score:
     return score
 
 
-TEACHER = (
-    "You are a Math Teacher. Given a question and a student's solution, evaluate the mathematical correctness, logic "
-    "consistency of the current step and whether it will lead to the correct final solution"
-)
-
-
-def pathfinder(place: Path, seen: list[list[str]] | None = None) -> Score:
-    """`seen`: gets the answers of the first pass to each step of a solution, two characters a step."""
-    tokenizer, logits = _tokenizer(place), _causal(place)
-    good, bad, mask = tokenizer.convert_tokens_to_ids(["<+>", "<->", "<extra>"])
-
-    def read(problem: str, reply: str) -> tuple[list[int], torch.Tensor]:
-        """Ids of the chat, and P(<+>) against <-> where each <extra> is predicted."""
-        chat = [
-            {"role": "user", "content": f"{TEACHER}\n\n Question: {problem}"},
-            {"role": "assistant", "content": reply},
-        ]
-        ids = _ids(tokenizer, tokenizer.apply_chat_template(chat, tokenize=False))
-        before = torch.tensor([*ids[1:], -1]) == mask
-        return ids, logits(ids)[before][:, [good, bad]].softmax(-1)[:, 0]
-
-    def score(problem: str, steps: Sequence[str]) -> tuple[list[int], list[float]]:
-        scores, answers = [], []
-        for number, step in enumerate(steps):
-            stem = "".join(f"{earlier}\n\n" for earlier in steps[:number]) + f"Current Step: {step} Math reasoning: "
-            _, shares = read(problem, f"{stem}<extra>, Consistency: <extra>")
-            mathematics, consistency = ("<+>" if share >= 0.5 else "<->" for share in shares)
-            _, (share,) = read(problem, f"{stem}{mathematics}, Consistency: {consistency}, Correctness: <extra>")
-            scores.append(share.item())
-            answers.append(mathematics[1] + consistency[1])
-        if seen is not None:
-            seen.append(answers)
-        return read(problem, f"{stem}<+>, Consistency: <+>, Correctness: <extra>")[0], scores
-
-    return score
-
-
 def trl(place: Path) -> Score:
     tokenizer, network = _tokenizer(place), AutoModelForTokenClassification.from_pretrained(place).eval()
     separator = tokenizer.encode("\n", add_special_tokens=False)

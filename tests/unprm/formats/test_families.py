@@ -36,12 +36,12 @@ OTHERS = [
 ]
 FAMILIES = [
     "math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork", "actprm", "outcome", "fover", "granite", "versaprm",
-    "pathfinder", "trl",
+    "trl",
 ]  # fmt: skip
 TAGGED = {"math-shepherd", "qwen-prm", "actprm", "outcome", "versaprm"}
 BETA = 0.05
 MARKS = [
-    *checkpoints.QWEN, *checkpoints.LLAMA, *checkpoints.GRANITE, *checkpoints.PATHFINDER,
+    *checkpoints.QWEN, *checkpoints.LLAMA, *checkpoints.GRANITE,
     "<extra_0>", "<think>", "</think>", "<s>", "</s>",
 ]  # fmt: skip
 SPECIAL = " ".join([*MARKS, "[INST]", "ки", "ş", "▁ки", "+", " \n\n\n\n"])
@@ -139,7 +139,6 @@ def test_a_solution_s_text_is_split_at_the_family_s_separator(name, engines):
     ("name", "message"),
     [
         ("qwen-prm", checkpoints.CHATML.split("system\n")[1].split("<|im_end|>")[0]),
-        ("pathfinder", checkpoints.CHATML.split("system\n")[1].split("<|im_end|>")[0]),
         ("fover", "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024"),
         ("granite", "Knowledge Cutoff Date: April 2024.\nToday's Date: June 24, 2025.\nYou are Granite, developed by "
          "IBM. You are a helpful AI assistant."),
@@ -191,7 +190,7 @@ def test_the_head_of_two_classes_is_recognized_by_its_configuration(places):
 
 def test_published_models_are_named_once_with_their_facts():
     names = [model.name for _, model in known_models()]
-    assert len(names) == len(set(names)) == 27
+    assert len(names) == len(set(names)) == 26
     assert all(model.parameters > 0.5 and model.licence for _, model in known_models())
     page = (ROOT / "docs" / "models.md").read_text("utf-8")
     assert all(name.removesuffix("-Qwen-2.5-7B") in page for name in names)
@@ -371,11 +370,11 @@ def test_reference_and_beta_are_for_likelihood_ratios(places):
     refused(places["eurus"], "other vocabularies", family="eurus", reference=str(places["math-shepherd"]))
 
 
-def test_likelihood_ratios_ensembles_outcomes_and_two_passes_are_scored_by_torch_alone(places):
+def test_likelihood_ratios_ensembles_and_outcomes_are_scored_by_torch_alone(places):
     arguments = options("eurus", places)
     refused(places["eurus"], "use --engine torch", **arguments, engine="vllm")
     refused(places["eurus"], "use --engine torch", **arguments, engine="remote", url="http://127.0.0.1:9")
     assert load_engine(str(places["eurus"]), **arguments, engine="auto").description.engine == "torch"
-    for name in ("actprm", "outcome", "pathfinder"):
+    for name in ("actprm", "outcome"):
         arguments = {**options(name, places), "engine": "remote", "url": "http://127.0.0.1:9"}
         refused(places[name], "use --engine torch", **arguments)

@@ -63,7 +63,7 @@ def merged(base: Path, parts: Path, place: Path) -> Path:
     return place
 
 
-@pytest.mark.parametrize("family", ["fover", "versaprm", "pathfinder"])
+@pytest.mark.parametrize("family", ["fover", "versaprm"])
 def test_models_on_qwen_have_its_template(family, tmp_path):
     place = checkpoints.write(f"{family}-qwen", tmp_path / family)
     engine = load(place, family=family)
@@ -72,7 +72,6 @@ def test_models_on_qwen_have_its_template(family, tmp_path):
     expected = {
         "fover": "a<|im_end|>\n<|im_start|>assistant\ncorrect<|im_end|>\n<|im_start|>user\nb<|im_end|>\n",
         "versaprm": "p \n\na \n\n\n\nb \n\n\n\n",
-        "pathfinder": "system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>",
     }
     assert expected[family] in text
 
@@ -95,13 +94,6 @@ def test_an_adapter_alone_is_read_with_the_base_that_it_names(family, tmp_path):
     given = load(base, adapter=str(parts), family=family)
     compare(given, expected)
     assert given.description.digest == engine.description.digest != load(base, family=family).description.digest
-
-
-@pytest.mark.parametrize("template", [checkpoints.LLAMA_CHAT, checkpoints.QWEN3_CHAT])
-def test_a_chat_that_is_not_qwens_is_refused_for_pathfinder(template, tmp_path):
-    place = checkpoints.pathfinder(tmp_path, template)
-    with pytest.raises(ModelInvalid, match=r"its chat template is not Qwen2\.5's, which this family's input"):
-        load(place, family="pathfinder")
 
 
 def test_granites_logits_are_divided_as_its_configuration_says(tmp_path):

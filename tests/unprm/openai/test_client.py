@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.openai_server import Refusal, at_once, openai_server
+from tests.fakes import Refusal, at_once, openai_server
 from tests.support import PATIENCE, free_port
 from unprm.concurrent import all_of
 from unprm.openai.client import (

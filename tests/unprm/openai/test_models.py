@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tests.openai_server import openai_server
+from tests.fakes import openai_server
 from unprm.openai.choices import Completions
 from unprm.openai.client import OpenAIClient
 from unprm.openai.models import ChatChoice, CompletionResponse, RawChoice, TextChoice, UsageInfo

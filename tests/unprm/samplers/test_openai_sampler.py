@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.openai_server import at_once, openai_server
+from tests.fakes import at_once, openai_server
 from unprm import mini
 from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import SamplerFailed

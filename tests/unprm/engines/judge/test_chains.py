@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.fakes import Refusal
 from tests.judge_server import answered, choice, is_self_test, is_sum, judging, token, written
-from tests.openai_server import Refusal
 from unprm.engines.judge.readouts import chain_scores
 from unprm.errors import ModelInvalid
 from unprm.openai.client import NEUTRAL

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.fakes import at_once
 from tests.judge_server import answered, checks_sums, choice, is_self_test, is_sum, judging, last_step, token
-from tests.openai_server import at_once
 from tests.support import PATIENCE, free_port, until
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.engine import JudgeEngine

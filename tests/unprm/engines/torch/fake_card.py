@@ -213,7 +213,7 @@ class _Unread(AtPositions):
         return SimpleNamespace(tolist=lambda: [0.0] * len(tokens))
 
 
-class FakeEngine(TorchEngine):
+class CardEngine(TorchEngine):
     """A `TorchEngine` on the card; its scores are meaningless."""
 
     def __init__(self, card: FakeCard, network: PreTrainedModel, pass_tokens: int, cache_bytes: int) -> None:

@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaModel, MistralConfig, MistralModel, Q
 
 from benchmarks import models
 from benchmarks.models import SEVEN_BILLION
-from tests.unprm.engines.torch.fake_card import FakeEngine, fake_card
+from tests.unprm.engines.torch.fake_card import CardEngine, fake_card
 from unprm.engines.torch.quantized import quantize
 from unprm.types import Encoded, MemoryPlan
 
@@ -73,7 +73,7 @@ def _run(kind: str, dtype: torch.dtype, int8: bool = False, function: Callable[.
         if int8:
             quantize(network, widened=False)
         loading, items = card.live.peak, _items()
-        engine = FakeEngine(card, network, PASS, 2**30)
+        engine = CardEngine(card, network, PASS, 2**30)
         card.reset()
         engine.score(items)
         first, most = card.count, card.live.peak

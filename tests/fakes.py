@@ -1,25 +1,106 @@
-"""A server of OpenAI's chat API with answers written beforehand, for tests of the gateway."""
+"""Servers of OpenAI's HTTP API for tests: one that answers as a test says, and a gateway's upstream with texts written
+beforehand."""
 
 import asyncio
 import json
 import socket
 import threading
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.support import until
 
+
+class _Server(uvicorn.Server):
+    """Ends as soon as it is told to."""
+
+    async def main_loop(self) -> None:
+        while not self.should_exit:
+            await asyncio.sleep(0.01)
+
+
+@contextmanager
+def listening(routes: Sequence[Route], port: int = 0) -> Iterator[str]:
+    """Serves in a thread until the end of the block; yields the address."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        config = uvicorn.Config(Starlette(routes=routes), log_level="critical", lifespan="off", ws="none")
+        server = _Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            until(lambda: server.started)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+class Seen(NamedTuple):
+    """A request as the server got it."""
+
+    path: str
+    body: Any
+    authorization: str | None
+
+
+class Refusal(NamedTuple):
+    """An answer with a status of its own."""
+
+    status: int
+    content: Any
+
+
+async def at_once(seconds: float) -> None:
+    """For an `OpenAIClient` to wait with: not at all."""
+
+
+@contextmanager
+def openai_server(
+    answer: Callable[[Any], Any],
+    statuses: Sequence[int] = (),
+    headers: Mapping[str, str] | None = None,
+    port: int = 0,
+    slots: int | None = None,
+    props: bool = False,
+) -> Iterator[tuple[str, list[Seen]]]:
+    """Answers the first requests with `statuses` and `headers`, the others with what `answer(body)` returns: bytes as
+    they are, a value as JSON, or a `Refusal`. `slots`: as many as llama.cpp would say it has; `props`: what
+    `answer(None)` returns is said where llama.cpp says it. Yields the address and the list of requests so far, without
+    those."""
+    seen: list[Seen] = []
+    pending = list(statuses)
+
+    async def respond(request: Request) -> Response:
+        path = request.scope["raw_path"].decode()
+        if path == "/props" and not props:
+            return Response(status_code=404) if slots is None else JSONResponse({"total_slots": slots})
+        body = json.loads(await request.body() or "null")
+        seen.append(Seen(path, body, request.headers.get("authorization")))
+        status = pending.pop(0) if pending else 200
+        content = {"error": {"message": f"no: {json.dumps(body)}"}}
+        if status == 200:
+            content = await run_in_threadpool(answer, body)
+        if isinstance(content, Refusal):
+            status, content = content
+        payload = content if isinstance(content, bytes) else json.dumps(content)
+        return Response(payload, status, None if status == 200 else headers)
+
+    with listening([Route("/{path:path}", respond, methods=["GET", "POST"])], port) as url:
+        yield url, seen
+
+
 PROMPT_TOKENS, COMPLETION_TOKENS = 10, 7
-
-
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 """What the gateway sends with a request for several completions."""
 TOKENS = 3
@@ -186,16 +267,6 @@ def upstream(*texts: str | dict[str, Any], kind: type[Upstream] = Upstream, **mo
         Route("/v1/completions", reasoner.go_on, methods=["POST"]),
         Route("/v1/models", reasoner.models),
     ]
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(Starlette(routes=routes), log_level="error", lifespan="off", ws="none")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            until(lambda: server.started)
-            reasoner.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-            yield reasoner
-        finally:
-            server.should_exit = True
-            thread.join()
+    with listening(routes) as url:
+        reasoner.url = f"{url}/v1"
+        yield reasoner

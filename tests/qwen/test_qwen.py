@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import httpx
 import pytest
@@ -11,13 +10,14 @@ import pytest
 from research import steps
 from research.auroc import auroc
 from tests.server.harness import serving
+from tests.support import ROOT
 from training.evaluate.scorers import EngineScorer, Solution
 from unprm.models.load import load_engine
 from unprm.steps import split
 from unprm.types import Engine
 
 NAME = "unprm-qwen-0.5b"
-DATA = Path(__file__).parent / "data"
+DATA = ROOT / "tests/data"
 PAIRS = [json.loads(line) for line in (DATA / "qwen/pairs.jsonl").read_text("utf-8").splitlines()]
 
 pytestmark = pytest.mark.qwen
