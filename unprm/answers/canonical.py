@@ -11,7 +11,6 @@ from unprm.answers.mathtext.prose import named, option_letter, split_name, unwra
 from unprm.answers.mathtext.tokens import (
     CLOSING,
     OPENING,
-    TEXT_COMMANDS,
     Segment,
     is_letters,
     is_number,
@@ -19,39 +18,16 @@ from unprm.answers.mathtext.tokens import (
     is_unit_token,
     render,
     tokenise,
-    unit_token,
 )
 from unprm.answers.mathtext.units import unit, unit_name
 from unprm.answers.mathtext.words import is_word, words_of
+from unprm.answers.tables import table
 
 MAX_REWRITTEN = 2000  # characters; a longer answer keeps its spelling
 _ROUNDS = 8
 # A rational that another rewriting round could not change.
 _FINAL = re.compile(r"-?[1-9][0-9]{0,17}(?:/[0-9]{1,18})?|0")
-_LAYOUT = re.compile(
-    r"\\(?:left|right)\s*\.(?![0-9])"
-    r"|\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|rm|bf|it|mathstrut|strut|underline)"
-    r"(?![A-Za-z])|\\(?:hspace|vspace|phantom|hphantom|vphantom|color|textcolor|label|tag)\*?\s*\{[^{}]*\}"
-)
-_BLANKS = frozenset(
-    ["\\!", "\\,", "\\;", "\\:", "\\>", "\\ ", "~", "\\quad", "\\qquad", "\\thinspace", "\\hfill", "\\n"]
-)
-_DEGREE = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z])|\{\s*°\s*\})|\\degree(?![A-Za-z])|\\textdegree")
-_GROUPED = re.compile(r"(?<=[0-9])(?:\{,\}|,\s?(?:\\!\s*)+)(?=[0-9]{3}(?![0-9]))")
-_CLOCK = re.compile(r"(?:(?<=:[0-9]{2})\s*([ap])\.?\s?m\.?|(?<=[0-9])\s*([ap])\.\s?m\.)(?![A-Za-z])", re.IGNORECASE)
-_TIMES_TEN = re.compile(r"(?<=[0-9])\s*[xX]\s*(?=10\s*\^)")
-_NOT_EQUAL = re.compile(r"\\not\s*=")
-_ESCAPED_TWICE = re.compile(r"\\\\(?=[A-Za-z({\[])")
-_TEXT_NAME = re.compile(rf"\\(?:{'|'.join(TEXT_COMMANDS)})(?![A-Za-z])\*?\s*(?=\{{)")
 _LAST_WORD = re.compile(r"\s+[A-Za-z]+\s*$")
-_TEXT = re.compile(r"(\\text\{[^{}]*\})")
-_FRACTION = re.compile(r"\\[dtc]?(frac|binom)(?![A-Za-z])\s*")
-_SHORT_FRACTIONS = (
-    (re.compile(r"\\(frac|binom) ?([0-9A-Za-z])\s*([0-9A-Za-z])"), r"\\\1{\2}{\3}"),
-    (re.compile(r"\\(frac|binom) ?([0-9A-Za-z])\s*\{"), r"\\\1{\2}{"),
-    (re.compile(r"(\\(?:frac|binom) ?\{[^{}]*\})\s*([0-9A-Za-z])"), r"\1{\2}"),
-)
-_BARE_ARGUMENT = re.compile(r"(\\sqrt|[\^_])\s*([0-9]+(?:\.[0-9]+)?|[A-Za-z](?![A-Za-z(])|(?<=[\^_])[A-Za-z])")
 _QUANTIFIER = re.compile(
     r"(?:,|\\text\{,? ?(?:for|where|with)[a-z ]*\}) ?[a-z]"
     r"(?:\\in(?: Z|\\mathbb\{Z\})|\\text\{is an(?:y)? integer\})$"
@@ -59,18 +35,7 @@ _QUANTIFIER = re.compile(
 )
 # Upright letters that mean a unit where a number precedes: \\mathrm{m/s^2}.
 _UPRIGHT_UNIT = re.compile(r"[ ~]*[msghlLNJWVK](?:[ /*^{}0-9.-]*[msghlLNJWVK])*[ ^{}0-9.-]*")
-_SYNONYMS = {
-    "\\le": "\\leq", "<=": "\\leq", "\\leqslant": "\\leq", "\\ge": "\\geq", ">=": "\\geq",
-    "\\geqslant": "\\geq", "\\ne": "\\neq", "!=": "\\neq", "\\lt": "<", "\\gt": ">", "==": "=", "**": "^",
-    "\\cdot": "*", "\\times": "*", "\\ast": "*", "\\div": "/", "\\lbrace": "\\{", "\\rbrace": "\\}",
-    "\\lbrack": "[", "\\rbrack": "]", "\\vert": "|", "\\lvert": "|", "\\rvert": "|", "\\mid": "|", "\\|": "|",
-    "\\backslash": "\\setminus", "\\varnothing": "\\emptyset", "\\R": "\\mathbb{R}", "\\Z": "\\mathbb{Z}",
-    "\\N": "\\mathbb{N}", "\\Q": "\\mathbb{Q}", "\\C": "\\mathbb{C}", "\\infin": "\\infty",
-    "\\dots": "\\ldots", "\\cdots": "\\ldots", "...": "\\ldots", "\\%": "%", "\\land": "and",
-    "\\wedge": "and", "\\vee": "\\lor", "\\bmod": "\\mod", "\\colon": ":", "\\arccot": "\\acot",
-    "\\langle": "(", "\\rangle": ")", "\\varphi": "\\phi", "\\varepsilon": "\\epsilon",
-    "\\vartheta": "\\theta", "\\prime": "'", "\\simeq": "\\approx", "\\sim": "\\approx",
-}  # fmt: skip
+_SPELLINGS: dict[str, str] = table("latex")["spellings"]
 _NO_SOLUTION = re.compile(
     r"none|(?:the )?empty set"
     r"|(?:there (?:is|are|exists?) )?no (?:\w+ )?(?:solution|value|root|number|integer)s?(?: exists?)?"
@@ -79,8 +44,6 @@ _INFINITELY_MANY = re.compile(r"(?:there are )?infinite(?:ly many| number of)(?:
 _BESIDE_A_WORD = re.compile(r"(?:an?|the|due|on (?=\w+day$)) ?(?=.)")
 _ALL_REALS = re.compile(r"(?:the )?(?:set of )?(?:all|any|every) (?:of )?(?:the )?real(?: number)?s?")
 _PHRASES = ((_ALL_REALS, "\\mathbb{R}"), (_NO_SOLUTION, "\\emptyset"), (_INFINITELY_MANY, "infinitely many"))
-_DROPPED = frozenset(["$", "\\(", "\\)", "\\null"])
-_CURRENCIES = {"\\$": "dollar", "\\textdollar": "dollar", "\\pounds": "gbp", "\\euro": "euro"}
 _BOUNDARY = OPENING | CLOSING | frozenset(
     [",", ";", "=", "<", ">", "\\leq", "\\geq", "\\neq", "\\in", "\\cup", "\\lor", "\\approx", "&", "\\\\"]
 )  # fmt: skip
@@ -108,7 +71,7 @@ def canonical(answer: str) -> str:
 
 def _respell(text: str) -> str:
     """One round of rewrites over a text that `notations` and `prose` have cleaned. Linear in its length."""
-    tokens = join_thousands(_spelled(tokenise(_respell_commands(plain_notation(with_figures(text))))))
+    tokens = join_thousands(_spelled(tokenise(plain_notation(with_figures(text)))))
     name, tokens = split_name(without_builder(_drop_blanks(tokens)))
     tokens = _by_segment(_by_segment(_one_constant(tokens), read_measures), read_numbers)
     plain = _plain_words(tokens) or _QUANTIFIER.sub("", render(token for token in tokens if token != " "))
@@ -122,54 +85,20 @@ def _one_constant(tokens: list[str]) -> list[str]:
     return tokens
 
 
-def _respell_commands(text: str) -> str:
-    if "\\" in text:
-        if "\\begin" not in text:
-            text = _ESCAPED_TWICE.sub(r"\\", text)
-        text = _GROUPED.sub("", text)
-        text = _LAYOUT.sub(" ", text)
-        text = _NOT_EQUAL.sub(r"\\neq ", text)
-        text = _FRACTION.sub(r"\\\1 ", text)
-        for short, full in _SHORT_FRACTIONS:
-            text = short.sub(full, text)
-        text = _TEXT_NAME.sub(_text_name, text)
-    text = _TIMES_TEN.sub("*", _CLOCK.sub(_clock, text))
-    return "".join(
-        piece if piece.startswith("\\text{") else _BARE_ARGUMENT.sub(r"\1{\2}", piece)
-        for piece in _TEXT.split(_DEGREE.sub("°", text.replace("{,}", ",")))
-    )
-
-
-def _clock(found: re.Match[str]) -> str:
-    return f" {(found[1] or found[2]).lower()}m "
-
-
-def _text_name(found: re.Match[str]) -> str:
-    return "\\mathbf" if found[0].startswith(("\\mathbf", "\\bold", "\\bm")) else "\\text"
-
-
 def _spelled(tokens: Sequence[str]) -> list[str]:
     spelled: list[str] = []
     for token in tokens:
-        token = _SYNONYMS.get(token, token)
-        if token in _CURRENCIES:
-            spelled.append(unit_token(_CURRENCIES[token]))
-        elif is_unit_token(token):
-            spelled += [token] if unit(token[6:-1]) else _spelled_text(token[6:-1])
-        elif token.startswith("\\text") and token.endswith("}"):
-            content = token[token.index("{") + 1 : -1]
+        token = _SPELLINGS.get(token, token)
+        content = token[token.find("{") + 1 : -1]
+        if is_unit_token(token):
+            spelled += [token] if unit(content) else _spelled_text(content)
+        elif is_text(token):
             spelled += _upright_unit(content, spelled) or _spelled_text(content)
-        elif token.startswith("\\mathbf") and token.endswith("}"):
-            spelled += _spelled_bold(token[token.index("{") + 1 : -1].strip())
-        elif token in ("and", "or"):
-            spelled.append("," if token == "and" else "\\lor")
+        elif token.startswith("\\mathbf{"):
+            spelled += _spelled_bold(content.strip())
         elif token in ("am", "pm") and ":" in spelled:
             spelled.append(f"\\text{{{token}}}")
-        elif token.startswith("\\mathbb"):
-            spelled.append(f"\\mathbb{{{token.strip(' {}')[-1]}}}")
-        elif token in _BLANKS:
-            spelled.append(" ")
-        elif token not in _DROPPED:
+        elif token:
             spelled.append(token)
     return _single_commas(_without_stray_braces(spelled))
 
@@ -202,7 +131,6 @@ def _spelled_text(content: str) -> list[str]:
     if not any(is_word(word) or (len(word) > 1 and not word.isupper()) for word in re.findall("[A-Za-z]+", plain)):
         return _spelled(tokenise(plain))  # (C), 13, CBAD, A,B: mathematics
     if any(char.isdigit() for char in plain):
-        plain = _CLOCK.sub(_clock, plain)
         return [" ", *_spelled(tokenise(plain)), " "]
     return ["\\text{" + re.sub("[A-Za-z]+", _lower, plain).rstrip(" .") + "}"]
 

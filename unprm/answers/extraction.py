@@ -22,6 +22,7 @@ from unprm.answers.languages import QUESTIONS, announcements, with_decimal_point
 from unprm.answers.mathtext.prose import boxes
 from unprm.answers.options import named_letter, stated_letters
 from unprm.answers.stated import FILLER, NUMBER, stated_value
+from unprm.answers.tables import any_in
 from unprm.types import Extraction
 
 # Rule 1: tags around thoughts; the channels of gpt-oss.
@@ -36,15 +37,14 @@ _THOUGHT = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 # Rule 2. Begins with a set of characters, for which a search looks fast.
-_QUESTION = "|".join(sorted(QUESTIONS))
 _TEXT_END = re.compile(
     rf"""
     [<\[\n] (?:
       (?<=<) (?: \|[^<>|\s]{{1,40}}\|> | ｜[^<>｜\s]{{1,40}}｜> | /?s> | (?:eo[st]|bos|pad|unk|(?:start|end)_of_turn)> )
       | (?<=\[) (?:/?INST|[EB]OS|PAD|SEP|DONE)\]
       | (?<=\n) [^\S\n]{{0,8}} (?:
-        [\#*>]{{0,4}} [^\S\n]? (?:next\s|new\s)? (?:{_QUESTION}) (?:\s?\#?[2-9])? [*_]{{0,4}} \s? [:：]
-        | \#{{1,4}} \s (?:{_QUESTION}) [^\S\n]{{0,8}} \n )
+        [\#*>]{{0,4}} [^\S\n]? (?:next\s|new\s)? (?:{QUESTIONS}) (?:\s?\#?[2-9])? [*_]{{0,4}} \s? [:：]
+        | \#{{1,4}} \s (?:{QUESTIONS}) [^\S\n]{{0,8}} \n )
     )
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -68,11 +68,7 @@ _SENTENCE = re.compile(r"[A-Za-z'’]+,?\s[A-Za-z'’][^\\=^_{}]*")
 _WORD_ENDS = " \n\t{}$"
 _BETWEEN = 100  # characters between two boxes of one answer
 _SIGN = re.compile(r"\\(?:q?quad|text\w*|mathrm|[()\[\],;:! \\])|\n\s*[-•]\s|[$*{}~]")
-_NO_LABEL = (
-    "so|then|thus|hence|therefore|answers?|total|sum|final|result"
-    "|which|it|this|that|but|not|since|because|now|wait|step"
-)
-_WORDS = rf"(?:\b(?!(?:{_NO_LABEL})\b)[A-Za-z][\w²³/]*\s?)"
+_WORDS = rf"(?:\b(?!(?:{any_in('no_label')})\b)[A-Za-z][\w²³/]*\s?)"
 _NEXT_PART = re.compile(
     rf"""
     \s*
@@ -101,10 +97,8 @@ _QUALIFIER = r"""
     | \s(?:here|to|for|of|in|on|at|(?:that\s)?(?:we|you|I)\b(?:\s(?:are|were|am))?+)\b[^.,:：!?=\n]{0,60}?
 """
 # What is said of an answer, without stating it.
-_ABOUT = r"""
-    (?:\w+\s+){0,2}? (?:in|un)?(?:correct|right|wrong|true|valid|verified|confirmed|checked|consistent|reasonable
-    |plausible|unique|clear|helpful|complete|boxed|shown|based|obtained|found|calculated|computed|determined|explained
-    |justified|supported|above|below) \b
+_ABOUT = rf"""
+    (?:\w+\s+){{0,2}}? (?:in|un)?(?:{any_in("about_answers")}) \b
     (?: (?!\s*[A-Za-z0-9]) | \s+(?:with|and|as|by|on|in|if|because|since|for|when|to(?!\sbe)) \b )
 """
 _MARKER = re.compile(
@@ -127,11 +121,7 @@ _BEFORE_ALONE = re.compile(r"[^\S\n]{0,8}[#*_>]{0,8}[^\S\n]{0,8}(?:the[^\S\n])?(
 # A line of words, or one numbered as a section, with more text below it.
 _HEADING = re.compile(r"[^\S\n]{0,8}(?:[0-9]{1,3}[.):][^\S\n]+\S|[^-+$\\€£.0-9*\s])[^\n]{0,120}\n\s{0,20}\S")
 _NUMBER_WORDS = r"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen|\w{3,5}ty"
-_HAS_VALUE = re.compile(
-    r"[0-9\\$=^∅∞]|^[A-Za-z]$|^(?:yes|no|true|false|none|neither|both|undefined|impossible|infinit\w+"
-    rf"|{_NUMBER_WORDS})\b",
-    re.IGNORECASE,
-)
+_HAS_VALUE = re.compile(rf"[0-9\\$=^∅∞]|^[A-Za-z]$|^(?:{any_in('values')}|{_NUMBER_WORDS})\b", re.IGNORECASE)
 # Rule 6, and the last number of a text.
 _LAST_LINE = 200  # characters; a longer line is no bare value
 _FORMULA = r"(?=[-+]?[0-9\\])(?:[-+0-9(){}.^*/ ]|\\(?:[dt]?frac|sqrt|pi|times|cdot|[,;! ])){0,80}(?:[0-9)}]|\\pi)"

@@ -3,7 +3,8 @@
 import re
 
 from unprm.answers.mathtext.units import is_unit_after, unit_name
-from unprm.answers.mathtext.words import CONTRASTS, words_in
+from unprm.answers.mathtext.words import CONTRASTS
+from unprm.answers.tables import any_in, words
 
 MAX_CUT = 2000  # characters; a longer text is not a value followed by prose
 _OPENING = re.compile(
@@ -19,21 +20,14 @@ _END = re.compile(
 )
 _BOLD = re.compile(r"(?<=\s)\*\*(?=\S)")
 _SAYS_SOMETHING = re.compile(r"[^\W_]|[∅∞]|\{\s*\\?\}")
-FILLER = (
-    r"\w+ly|about|around|just|still|then|thus|hence|therefore|indeed|now|also|equal\sto|given\s(?:by|as)|found\sto\sbe"
-    r"|a\stotal\sof|to\sbe"
-)
+FILLER = any_in("fillers")
 """A regular expression: words before a value that say nothing about it."""
 _APPROXIMATION = re.compile(
     rf"(?:(?:{FILLER})\s+|[≈~]\s?)+"
     r"(?=[-+−]?(?:\\?\$|[€£¥₹])?[0-9.])",
     re.IGNORECASE,
 )
-_VERBS = (
-    "is|are|was|were|be|equals?|has|have|had|contains?|costs?|weighs?|takes?|took|needs?|makes?|made|earns?|earned|spends?"
-    "|spent|sells?|sold|saves?|saved|gets?|got|receives?|received|pays?|paid|uses?|used"
-)
-# "Jim is 14 years old", "The 5 friends each get 3 * 6 = 18 marbles": a number after a verb, and how it comes about.
+_VERBS = any_in("verbs")
 _VERB = re.compile(
     rf"(?:[^0-9]*?|(?![-+−$0-9])[^=<>\\^+*|{{}}]*?)\b(?:{_VERBS})\s+(?:[-+*/×÷().,0-9$€£%\s=]*=\s*)?"
     r"(?=[-+−]?(?:\\?\$|[€£¥₹])?[0-9])",
@@ -78,26 +72,10 @@ _UNIT = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _SCALE = re.compile(
-    r"\s?(?:and\s(?:a|one)\s(?:half|third|quarter)\b|k\b|mil\b|bn\b|basis\spoints?\b|percentage\spoints?\b"
-    r"|(?:half|halves|thirds|quarters?|dozens?|pairs?|gross|hundreds?|thousands?|millions?|billions?|trillions?"
-    r"|fourths|fifths|sixths|sevenths|eighths|ninths|tenths|hundredths|thousandths|millionths|billionths|lakhs?|crores?"
-    r"|factorial|squared|cubed|o['’]clock)\b|[ap]\.?m\b\.?|(?-i:AD|BCE?|CE)\b)",
+    rf"\s?(?:(?:{any_in('scales')})\b|[ap]\.?m\b\.?|(?-i:AD|BCE?|CE)\b)",
     re.IGNORECASE,
 )
-# Words that reverse a number's direction or qualify it; without any, it means more, forward or a gain.
-_TURNING = words_in(
-    """
-    fewer less younger shorter lower slower smaller lighter colder cooler weaker earlier early ago below under down
-    backward backwards behind decrease decreased loss losses lost deficit debt short negative
-    north south east west clockwise counterclockwise anticlockwise each apiece
-    """
-)
-_ENDING = words_in(
-    """
-    of in on for to from by at per after before than that who which whose while when where if because since so as with
-    without during until left remaining over and or is are was were be been has have had will would can could
-    """
-)
+_TURNING, _ENDING = words("turning"), words("ending")
 _OPERATOR = re.compile(
     r"""
     \s*(?: \.?\\(?!["'\s]|$) | [+*^=<>≤≥±×÷·|!_{≈≠∈&√∪∩] | [-−](?!\s?[A-Za-z]{2}) | /(?![A-Za-z]{2})
@@ -108,9 +86,7 @@ _OPERATOR = re.compile(
     re.VERBOSE,
 )
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b", re.IGNORECASE)
-_DATE = re.compile(
-    r"\s+(?:of\s+)?(?:January|February|March|April|May|June|July|August|September|October|November|December)\b"
-)
+_DATE = re.compile(rf"\s+(?:of\s+)?(?:{any_in('months')})\b")
 _NEXT_NUMBER = r"[-+]?(?:[$€£]|\\[$(])?[0-9](?![0-9]*-[a-z])"
 _BESIDE = re.compile(
     rf"(?:\s*['\"′″,;&–—-]|\s+(?:to|through|or|and|by|plus|minus)\b|)\s*(?:about\s)?{_NEXT_NUMBER}", re.IGNORECASE
@@ -130,6 +106,11 @@ _JOINED = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _JOINED_WORD = re.compile(
+    rf"\b(?:and|or)\s+(?:(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(?!-)|(?:{any_in('joined')})\b)"
+    r"|\bto\sthe\s(?:left|right|north|south|east|west)\b",
+    re.IGNORECASE,
+)
+_WORD = re.compile(
     r"\b(?:and|or)\s+(?:(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(?!-)|more|less|fewer|greater"
     r"|higher|lower|above|below|over|under|older|younger|longer|shorter|later|earlier|up|a\shalf)\b"
     r"|\bto\sthe\s(?:left|right|north|south|east|west)\b",

@@ -21,26 +21,17 @@ from unprm.answers.mathtext.tree import (
     structure,
     symbols,
 )
-from unprm.answers.mathtext.words import FUNCTION_NAMES, is_word, words_in
+from unprm.answers.mathtext.words import FUNCTION_NAMES, is_word
+from unprm.answers.tables import table, words
 
 MAX_TOKENS = 2000
 MAX_DEPTH = 40
 
-_ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
-_INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
-_SYMBOLS = words_in(
-    """
-    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi
-    chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega infty ell hbar hati hatj hatk imath
-    jmath aleph
-    """
-)
-_ACCENTS = frozenset([
-    "\\overline", "\\vec", "\\hat", "\\bar", "\\tilde", "\\mathcal", "\\mathbf", "\\mathfrak", "\\angle",
-    "\\triangle", "\\overrightarrow", "\\widehat",
-])  # fmt: skip
-_POINTED = frozenset(["\\vec", "\\hat", "\\mathbf", "\\overrightarrow"])  # over i, j, k: unit vectors
-_MATRICES = frozenset(["matrix", "pmatrix", "bmatrix", "array"])
+_LATEX = table("latex")
+_ALIASES: dict[str, str] = _LATEX["functions_also"]
+_INVERSES: dict[str, str] = _LATEX["inverses"]
+_SYMBOLS, _MATRICES = words("symbols", "latex"), words("matrices", "latex")
+_ACCENTS, _POINTED = words("accents", "latex"), words("pointed", "latex")
 
 
 def parse(text: str) -> Node:

@@ -27,16 +27,14 @@ from unprm.answers.mathtext.words import (
     is_word,
     qualifies,
 )
+from unprm.answers.tables import table, words
 
 _ITEM = re.compile(r"[^\W\d_]+|[0-9]+|[/^*-]")
 _PREFIXES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _RAISED = {"squared": 2, "cubed": 3}
-_TWO_WORDS = {
-    "floz": "fl oz|fluid ounces?", "troyounce": "troy ounces?", "tonne": "metric tons?", "longton": "long tons?",
-    "nmi": "nautical miles?", "ly": "light years?", "au": "astronomical units?", "percent": "per cent",
-    "dollar": "us dollars?", "degC": "degrees? c(?:elsius)?", "degF": "degrees? f(?:ahrenheit)?",
-}  # fmt: skip
-_PAIR = re.compile("|".join(rf"(?P<{name}>\b(?:{words})\b)" for name, words in _TWO_WORDS.items()), re.IGNORECASE)
+_PAIR = re.compile(
+    "|".join(rf"(?P<{name}>\b(?:{spelled})\b)" for name, spelled in table("units")["spelled"].items()), re.IGNORECASE
+)
 _FACTOR = re.compile(
     rf"(?:({'|'.join(_PREFIXES)}) )?(?!in [^\W\d_])([^\W\d_]+)(?!\S)"  # 5 in a row
     rf"(?: ({'|'.join(_RAISED)})(?!\S)| \^( -)? ([0-9])| ([0-9]))?",
@@ -46,9 +44,7 @@ _JOIN = re.compile(r" ?(/|per|a|an|each|every|\*|-) ", re.IGNORECASE)
 _NOUNS = re.compile(r"(?:(?!(?:per|a|an|each|every)(?!\S))[^\W\d_]+(?: |$))*", re.IGNORECASE)
 _TEMPERATURES = {"c": "degC", "f": "degF", "celsius": "degC", "fahrenheit": "degF"}
 _CLOCK = re.compile(r"\b([ap])\.\s?m\b", re.IGNORECASE)
-_SMALL_WORDS = frozenset(
-    ["a", "an", "the", "of", "per", "in", "on", "at", "to", "is", "are", "it", "he", "as", "by", "s"]
-)
+_SMALL_WORDS = words("small")
 
 
 @dataclass(frozen=True, slots=True)

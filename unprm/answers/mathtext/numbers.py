@@ -18,18 +18,11 @@ from unprm.answers.mathtext.tokens import (
     significant_digits,
 )
 from unprm.answers.mathtext.words import MULTIPLIERS, changes_meaning, words_of
+from unprm.answers.tables import any_of, table
 
 _UNIT_SIGNS = frozenset(["%", "°"])
-_SMALL = [
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-]  # fmt: skip
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_VALUES = {
-    **{word: value for value, word in enumerate(_SMALL)},
-    **{word: 10 * value for value, word in enumerate(_TENS, start=2)},
-}
-_FIRST, _ANY = "|".join(_VALUES), "|".join([*_VALUES, "hundred"])
+_VALUES: dict[str, int] = table("words")["numbers"]
+_FIRST, _ANY = any_of(_VALUES), any_of([*_VALUES, "hundred"])
 _WORDS = re.compile(
     r"(?<![A-Za-z\\])(?:(?<![A-Za-z]\s)|(?<=\band\s)|(?<=\bor\s))"  # not in a sentence: 5 apples in three days
     rf"(?:{_FIRST})(?:(?:[\s-]|\s(?<=hundred\s)and\s)(?:{_ANY}))*(?![A-Za-z])",
