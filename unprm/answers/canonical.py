@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from unprm.answers.mathtext.measures import read_measures
 from unprm.answers.mathtext.notations import plain_characters, plain_notation
-from unprm.answers.mathtext.numbers import join_thousands, read_numbers, with_figures
+from unprm.answers.mathtext.numbers import join_thousands, with_figures
 from unprm.answers.mathtext.prose import named, option_letter, split_name, unwrap, without_builder
 from unprm.answers.mathtext.tokens import (
     CLOSING,
@@ -52,7 +52,7 @@ _BOUNDARY = OPENING | CLOSING | frozenset(
 def canonical(answer: str) -> str:
     """The canonical form of an answer: the same for spellings that differ in layout only.
 
-    ``0.5``, ``1/2``, ``$\\dfrac12$`` and ``x = \\frac{2}{4}`` are ``1/2``; ``\\text{Monday}`` is ``monday``.
+    ``$\\dfrac12$`` and ``½`` are ``\\frac{1}{2}``; ``\\text{Monday}`` is ``monday``.
     Idempotent, deterministic, linear in the length; an answer of more than `MAX_REWRITTEN` characters keeps
     its spelling except for white space.
     """
@@ -73,7 +73,7 @@ def _respell(text: str) -> str:
     """One round of rewrites over a text that `notations` and `prose` have cleaned. Linear in its length."""
     tokens = join_thousands(_spelled(tokenise(plain_notation(with_figures(text)))))
     name, tokens = split_name(without_builder(_drop_blanks(tokens)))
-    tokens = _by_segment(_by_segment(_one_constant(tokens), read_measures), read_numbers)
+    tokens = _by_segment(_one_constant(tokens), read_measures)
     plain = _plain_words(tokens) or _QUANTIFIER.sub("", render(token for token in tokens if token != " "))
     return named(name, plain)
 

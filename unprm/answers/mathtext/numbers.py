@@ -3,24 +3,14 @@
 
 import re
 from collections.abc import Sequence
-from decimal import Decimal
-from fractions import Fraction
 
 from unprm.answers.mathtext.tokens import (
     CLOSING,
-    LONG_DECIMAL,
-    MAX_DIGITS,
     OPENING,
-    Segment,
     is_number,
-    is_unit_token,
-    number,
-    significant_digits,
 )
-from unprm.answers.mathtext.words import MULTIPLIERS, changes_meaning, words_of
 from unprm.answers.tables import any_of, table
 
-_UNIT_SIGNS = frozenset(["%", "°"])
 _VALUES: dict[str, int] = table("words")["numbers"]
 _FIRST, _ANY = any_of(_VALUES), any_of([*_VALUES, "hundred"])
 _WORDS = re.compile(
@@ -28,11 +18,6 @@ _WORDS = re.compile(
     rf"(?:{_FIRST})(?:(?:[\s-]|\s(?<=hundred\s)and\s)(?:{_ANY}))*(?![A-Za-z])",
     re.IGNORECASE,
 )
-_LITERAL = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
-_SLASHED = re.compile(rf"({_LITERAL})/({_LITERAL})$")
-_FRACTION = re.compile(rf"(?:({_LITERAL}) ?)?\\frac\{{([-+ ]*{_LITERAL})\}}\{{([-+ ]*{_LITERAL})\}}")
-_POWER_OF_TEN = re.compile(r"(?:\*10\^\{([-+]?[0-9]{1,3})\})?")
-_SCALED = re.compile(rf"({_LITERAL})(?:{_POWER_OF_TEN.pattern}|((?: |[^\W\d_]|\\text\{{[^{{}}]*\}})+))")
 _SEPARATOR = re.compile(r"[\s-]+(?:and\s+)?")
 _BRACKETS = OPENING | CLOSING
 
@@ -109,77 +94,3 @@ def _trimmed(token: str) -> str:
     whole, _, decimals = token.partition(".")
     decimals = decimals.rstrip("0")
     return (whole.lstrip("0") or "0") + ("." + decimals if decimals else "")
-
-
-def read_numbers(segments: Sequence[Segment]) -> list[list[str]]:
-    """The segments with their numbers, each with its unit if it has one, in one spelling."""
-    return [_plain_values(*segment) for segment in segments]
-
-
-def _plain_values(segment: list[str], before: str, after: str) -> list[str]:
-    if before in CLOSING or after in OPENING:  # part of something larger
-        return segment
-    done: list[str] = []
-    value: list[str] = []
-    for token in segment:
-        if is_unit_token(token) or token in _UNIT_SIGNS:
-            done += [*_before_sign(_plain_number(value), token), token]
-            value = []
-        else:
-            value.append(token)
-    return done + _plain_number(value)
-
-
-def _before_sign(value: list[str], sign: str) -> list[str]:
-    """A rational, written so that a sign after it doesn't apply to its denominator alone."""
-    match value:
-        case [*minus, over, "/", under] if sign in _UNIT_SIGNS and len(minus) < 2:
-            return [*minus, "\\frac", "{", over, "}", "{", under, "}"]
-    return value
-
-
-def _plain_number(segment: list[str]) -> list[str]:
-    """The tokens of a number as a rational in lowest terms; a decimal of many digits may be the rounding of another
-    number (see `scalars`), so it stays a decimal."""
-    digits = [token for token in segment if token not in ("-", "+", " ")]
-    if not digits or not (is_number(digits[0]) or digits[0] == "\\frac"):
-        return segment
-    start = segment.index(digits[0])
-    negative = segment[:start].count("-") % 2 == 1
-    body = segment[start:]
-    if significant_digits(body[0]) >= LONG_DECIMAL:
-        exponent = _POWER_OF_TEN.fullmatch("".join(body[1:]))
-        if exponent is None or len(body[0]) > MAX_DIGITS:
-            return segment
-        shifted = Decimal(body[0]).scaleb(int(exponent[1] or 0))
-        return ["-"] * negative + [_trimmed(f"{shifted:f}")]
-    value = number(body[0]) if len(body) == 1 else _value("".join(body))
-    if value is None:
-        return segment
-    parts = ["-"] * (negative != (value < 0) and value != 0) + [str(abs(value.numerator))]
-    return parts if value.denominator == 1 else [*parts, "/", str(value.denominator)]
-
-
-def _value(text: str) -> Fraction | None:
-    """The value of ``1/2``, ``1\\frac{1}{2}``, ``3*10^{6}``, ``1.5 million dollars``; None for anything else. Only an
-    integer and a proper fraction make a mixed number."""
-    if found := _FRACTION.fullmatch(_SLASHED.sub(r"\\frac{\1}{\2}", text)):
-        whole, over, under = (_signed_number(part or "0") for part in found.groups())
-        if whole is None or over is None or not under:
-            return None
-        is_proper = whole.denominator == 1 and 0 < over / under < 1
-        return whole + over / under if is_proper or not found[1] else None
-    found = _SCALED.fullmatch(text)
-    value = number(found[1]) if found else None
-    if found is None or value is None or not (found[2] or found[3]):  # `0..0` is two numbers
-        return None
-    if found[2]:
-        return value * Fraction(10) ** int(found[2])
-    scale, *others = words_of(found[3].replace("\\text", "")) or [""]
-    times = MULTIPLIERS.get(scale.removesuffix("s"))
-    return None if times is None or changes_meaning(others) else value * times
-
-
-def _signed_number(text: str) -> Fraction | None:
-    value = number(text.lstrip("-+ "))
-    return -value if value is not None and text.count("-") % 2 else value
