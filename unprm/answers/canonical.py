@@ -1,7 +1,7 @@
 """The canonical form of an answer: rewrites of its LaTeX that don't change what it means."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from unprm.answers.mathtext.measures import read_measures
@@ -9,9 +9,6 @@ from unprm.answers.mathtext.notations import plain_characters, plain_notation
 from unprm.answers.mathtext.numbers import join_thousands, with_figures
 from unprm.answers.mathtext.prose import named, option_letter, split_name, unwrap, without_builder
 from unprm.answers.mathtext.tokens import (
-    CLOSING,
-    OPENING,
-    Segment,
     is_letters,
     is_number,
     is_text,
@@ -36,17 +33,8 @@ _QUANTIFIER = re.compile(
 # Upright letters that mean a unit where a number precedes: \\mathrm{m/s^2}.
 _UPRIGHT_UNIT = re.compile(r"[ ~]*[msghlLNJWVK](?:[ /*^{}0-9.-]*[msghlLNJWVK])*[ ^{}0-9.-]*")
 _SPELLINGS: dict[str, str] = table("latex")["spellings"]
-_NO_SOLUTION = re.compile(
-    r"none|(?:the )?empty set"
-    r"|(?:there (?:is|are|exists?) )?no (?:\w+ )?(?:solution|value|root|number|integer)s?(?: exists?)?"
-)
-_INFINITELY_MANY = re.compile(r"(?:there are )?infinite(?:ly many| number of)(?: solutions?)?|infinite solutions")
 _BESIDE_A_WORD = re.compile(r"(?:an?|the|due|on (?=\w+day$)) ?(?=.)")
-_ALL_REALS = re.compile(r"(?:the )?(?:set of )?(?:all|any|every) (?:of )?(?:the )?real(?: number)?s?")
-_PHRASES = ((_ALL_REALS, "\\mathbb{R}"), (_NO_SOLUTION, "\\emptyset"), (_INFINITELY_MANY, "infinitely many"))
-_BOUNDARY = OPENING | CLOSING | frozenset(
-    [",", ";", "=", "<", ">", "\\leq", "\\geq", "\\neq", "\\in", "\\cup", "\\lor", "\\approx", "&", "\\\\"]
-)  # fmt: skip
+_PHRASES = [(re.compile(phrase), meaning) for phrase, meaning in table("words")["phrases"].items()]
 
 
 def canonical(answer: str) -> str:
@@ -73,7 +61,7 @@ def _respell(text: str) -> str:
     """One round of rewrites over a text that `notations` and `prose` have cleaned. Linear in its length."""
     tokens = join_thousands(_spelled(tokenise(plain_notation(with_figures(text)))))
     name, tokens = split_name(without_builder(_drop_blanks(tokens)))
-    tokens = _by_segment(_one_constant(tokens), read_measures)
+    tokens = read_measures(_one_constant(tokens))
     plain = _plain_words(tokens) or _QUANTIFIER.sub("", render(token for token in tokens if token != " "))
     return named(name, plain)
 
@@ -162,18 +150,6 @@ def _drop_blanks(tokens: Sequence[str]) -> list[str]:
             continue
         kept.append(token)
     return kept
-
-
-def _by_segment(tokens: Sequence[str], rewrite: Callable[[Sequence[Segment]], list[list[str]]]) -> list[str]:
-    """The tokens with all stretches between brackets, commas and relations rewritten."""
-    bounds = [at for at, token in enumerate(tokens) if token in _BOUNDARY]
-    around = ["", *(tokens[at] for at in bounds), ""]
-    stretches = [list(tokens[start + 1 : end]) for start, end in pairwise([-1, *bounds, len(tokens)])]
-    done: list[str] = []
-    segments = [(stretch, *sides) for stretch, sides in zip(stretches, pairwise(around), strict=True)]
-    for stretch, after in zip(rewrite(segments), around[1:], strict=True):
-        done += [*stretch, after] if after else stretch
-    return done
 
 
 def _plain_words(tokens: Sequence[str]) -> str:

@@ -10,7 +10,6 @@ from itertools import pairwise
 from unprm.answers.mathtext.tokens import (
     CLOSING,
     OPENING,
-    Segment,
     is_letters,
     is_number,
     is_text,
@@ -154,6 +153,9 @@ def _take_factor(text: str, start: int, sign: int, powers: dict[str, int]) -> in
 
 _IN_PHRASE = frozenset([" ", "^", "{", "}", "/", ".", "-", "'", "*"])
 _LITERAL = frozenset(["\\frac", "\\sqrt"])
+_BOUNDARY = OPENING | CLOSING | frozenset(
+    [",", ";", "=", "<", ">", "\\leq", "\\geq", "\\neq", "\\in", "\\cup", "\\lor", "\\approx", "&", "\\\\"]
+)  # fmt: skip
 _LONGEST = 24  # tokens of a phrase
 
 
@@ -181,11 +183,21 @@ class Measured:
         return spelled if unit(spelled) else ""
 
 
-def read_measures(segments: Sequence[Segment]) -> list[list[str]]:
-    """The segments with their units in one spelling, and without their nouns unless these differ."""
-    read = [_measured(*segment) for segment in segments]
+def read_measures(tokens: Sequence[str]) -> list[str]:
+    """The tokens with their units in one spelling, and without their nouns unless these differ. What follows a value is
+    read between brackets, commas and relations."""
+    bounds = [-1, *(at for at, token in enumerate(tokens) if token in _BOUNDARY), len(tokens)]
+    around = ["", *(tokens[at] for at in bounds[1:-1]), ""]
+    read = [
+        _measured(list(tokens[start + 1 : end]), before, after)
+        for (start, end), (before, after) in zip(pairwise(bounds), pairwise(around), strict=True)
+    ]
     several = len({measured.phrase.noun for measured in read if measured.phrase.noun}) > 1
-    return [measured.tokens(with_noun=several) for measured in read]
+    done: list[str] = []
+    for measured, after in zip(read, around[1:], strict=True):
+        done += measured.tokens(with_noun=several)
+        done += [after] if after else []
+    return done
 
 
 def _measured(segment: list[str], before: str, after: str) -> Measured:

@@ -1,14 +1,8 @@
-"""Rewrites the numbers of an answer in one spelling: twenty-five and 25, 1,234.50 and 2469/2, 1 1/2 and \\frac{3}{2},
-3 million and 3*10^{6}."""
+"""Numbers in words and with separators, in figures: twenty-five, 1,234.50, 007."""
 
 import re
-from collections.abc import Sequence
 
-from unprm.answers.mathtext.tokens import (
-    CLOSING,
-    OPENING,
-    is_number,
-)
+from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_number
 from unprm.answers.tables import any_of, table
 
 _VALUES: dict[str, int] = table("words")["numbers"]
@@ -19,7 +13,7 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 _SEPARATOR = re.compile(r"[\s-]+(?:and\s+)?")
-_BRACKETS = OPENING | CLOSING
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 
 
 def with_figures(text: str) -> str:
@@ -44,47 +38,26 @@ def _figures(words: str) -> str:
 
 
 def join_thousands(tokens: list[str]) -> list[str]:
-    """1,234 outside of brackets is a number, and so is 1 234; (1,234) is a pair, and so is 1, 234."""
+    """1,234 outside of brackets is a number, and so is 1 234; (1,234) is a pair, and so is 1, 234; (1,050) is none."""
     joined: list[str] = []
     depth = at = 0
     while at < len(tokens):
-        token = tokens[at]
-        if is_number(token):
-            at, numbers = _run(tokens, at, inside=depth > 0)
-            joined += numbers
-            continue
-        if token in _BRACKETS:
-            depth += 1 if token in OPENING else -1
-        joined.append(token)
-        at += 1
+        end = at + 1
+        if is_number(tokens[at]):
+            separator = tokens[end] if tokens[end : end + 1] in ([","], [" "]) else ""
+            while separator and tokens[end : end + 1] == [separator] and is_number("".join(tokens[end + 1 : end + 2])):
+                end += 2
+            groups = tokens[at:end:2]
+            padded = any(group[0] == "0" for group in groups[1:])
+            if _THOUSANDS.fullmatch(",".join(groups)) and (separator == " " or padded or not depth):
+                joined.append(_trimmed("".join(groups)))
+            else:
+                joined += map(_trimmed, tokens[at:end])
+        else:
+            depth += (tokens[at] in OPENING) - (tokens[at] in CLOSING)
+            joined.append(tokens[at])
+        at = end
     return joined
-
-
-def _run(tokens: Sequence[str], at: int, *, inside: bool) -> tuple[int, list[str]]:
-    """The end of the run of numbers that starts at `at`, and its tokens: one number, or all that it has."""
-    end, separator = _run_end(tokens, at)
-    groups = tokens[at:end:2]
-    if len(groups) > 1 and _is_thousands(groups):
-        padded = any(group[0] == "0" for group in groups[1:])  # (1,050) is not a pair
-        if separator == " " or padded or not inside:
-            return end, [_trimmed("".join(groups))]
-    return end, [_trimmed(token) for token in tokens[at:end]]
-
-
-def _run_end(tokens: Sequence[str], at: int) -> tuple[int, str]:
-    """The end of the numbers from `at` on that are joined only by commas, or only by blanks; and the
-    separator."""
-    end = at + 1
-    separator = tokens[end] if end < len(tokens) else ""
-    if separator in (",", " "):
-        while end + 1 < len(tokens) and tokens[end] == separator and is_number(tokens[end + 1]):
-            end += 2
-    return end, separator
-
-
-def _is_thousands(run: Sequence[str]) -> bool:
-    first, *groups = [*run[:-1], run[-1].split(".")[0]]
-    return first.isdigit() and len(first) <= 3 and first[0] != "0" and all(len(g) == 3 and g.isdigit() for g in groups)
 
 
 def _trimmed(token: str) -> str:

@@ -8,6 +8,11 @@ LONG_DECIMAL = 9  # least significant digits of a decimal that may be the roundi
 MAX_DIGITS = 1000  # of one number; beyond it a number is compared as text
 RELATIONS = frozenset(["=", "<", ">", "\\leq", "\\geq", "\\neq", "\\in", "\\approx", "\\equiv"])
 OPENING, CLOSING = frozenset(["(", "[", "\\{"]), frozenset([")", "]", "\\}"])
+
+_DECIMAL = 9  # least significant digits of a decimal that may be the rounding of a simple number
+MAX_DIGITS = 1000  # of one number; beyond it a number is compared as text
+RELATIONS = frozenset(["=", "<", ">", "\\leq", "\\geq", "\\neq", "\\in", "\\approx", "\\equiv"])
+OPENING, CLOSING = frozenset(["(", "[", "\\{"]), frozenset([")", "]", "\\}"])
 Segment = tuple[list[str], str, str]
 """The tokens between two brackets, commas or relations, and the tokens before and after them."""
 
