@@ -1,6 +1,6 @@
 """Computes the key of a parsed answer: its kind, and the keys of its parts.
 
-Two answers are equal if their keys are. The conventions are listed in `unprm.answers.equivalence`.
+Two answers are equal if their keys are. The conventions are listed in docs/answers.md.
 """
 
 import re
