@@ -18,22 +18,11 @@ from unprm.answers.mathtext.tokens import (
 )
 from unprm.answers.mathtext.units import unit, unit_name
 from unprm.answers.mathtext.words import is_word, words_of
-from unprm.answers.tables import table
+from unprm.answers.tables import pattern, table
 
 MAX_REWRITTEN = 2000  # characters; a longer answer keeps its spelling
 _ROUNDS = 8
-# A rational that another rewriting round could not change.
-_FINAL = re.compile(r"-?[1-9][0-9]{0,17}(?:/[0-9]{1,18})?|0")
-_LAST_WORD = re.compile(r"\s+[A-Za-z]+\s*$")
-_QUANTIFIER = re.compile(
-    r"(?:,|\\text\{,? ?(?:for|where|with)[a-z ]*\}) ?[a-z]"
-    r"(?:\\in(?: Z|\\mathbb\{Z\})|\\text\{is an(?:y)? integer\})$"
-    r"|\\text\{,? ?for (?:any|all|each|every|some) (?:[a-z]+ )?(?:constant|integer|number)s?\} ?[A-Za-z]$"
-)
-# Upright letters that mean a unit where a number precedes: \\mathrm{m/s^2}.
-_UPRIGHT_UNIT = re.compile(r"[ ~]*[msghlLNJWVK](?:[ /*^{}0-9.-]*[msghlLNJWVK])*[ ^{}0-9.-]*")
 _SPELLINGS: dict[str, str] = table("latex")["spellings"]
-_BESIDE_A_WORD = re.compile(r"(?:an?|the|due|on (?=\w+day$)) ?(?=.)")
 _PHRASES = [(re.compile(phrase), meaning) for phrase, meaning in table("words")["phrases"].items()]
 
 
@@ -51,7 +40,7 @@ def canonical(answer: str) -> str:
         if len(plain) > MAX_REWRITTEN:
             return text
         rewritten = _respell(unwrap(plain))
-        if rewritten == text or _FINAL.fullmatch(rewritten):
+        if rewritten == text or pattern("plain_integer").fullmatch(rewritten):
             return rewritten
         text = rewritten
     return collapsed  # rewriting does not converge: keep the original spelling
@@ -62,7 +51,7 @@ def _respell(text: str) -> str:
     tokens = join_thousands(_spelled(tokenise(plain_notation(with_figures(text)))))
     name, tokens = split_name(without_builder(_drop_blanks(tokens)))
     tokens = read_measures(_one_constant(tokens))
-    plain = _plain_words(tokens) or _QUANTIFIER.sub("", render(token for token in tokens if token != " "))
+    plain = _plain_words(tokens) or pattern("quantifier").sub("", render(token for token in tokens if token != " "))
     return named(name, plain)
 
 
@@ -102,7 +91,7 @@ def _upright_unit(content: str, before: Sequence[str]) -> list[str]:
     last = next((token for token in reversed(before) if token != " "), "")
     follows = is_number(last) or last == "}" or (last == "/" and any(map(is_text, before)))
     content = " ".join(re.sub(r"\\[,;:! ]|[~{}]", " ", content).split())
-    if (follows and _UPRIGHT_UNIT.fullmatch(content)) or (last == "°" and content in ("C", "F")):
+    if (follows and pattern("upright_unit").fullmatch(content)) or (last == "°" and content in ("C", "F")):
         return ["\\text{" + re.sub(r" ?([/^*-]) ?", r"\1", content).replace(" ", "*") + "}"]
     return []
 
@@ -113,7 +102,7 @@ def _spelled_text(content: str) -> list[str]:
         return ["\\text{" + "".join(words) + "}"]
     if words in (["and"], ["or"]):
         return [",", " "] if words == ["and"] else ["\\lor"]
-    if words[-1:] in (["and"], ["or"]) and (head := _LAST_WORD.sub("", content)):
+    if words[-1:] in (["and"], ["or"]) and (head := pattern("last_word").sub("", content)):
         return [*_spelled_text(head), *_spelled_text(words[-1])]
     plain = option_letter(" ".join(content.split()))
     if not any(is_word(word) or (len(word) > 1 and not word.isupper()) for word in re.findall("[A-Za-z]+", plain)):
@@ -163,5 +152,6 @@ def _plain_words(tokens: Sequence[str]) -> str:
     for phrase, meaning in _PHRASES:
         if phrase.fullmatch(words):
             return meaning
-    words = _BESIDE_A_WORD.sub("", words, count=1) if _BESIDE_A_WORD.match(words) else words
+    if article := pattern("beside_a_word").match(words):
+        words = words[article.end() :]
     return words if all(is_word(word) or len(word) < 3 for word in words.split()) else "\\text{" + words + "}"

@@ -1,10 +1,13 @@
-"""The tables that answers are read by: words, units, notations and languages, each a TOML file in `data`."""
+"""The tables by which answers are read, of words, units, notations, languages and statements: TOML files in `data`."""
 
+import re
 import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+_REFERENCE = re.compile(r"\{([a-z_]+)(?:\.([a-z]+))?\}")
 
 
 @cache
@@ -18,11 +21,30 @@ def words(name: str, of: str = "words") -> frozenset[str]:
     return frozenset(table(of)[name].split())
 
 
+def words_of_languages(what: str, *, joined: bool) -> frozenset[str]:
+    """The words for something in the languages in which no blank need precede them, or in all others."""
+    languages = [each for each in table("languages").values() if each.get("joined", False) == joined]
+    return frozenset(word for language in languages for word in language.get(what, "").split())
+
+
 def any_of(words: Iterable[str]) -> str:
     """A regular expression for any of these words, in which _ is a blank."""
     return "|".join(sorted(words)).replace("_", r"\s")
 
 
-def any_in(name: str) -> str:
-    """A regular expression for any word of a list."""
-    return any_of(words(name))
+@cache
+def pattern(name: str) -> re.Pattern[str]:
+    """A regular expression of the table of statements, compiled when it is first used."""
+    return re.compile(_expanded(table("statements")[name]))
+
+
+def _expanded(text: str) -> str:
+    return _REFERENCE.sub(lambda found: _named(*found.groups()), text)
+
+
+def _named(name: str, what: str | None) -> str:
+    """What {name} stands for: another expression, or a list of words."""
+    if what:
+        return any_of(words_of_languages(what, joined=name == "joined"))
+    statements = table("statements")
+    return _expanded(statements[name]).removeprefix("(?x)") if name in statements else any_of(words(name))

@@ -8,22 +8,7 @@ from typing import NamedTuple
 
 from unprm.answers.mathtext.tokens import CLOSING, OPENING, RELATIONS, is_letters, is_text
 from unprm.answers.mathtext.words import INTRODUCTIONS, changes_meaning, words_of
-from unprm.answers.tables import any_of
-
-# A second backslash remains of one that was escaped twice (``\\boxed``).
-_SCAN = re.compile(r"\\{1,2}(?:boxed|fbox|framebox)(?![A-Za-z])\s*|(?<![A-Za-z\\])boxed(?=\{)|\\.|[{}]", re.DOTALL)
-_LOOSE = re.compile(
-    r"[+-]?\s?(?:\\?\$)?(?:[0-9][0-9,]*(?:\.[0-9]+)?(?:/[0-9]+)?|\.[0-9]+|\\[A-Za-z]+[0-9]*|[A-Za-z](?![A-Za-z]))"
-)
-_DELIMITER = re.compile(r"(?<!\\)(?:\$\$?|\\[()\[\]])")
-# Dollar signs that all precede an amount, with none left to close a formula: $5, $25,000/year.
-_CURRENCY = re.compile(r"(?:[^$\\]|\\[^$()\[\]]|(?<!\\)\$\s?(?=\.?[0-9])(?![0-9.,/^\s]*\$))*", re.DOTALL)
-_COMMAND = re.compile(r"\\[A-Za-z]+")
-_LEAD = re.compile(rf"(?:(?:{any_of(INTRODUCTIONS)})\b[\s:,=]*)+", re.IGNORECASE)
-_TRAILING = re.compile(r"[\s\\]*\\$")
-_OPTION = re.compile(r"\s*(?:(?i:answer|option|choice)\s+)?(?i:option|choice)\s*:?\s*(\(?[A-Z]\)?)[\s.]*|([A-J])\)")
-_WHOLE = re.compile(r"(['`]|\*\*?)([^'`*]+)\1|\\text\s*\{([^{}]*)\}")  # quoted, bold, upright
-_ANGLES = re.compile(r"<([^<>]+,[^<>]+)>")
+from unprm.answers.tables import pattern
 
 
 class Box(NamedTuple):
@@ -40,7 +25,7 @@ def boxes(text: str) -> list[Box]:
     closes: dict[int, int] = {}
     open_braces: list[int] = []
     starts: list[tuple[int, int]] = []
-    for found in _SCAN.finditer(text):
+    for found in pattern("box_or_brace").finditer(text):
         if found[0] == "{":
             open_braces.append(found.start())
         elif found[0] == "}":
@@ -52,7 +37,7 @@ def boxes(text: str) -> list[Box]:
     for start, after in starts:
         if after in closes:
             found_boxes.append(Box(start, closes[after] + 1, slice(after + 1, closes[after])))
-        elif token := _LOOSE.match(text, after):
+        elif token := pattern("loose_box").match(text, after):
             end = token.end()
             while end in closes:  # the arguments of a command
                 end = closes[end] + 1
@@ -67,16 +52,18 @@ def unwrap(text: str) -> str:
     sentence with exactly one formula, the formula is, unless one of its words changes the meaning ("not",
     "more" …)."""
     text = _without_sentence(_without_boxes(text))
-    if whole := _WHOLE.fullmatch(text):
+    if whole := pattern("whole").fullmatch(text):
         text = whole[2] or whole[3]
-    text = option_letter(_TRAILING.sub("", _ANGLES.sub(r"(\1)", text) if _ANGLES.fullmatch(text) else text))
-    stripped = text[lead.end() :] if (lead := _LEAD.match(text)) else text
+    if vector := pattern("in_angles").fullmatch(text):
+        text = f"({vector[1]})"
+    text = option_letter(pattern("trailing_backslash").sub("", text))
+    stripped = text[lead.end() :] if (lead := pattern("introduction").match(text)) else text
     return stripped.lstrip(" =:,;").rstrip(" .,;:") or text.strip()
 
 
 def option_letter(text: str) -> str:
     """The letter of "Option A"; any other text unchanged."""
-    found = _OPTION.fullmatch(text)
+    found = pattern("option_letter").fullmatch(text)
     return found[1] or found[2] if found else text
 
 
@@ -95,43 +82,35 @@ def _without_boxes(text: str) -> str:
         return text
     between.append(text[end:])
     contents = [text[box.inner] for box in outer]
-    if set(re.findall(r"[A-Za-z0-9]+", _COMMAND.sub(" ", " ".join(between)))) - {"and", "or"}:
+    if set(re.findall(r"[A-Za-z0-9]+", pattern("latex_command").sub(" ", " ".join(between)))) - {"and", "or"}:
         return contents[-1]
     return ", ".join(contents) if len(outer) > 1 else contents[0].join(between)
 
 
 def _without_sentence(text: str) -> str:
-    if "$" in text and _CURRENCY.fullmatch(text):
+    if "$" in text and pattern("only_currency").fullmatch(text):
         return text.replace("$", "\\$")
-    pieces = _DELIMITER.split(text)
+    pieces = pattern("delimiter").split(text)
     if len(pieces) == 3:
-        words = re.findall(r"[A-Za-z]{2,}", _COMMAND.sub(" ", pieces[0] + " " + pieces[2]))
+        words = re.findall(r"[A-Za-z]{2,}", pattern("latex_command").sub(" ", pieces[0] + " " + pieces[2]))
         if words and not changes_meaning(words) and not {"and", "or"} & set(words) and pieces[1].strip():
             return pieces[1]
     return " ".join(" ".join(pieces).split()) if len(pieces) > 1 else text
 
 
-_NAME = re.compile(
-    r"(?:m?\\(?:angle|triangle)|\\(?:overline|vec|hat|bar))?"
-    r"\{?(?:[A-Z]+|\|[A-Z]{2,}\||[a-z]|[a-z]{3,}|\\(?:text\{[^{}]*\}|[a-zA-Z]+))\}?"
-    r"(?:_(?:\{[0-9A-Za-z]+\}|[0-9A-Za-z]))?(?:'|\^\{-1\})*(?:\((?:[A-Za-z]|[0-9]+)(?:,(?:[A-Za-z]|[0-9]+))*\))?"
-)
-_NAMED = re.compile(rf"({_NAME.pattern})=([^=]+)")
-_NOT_A_NAME = re.compile(r"\\(?:frac|sqrt|sin|cos|tan|sec|csc|cot|log|ln|exp|infty|pi|binom|sum|int|lim)(?![a-z])")
-_UPRIGHT = re.compile(r"\\(?:unit|text)\{[^{}]*\}|\\[A-Za-z]+")
-_UNKNOWN = re.compile(r"[a-df-hj-zA-Z]")
 _COORDINATES = "xyz"
 
 
 def named(name: str, value: str) -> str:
     """A value with its name. A function of an unknown is the same whatever its name, so it has none."""
-    return f"{name}={value}" if name and value and not _UNKNOWN.search(_UPRIGHT.sub("", value)) else value
+    letters = pattern("upright_or_command").sub("", value)
+    return f"{name}={value}" if name and value and not pattern("unknown").search(letters) else value
 
 
 def without_name(canonical: str) -> str:
     """The value that a canonical spelling gives a name; empty if it has no name."""
-    found = _NAMED.fullmatch(canonical)
-    return found[2] if found and not _NOT_A_NAME.match(canonical) else ""
+    found = pattern("named_value").fullmatch(canonical)
+    return found[2] if found and not pattern("not_a_name").match(canonical) else ""
 
 
 def split_name(tokens: list[str]) -> tuple[str, list[str]]:
@@ -171,11 +150,11 @@ def _only_relation(tokens: Sequence[str]) -> int:
 
 def _is_tuple_of_names(name: str) -> bool:
     names = name[1:-1].split(",") if name[:1] == "(" and name[-1:] == ")" else []
-    return len(names) > 1 and all(map(_NAME.fullmatch, names)) and names == sorted(names)
+    return len(names) > 1 and all(map(pattern("value_name").fullmatch, names)) and names == sorted(names)
 
 
 def _names_the_unknown(name: str, sign: str, right: Sequence[str]) -> bool:
-    if not right or _NOT_A_NAME.match(name) or not _NAME.fullmatch(name):
+    if not right or pattern("not_a_name").match(name) or not pattern("value_name").fullmatch(name):
         return False
     if sign == "\\in":  # an upper-case letter before "in" is not an unknown number
         return not name[0].isupper()
