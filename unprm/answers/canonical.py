@@ -8,14 +8,7 @@ from unprm.answers.mathtext.measures import read_measures
 from unprm.answers.mathtext.notations import plain_characters, plain_notation
 from unprm.answers.mathtext.numbers import join_thousands, with_figures
 from unprm.answers.mathtext.prose import named, option_letter, split_name, unwrap, without_builder
-from unprm.answers.mathtext.tokens import (
-    is_letters,
-    is_number,
-    is_text,
-    is_unit_token,
-    render,
-    tokenise,
-)
+from unprm.answers.mathtext.tokens import is_letters, is_number, is_text, is_unit_token, render, tokenise
 from unprm.answers.mathtext.units import unit, unit_name
 from unprm.answers.mathtext.words import is_word, words_of
 from unprm.answers.tables import pattern, table
@@ -71,13 +64,15 @@ def _spelled(tokens: Sequence[str]) -> list[str]:
             spelled += [token] if unit(content) else _spelled_text(content)
         elif is_text(token):
             spelled += _upright_unit(content, spelled) or _spelled_text(content)
-        elif token.startswith("\\mathbf{"):
-            spelled += _spelled_bold(content.strip())
+        elif token.startswith("\\mathbf{"):  # i, j, k are unit vectors; other bold letters are treated as plain
+            spelled += (
+                [f"\\hat{content.strip()}"] if content.strip() in ("i", "j", "k") else _spelled_text(content.strip())
+            )
         elif token in ("am", "pm") and ":" in spelled:
             spelled.append(f"\\text{{{token}}}")
         elif token:
             spelled.append(token)
-    return _single_commas(_without_stray_braces(spelled))
+    return _without_stray_braces(spelled)
 
 
 def _without_stray_braces(tokens: list[str]) -> list[str]:
@@ -117,27 +112,15 @@ def _lower(word: re.Match[str]) -> str:
     return word[0] if unit_name(word[0]) != unit_name(word[0].lower()) else word[0].lower()
 
 
-def _spelled_bold(content: str) -> list[str]:
-    """Bold i, j, k are unit vectors; other bold letters and numbers are treated as plain."""
-    return [f"\\hat{content}"] if content in ("i", "j", "k") else _spelled_text(content)
-
-
-def _single_commas(tokens: Sequence[str]) -> list[str]:
-    kept: list[str] = []
-    for token in tokens:
-        if token not in (",", "\\lor") or next((last for last in reversed(kept[-2:]) if last != " "), "") != ",":
-            kept.append(token)
-    return kept
-
-
 def _drop_blanks(tokens: Sequence[str]) -> list[str]:
-    """Keeps only the blanks that change what is read: before letters, and between numbers."""
+    """Keeps only the blanks that change what is read, before letters and between numbers, and one of several commas."""
     kept: list[str] = []
     for token, following in pairwise([*tokens, ""]):
         last = kept[-1] if kept else " "
         if token == " " and (last == " " or not (is_letters(following) or (is_number(last) and is_number(following)))):
             continue
-        kept.append(token)
+        if token not in (",", "\\lor") or "".join(kept[-2:]).strip()[-1:] != ",":
+            kept.append(token)
     return kept
 
 

@@ -85,9 +85,7 @@ def _unit_end(sentence: str, start: int) -> int:
 
 
 def _goes_on(sentence: str, end: int, *, is_bare: bool) -> bool:
-    if any(
-        further.match(sentence, end) for further in (pattern("operator"), pattern("date"), pattern("number_beside"))
-    ):
+    if any(pattern(further).match(sentence, end) for further in ("operator", "date", "number_beside")):
         return True
     if is_bare and pattern("share").match(sentence, end):
         return True

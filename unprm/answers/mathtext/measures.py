@@ -7,15 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from unprm.answers.mathtext.tokens import (
-    CLOSING,
-    OPENING,
-    is_letters,
-    is_number,
-    is_text,
-    is_unit_token,
-    unit_token,
-)
+from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, is_unit_token, unit_token
 from unprm.answers.mathtext.units import is_unit_after, spelled_unit, unit, unit_name, unit_powers
 from unprm.answers.mathtext.words import (
     CONTRASTS,
