@@ -16,7 +16,9 @@ from unprm.answers.tables import pattern, table
 MAX_REWRITTEN = 2000  # characters; a longer answer keeps its spelling
 _ROUNDS = 8
 _SPELLINGS: dict[str, str] = table("latex")["spellings"]
-_PHRASES = [(re.compile(phrase), meaning) for phrase, meaning in table("words")["phrases"].items()]
+_PHRASES: list[tuple[re.Pattern[str], str]] = [
+    (re.compile(phrase), meaning) for phrase, meaning in table("words")["phrases"].items()
+]
 
 
 def canonical(answer: str) -> str:

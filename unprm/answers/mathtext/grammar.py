@@ -142,8 +142,10 @@ class _Parser:
         (left, *others), operators = self.separated(self.ratio, *_SET_OPERATORS)
         for operator, right in zip(operators, others, strict=True):
             head = operator[1:]
-            several = isinstance(left, Call) and left.head == head == "cup"
-            left = Call(head, (*left.args, right) if several else (left, right))
+            if isinstance(left, Call) and left.head == head == "cup":
+                left = Call("cup", (*left.args, right))
+            else:
+                left = Call(head, (left, right))
         return left
 
     def ratio(self) -> Node:

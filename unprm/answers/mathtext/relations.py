@@ -4,11 +4,11 @@ A set of real numbers, such as the solutions of an inequality, is described by t
 and by which of these, and of the gaps between them, belong to it: so it has one key however it is written.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cmp_to_key
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 
 from unprm.answers.mathtext.quantities import quantity
 from unprm.answers.mathtext.scalars import Scalars, sample_point
@@ -195,19 +195,13 @@ class Relations:
         return self.scalars.sign(difference(left, right)) in _HOLDS[operator]
 
 
-def _with_gaps(ends: Sequence[Node]) -> Iterator[Node]:
+def _with_gaps(ends: Sequence[Node]) -> list[Node]:
     """A number below all ends, then each end with a number above it, which is below the next end."""
     if not ends:
-        yield ZERO
-        return
-    yield difference(ends[0], ONE)
-    for end, following in pairwise([*ends, None]):
-        assert end is not None
-        yield end
-        if following is None:
-            yield Call("+", (end, ONE))
-        else:
-            yield quotient(Call("+", (end, following)), TWO)
+        return [ZERO]
+    gaps = [quotient(Call("+", pair), TWO) for pair in pairwise(ends)]
+    below, above = difference(ends[0], ONE), Call("+", (ends[-1], ONE))
+    return [below, *chain.from_iterable(zip(ends, [*gaps, above], strict=True))]
 
 
 def _without_bars(node: Node) -> list[Node]:
