@@ -17,8 +17,9 @@ def table(name: str) -> dict[str, Any]:
 
 
 def words(name: str, of: str = "words") -> frozenset[str]:
-    """A list of words in a table."""
-    return frozenset(table(of)[name].split())
+    """A list of words in a table, or the words to which it gives values."""
+    listed = table(of)[name]
+    return frozenset(listed.split() if isinstance(listed, str) else listed)
 
 
 def words_of_languages(what: str, *, joined: bool) -> frozenset[str]:
@@ -35,7 +36,13 @@ def any_of(words: Iterable[str]) -> str:
 @cache
 def pattern(name: str) -> re.Pattern[str]:
     """A regular expression of the table of statements, compiled when it is first used."""
-    return re.compile(_expanded(table("statements")[name]))
+    return compiled(table("statements")[name])
+
+
+def compiled(text: str) -> re.Pattern[str]:
+    """A regular expression in which {name} stands for another one of the table of statements, or for a list of words,
+    {languages.name} for words of languages, and {joined.name} for those that no blank need precede."""
+    return re.compile(_expanded(text))
 
 
 def _expanded(text: str) -> str:

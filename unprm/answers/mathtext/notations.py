@@ -8,7 +8,7 @@ from itertools import groupby
 
 from unprm.answers.mathtext.tokens import unit_token
 from unprm.answers.mathtext.units import unit_name
-from unprm.answers.tables import any_of, table
+from unprm.answers.tables import compiled, table, words
 
 _INVISIBLE = dict.fromkeys((0xAD, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF, 0xFE0F), "")
 _CHARACTERS = str.maketrans(table("notations")["characters"]) | _INVISIBLE
@@ -17,6 +17,7 @@ _LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋]+")
 _MICRO = re.compile("[µμ](?=[A-Za-z]{1,3}(?![A-Za-z]))")
 _DIGIT = re.compile(r"(?![0-9])\d")  # of another script
 _ELLIPSIS = re.compile(r"\.\.\.+|\. \. \.")
+_CURRENCIES = words("currencies", "units")
 _DENOMINATORS: dict[str, int] = table("words")["denominators"]
 
 
@@ -67,22 +68,12 @@ def _braced(found: re.Match[str]) -> str:
     return f"{found[1]}{{{found[2]}}}" if found[1] else found[0]
 
 
-_CURRENCIES = frozenset(["dollar", "euro", "gbp", "inr", "yen", "yuan", "won", "franc"])
 _FUNCTIONS: dict[str, Callable[[re.Match[str]], str]] = {
     "ungrouped": _ungrouped, "without_commas": _without_commas, "part": _part, "cut_short": _cut_short,
     "currency_first": _currency_first, "clock": _clock, "braced": _braced,
 }  # fmt: skip
-_NAMED_PATTERNS = {"MONEY": r"(?:\\\$|\\unit\{[a-z]+\})", "PART": any_of(_DENOMINATORS)}
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    for name, part in _NAMED_PATTERNS.items():
-        pattern = pattern.replace(name, part)
-    return re.compile(pattern)
-
-
 _REWRITES = [
-    (row.get("has", ""), row.get("unless"), _compiled(row["of"]), row["to"] if "to" in row else _FUNCTIONS[row["by"]])
+    (row.get("has", ""), row.get("unless"), compiled(row["of"]), row["to"] if "to" in row else _FUNCTIONS[row["by"]])
     for row in table("notations")["rewrites"]
 ]
 
