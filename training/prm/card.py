@@ -172,7 +172,7 @@ def _sources(base: str, settings: TrainSettings) -> dict[str, str]:
     names = [path.name if path.exists() else str(path) for path in settings.data]
     return {
         "base": Path(base).name if local else base,
-        "quantized": f" (dequantized from the four bits of `{hub_name(base)}`)" if base in BASES else "",
+        "quantized": f" (dequantized from {BASES[base].exact_name})" if base in BASES else "",
         "base_model": "" if local else f"base_model: {hub_name(base)}\n",
         "datasets": json.dumps([str(path) for path in settings.data if not path.exists()]),
         "data": ", ".join(names),

@@ -1,95 +1,30 @@
 """The canonical form of an answer: rewrites of its LaTeX that don't change what it means."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from unprm.answers.mathtext.measures import read_measures
 from unprm.answers.mathtext.notations import plain_characters, plain_notation
-from unprm.answers.mathtext.numbers import join_thousands, read_numbers, with_figures
+from unprm.answers.mathtext.numbers import join_thousands, with_figures
 from unprm.answers.mathtext.prose import named, option_letter, split_name, unwrap, without_builder
-from unprm.answers.mathtext.tokens import (
-    CLOSING,
-    OPENING,
-    TEXT_COMMANDS,
-    Segment,
-    is_letters,
-    is_number,
-    is_text,
-    is_unit_token,
-    render,
-    tokenise,
-    unit_token,
-)
+from unprm.answers.mathtext.tokens import is_letters, is_number, is_text, is_unit_token, render, tokenise
 from unprm.answers.mathtext.units import unit, unit_name
 from unprm.answers.mathtext.words import is_word, words_of
+from unprm.answers.tables import pattern, table
 
 MAX_REWRITTEN = 2000  # characters; a longer answer keeps its spelling
 _ROUNDS = 8
-# A rational that another rewriting round could not change.
-_FINAL = re.compile(r"-?[1-9][0-9]{0,17}(?:/[0-9]{1,18})?|0")
-_LAYOUT = re.compile(
-    r"\\(?:left|right)\s*\.(?![0-9])"
-    r"|\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|rm|bf|it|mathstrut|strut|underline)"
-    r"(?![A-Za-z])|\\(?:hspace|vspace|phantom|hphantom|vphantom|color|textcolor|label|tag)\*?\s*\{[^{}]*\}"
-)
-_BLANKS = frozenset(
-    ["\\!", "\\,", "\\;", "\\:", "\\>", "\\ ", "~", "\\quad", "\\qquad", "\\thinspace", "\\hfill", "\\n"]
-)
-_DEGREE = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z])|\{\s*°\s*\})|\\degree(?![A-Za-z])|\\textdegree")
-_GROUPED = re.compile(r"(?<=[0-9])(?:\{,\}|,\s?(?:\\!\s*)+)(?=[0-9]{3}(?![0-9]))")
-_CLOCK = re.compile(r"(?:(?<=:[0-9]{2})\s*([ap])\.?\s?m\.?|(?<=[0-9])\s*([ap])\.\s?m\.)(?![A-Za-z])", re.IGNORECASE)
-_TIMES_TEN = re.compile(r"(?<=[0-9])\s*[xX]\s*(?=10\s*\^)")
-_NOT_EQUAL = re.compile(r"\\not\s*=")
-_ESCAPED_TWICE = re.compile(r"\\\\(?=[A-Za-z({\[])")
-_TEXT_NAME = re.compile(rf"\\(?:{'|'.join(TEXT_COMMANDS)})(?![A-Za-z])\*?\s*(?=\{{)")
-_LAST_WORD = re.compile(r"\s+[A-Za-z]+\s*$")
-_TEXT = re.compile(r"(\\text\{[^{}]*\})")
-_FRACTION = re.compile(r"\\[dtc]?(frac|binom)(?![A-Za-z])\s*")
-_SHORT_FRACTIONS = (
-    (re.compile(r"\\(frac|binom) ?([0-9A-Za-z])\s*([0-9A-Za-z])"), r"\\\1{\2}{\3}"),
-    (re.compile(r"\\(frac|binom) ?([0-9A-Za-z])\s*\{"), r"\\\1{\2}{"),
-    (re.compile(r"(\\(?:frac|binom) ?\{[^{}]*\})\s*([0-9A-Za-z])"), r"\1{\2}"),
-)
-_BARE_ARGUMENT = re.compile(r"(\\sqrt|[\^_])\s*([0-9]+(?:\.[0-9]+)?|[A-Za-z](?![A-Za-z(])|(?<=[\^_])[A-Za-z])")
-_QUANTIFIER = re.compile(
-    r"(?:,|\\text\{,? ?(?:for|where|with)[a-z ]*\}) ?[a-z]"
-    r"(?:\\in(?: Z|\\mathbb\{Z\})|\\text\{is an(?:y)? integer\})$"
-    r"|\\text\{,? ?for (?:any|all|each|every|some) (?:[a-z]+ )?(?:constant|integer|number)s?\} ?[A-Za-z]$"
-)
-# Upright letters that mean a unit where a number precedes: \\mathrm{m/s^2}.
-_UPRIGHT_UNIT = re.compile(r"[ ~]*[msghlLNJWVK](?:[ /*^{}0-9.-]*[msghlLNJWVK])*[ ^{}0-9.-]*")
-_SYNONYMS = {
-    "\\le": "\\leq", "<=": "\\leq", "\\leqslant": "\\leq", "\\ge": "\\geq", ">=": "\\geq",
-    "\\geqslant": "\\geq", "\\ne": "\\neq", "!=": "\\neq", "\\lt": "<", "\\gt": ">", "==": "=", "**": "^",
-    "\\cdot": "*", "\\times": "*", "\\ast": "*", "\\div": "/", "\\lbrace": "\\{", "\\rbrace": "\\}",
-    "\\lbrack": "[", "\\rbrack": "]", "\\vert": "|", "\\lvert": "|", "\\rvert": "|", "\\mid": "|", "\\|": "|",
-    "\\backslash": "\\setminus", "\\varnothing": "\\emptyset", "\\R": "\\mathbb{R}", "\\Z": "\\mathbb{Z}",
-    "\\N": "\\mathbb{N}", "\\Q": "\\mathbb{Q}", "\\C": "\\mathbb{C}", "\\infin": "\\infty",
-    "\\dots": "\\ldots", "\\cdots": "\\ldots", "...": "\\ldots", "\\%": "%", "\\land": "and",
-    "\\wedge": "and", "\\vee": "\\lor", "\\bmod": "\\mod", "\\colon": ":", "\\arccot": "\\acot",
-    "\\langle": "(", "\\rangle": ")", "\\varphi": "\\phi", "\\varepsilon": "\\epsilon",
-    "\\vartheta": "\\theta", "\\prime": "'", "\\simeq": "\\approx", "\\sim": "\\approx",
-}  # fmt: skip
-_NO_SOLUTION = re.compile(
-    r"none|(?:the )?empty set"
-    r"|(?:there (?:is|are|exists?) )?no (?:\w+ )?(?:solution|value|root|number|integer)s?(?: exists?)?"
-)
-_INFINITELY_MANY = re.compile(r"(?:there are )?infinite(?:ly many| number of)(?: solutions?)?|infinite solutions")
-_BESIDE_A_WORD = re.compile(r"(?:an?|the|due|on (?=\w+day$)) ?(?=.)")
-_ALL_REALS = re.compile(r"(?:the )?(?:set of )?(?:all|any|every) (?:of )?(?:the )?real(?: number)?s?")
-_PHRASES = ((_ALL_REALS, "\\mathbb{R}"), (_NO_SOLUTION, "\\emptyset"), (_INFINITELY_MANY, "infinitely many"))
-_DROPPED = frozenset(["$", "\\(", "\\)", "\\null"])
-_CURRENCIES = {"\\$": "dollar", "\\textdollar": "dollar", "\\pounds": "gbp", "\\euro": "euro"}
-_BOUNDARY = OPENING | CLOSING | frozenset(
-    [",", ";", "=", "<", ">", "\\leq", "\\geq", "\\neq", "\\in", "\\cup", "\\lor", "\\approx", "&", "\\\\"]
-)  # fmt: skip
+_SPELLINGS: dict[str, str] = table("latex")["spellings"]
+_PHRASES: list[tuple[re.Pattern[str], str]] = [
+    (re.compile(phrase), meaning) for phrase, meaning in table("words")["phrases"].items()
+]
 
 
 def canonical(answer: str) -> str:
     """The canonical form of an answer: the same for spellings that differ in layout only.
 
-    ``0.5``, ``1/2``, ``$\\dfrac12$`` and ``x = \\frac{2}{4}`` are ``1/2``; ``\\text{Monday}`` is ``monday``.
+    ``$\\dfrac12$`` and ``½`` are ``\\frac{1}{2}``; ``\\text{Monday}`` is ``monday``.
     Idempotent, deterministic, linear in the length; an answer of more than `MAX_REWRITTEN` characters keeps
     its spelling except for white space.
     """
@@ -100,7 +35,7 @@ def canonical(answer: str) -> str:
         if len(plain) > MAX_REWRITTEN:
             return text
         rewritten = _respell(unwrap(plain))
-        if rewritten == text or _FINAL.fullmatch(rewritten):
+        if rewritten == text or pattern("plain_integer").fullmatch(rewritten):
             return rewritten
         text = rewritten
     return collapsed  # rewriting does not converge: keep the original spelling
@@ -108,10 +43,10 @@ def canonical(answer: str) -> str:
 
 def _respell(text: str) -> str:
     """One round of rewrites over a text that `notations` and `prose` have cleaned. Linear in its length."""
-    tokens = join_thousands(_spelled(tokenise(_respell_commands(plain_notation(with_figures(text))))))
+    tokens = join_thousands(_spelled(tokenise(plain_notation(with_figures(text)))))
     name, tokens = split_name(without_builder(_drop_blanks(tokens)))
-    tokens = _by_segment(_by_segment(_one_constant(tokens), read_measures), read_numbers)
-    plain = _plain_words(tokens) or _QUANTIFIER.sub("", render(token for token in tokens if token != " "))
+    tokens = read_measures(_one_constant(tokens))
+    plain = _plain_words(tokens) or pattern("quantifier").sub("", render(token for token in tokens if token != " "))
     return named(name, plain)
 
 
@@ -122,56 +57,24 @@ def _one_constant(tokens: list[str]) -> list[str]:
     return tokens
 
 
-def _respell_commands(text: str) -> str:
-    if "\\" in text:
-        if "\\begin" not in text:
-            text = _ESCAPED_TWICE.sub(r"\\", text)
-        text = _GROUPED.sub("", text)
-        text = _LAYOUT.sub(" ", text)
-        text = _NOT_EQUAL.sub(r"\\neq ", text)
-        text = _FRACTION.sub(r"\\\1 ", text)
-        for short, full in _SHORT_FRACTIONS:
-            text = short.sub(full, text)
-        text = _TEXT_NAME.sub(_text_name, text)
-    text = _TIMES_TEN.sub("*", _CLOCK.sub(_clock, text))
-    return "".join(
-        piece if piece.startswith("\\text{") else _BARE_ARGUMENT.sub(r"\1{\2}", piece)
-        for piece in _TEXT.split(_DEGREE.sub("°", text.replace("{,}", ",")))
-    )
-
-
-def _clock(found: re.Match[str]) -> str:
-    return f" {(found[1] or found[2]).lower()}m "
-
-
-def _text_name(found: re.Match[str]) -> str:
-    return "\\mathbf" if found[0].startswith(("\\mathbf", "\\bold", "\\bm")) else "\\text"
-
-
 def _spelled(tokens: Sequence[str]) -> list[str]:
     spelled: list[str] = []
     for token in tokens:
-        token = _SYNONYMS.get(token, token)
-        if token in _CURRENCIES:
-            spelled.append(unit_token(_CURRENCIES[token]))
-        elif is_unit_token(token):
-            spelled += [token] if unit(token[6:-1]) else _spelled_text(token[6:-1])
-        elif token.startswith("\\text") and token.endswith("}"):
-            content = token[token.index("{") + 1 : -1]
+        token = _SPELLINGS.get(token, token)
+        content = token[token.find("{") + 1 : -1]
+        if is_unit_token(token):
+            spelled += [token] if unit(content) else _spelled_text(content)
+        elif is_text(token):
             spelled += _upright_unit(content, spelled) or _spelled_text(content)
-        elif token.startswith("\\mathbf") and token.endswith("}"):
-            spelled += _spelled_bold(token[token.index("{") + 1 : -1].strip())
-        elif token in ("and", "or"):
-            spelled.append("," if token == "and" else "\\lor")
+        elif token.startswith("\\mathbf{"):  # i, j, k are unit vectors; other bold letters are treated as plain
+            spelled += (
+                [f"\\hat{content.strip()}"] if content.strip() in ("i", "j", "k") else _spelled_text(content.strip())
+            )
         elif token in ("am", "pm") and ":" in spelled:
             spelled.append(f"\\text{{{token}}}")
-        elif token.startswith("\\mathbb"):
-            spelled.append(f"\\mathbb{{{token.strip(' {}')[-1]}}}")
-        elif token in _BLANKS:
-            spelled.append(" ")
-        elif token not in _DROPPED:
+        elif token:
             spelled.append(token)
-    return _single_commas(_without_stray_braces(spelled))
+    return _without_stray_braces(spelled)
 
 
 def _without_stray_braces(tokens: list[str]) -> list[str]:
@@ -185,7 +88,7 @@ def _upright_unit(content: str, before: Sequence[str]) -> list[str]:
     last = next((token for token in reversed(before) if token != " "), "")
     follows = is_number(last) or last == "}" or (last == "/" and any(map(is_text, before)))
     content = " ".join(re.sub(r"\\[,;:! ]|[~{}]", " ", content).split())
-    if (follows and _UPRIGHT_UNIT.fullmatch(content)) or (last == "°" and content in ("C", "F")):
+    if (follows and pattern("upright_unit").fullmatch(content)) or (last == "°" and content in ("C", "F")):
         return ["\\text{" + re.sub(r" ?([/^*-]) ?", r"\1", content).replace(" ", "*") + "}"]
     return []
 
@@ -196,13 +99,12 @@ def _spelled_text(content: str) -> list[str]:
         return ["\\text{" + "".join(words) + "}"]
     if words in (["and"], ["or"]):
         return [",", " "] if words == ["and"] else ["\\lor"]
-    if words[-1:] in (["and"], ["or"]) and (head := _LAST_WORD.sub("", content)):
+    if words[-1:] in (["and"], ["or"]) and (head := pattern("last_word").sub("", content)):
         return [*_spelled_text(head), *_spelled_text(words[-1])]
     plain = option_letter(" ".join(content.split()))
     if not any(is_word(word) or (len(word) > 1 and not word.isupper()) for word in re.findall("[A-Za-z]+", plain)):
         return _spelled(tokenise(plain))  # (C), 13, CBAD, A,B: mathematics
     if any(char.isdigit() for char in plain):
-        plain = _CLOCK.sub(_clock, plain)
         return [" ", *_spelled(tokenise(plain)), " "]
     return ["\\text{" + re.sub("[A-Za-z]+", _lower, plain).rstrip(" .") + "}"]
 
@@ -212,40 +114,16 @@ def _lower(word: re.Match[str]) -> str:
     return word[0] if unit_name(word[0]) != unit_name(word[0].lower()) else word[0].lower()
 
 
-def _spelled_bold(content: str) -> list[str]:
-    """Bold i, j, k are unit vectors; other bold letters and numbers are treated as plain."""
-    return [f"\\hat{content}"] if content in ("i", "j", "k") else _spelled_text(content)
-
-
-def _single_commas(tokens: Sequence[str]) -> list[str]:
-    kept: list[str] = []
-    for token in tokens:
-        if token not in (",", "\\lor") or next((last for last in reversed(kept[-2:]) if last != " "), "") != ",":
-            kept.append(token)
-    return kept
-
-
 def _drop_blanks(tokens: Sequence[str]) -> list[str]:
-    """Keeps only the blanks that change what is read: before letters, and between numbers."""
+    """Keeps only the blanks that change what is read, before letters and between numbers, and one of several commas."""
     kept: list[str] = []
     for token, following in pairwise([*tokens, ""]):
         last = kept[-1] if kept else " "
         if token == " " and (last == " " or not (is_letters(following) or (is_number(last) and is_number(following)))):
             continue
-        kept.append(token)
+        if token not in (",", "\\lor") or "".join(kept[-2:]).strip()[-1:] != ",":
+            kept.append(token)
     return kept
-
-
-def _by_segment(tokens: Sequence[str], rewrite: Callable[[Sequence[Segment]], list[list[str]]]) -> list[str]:
-    """The tokens with all stretches between brackets, commas and relations rewritten."""
-    bounds = [at for at, token in enumerate(tokens) if token in _BOUNDARY]
-    around = ["", *(tokens[at] for at in bounds), ""]
-    stretches = [list(tokens[start + 1 : end]) for start, end in pairwise([-1, *bounds, len(tokens)])]
-    done: list[str] = []
-    segments = [(stretch, *sides) for stretch, sides in zip(stretches, pairwise(around), strict=True)]
-    for stretch, after in zip(rewrite(segments), around[1:], strict=True):
-        done += [*stretch, after] if after else stretch
-    return done
 
 
 def _plain_words(tokens: Sequence[str]) -> str:
@@ -259,5 +137,6 @@ def _plain_words(tokens: Sequence[str]) -> str:
     for phrase, meaning in _PHRASES:
         if phrase.fullmatch(words):
             return meaning
-    words = _BESIDE_A_WORD.sub("", words, count=1) if _BESIDE_A_WORD.match(words) else words
+    if article := pattern("beside_a_word").match(words):
+        words = words[article.end() :]
     return words if all(is_word(word) or len(word) < 3 for word in words.split()) else "\\text{" + words + "}"

@@ -5,39 +5,7 @@ unit of the other, see below): so the relation is reflexive, symmetric and trans
 don't depend on earlier calls, and on the order of the answers only among equally large classes. What it costs to
 compute a key is bounded; what would cost more is compared as it is written.
 
-Conventions, where mathematics leaves a choice (when in doubt, answers are different):
-
-- An answer joins the largest class that says more than it, counting all that could join; among equals the first: ``5``
-  joins ``x = 5``, ``5 cm`` or ``5 heads``. So classes depend on all answers of a call, but one more answer makes no
-  class the largest that it isn't in.
-- The name of a value is kept: ``x = 5`` is not ``y = 5``, ``P(A) = 0.5`` not ``P(B) = 0.5``. That of a function, an
-  interval's unknown or an announcement is not: ``f(x) = 2x+1``, ``y = 2x+1``, ``2x+1`` and ``2x-y+1 = 0`` are equal, as
-  are ``0 < x < 1`` and ``(0,1)``. Other equations and inequalities are equal up to a constant factor.
-- Values with units, degrees, currency or the percent sign are compared after conversion: ``1 hour 30 minutes`` is
-  ``90 minutes``, ``5 cents`` is not ``5 dollars``. Months aren't converted to days, nor degrees Celsius to Fahrenheit.
-  ``10 %`` is not 0.1. ``10cm`` and ``10m`` are products of variables: a unit of few letters follows a blank, and one of
-  a single letter a literal number.
-- The name of what is counted is dropped: ``5 apples`` is ``5``; but not from an answer that counts several things
-  (``3 boys and 5 girls``). Words that change the meaning ("or more", "p.m.", "older", "pairs", "each") are kept.
-  Words with an opposite (heads, correct, upward) are units: see `mathtext.words.CONTRASTS`.
-- Literal numbers separated only by minus signs (``10-12``, ``2020-03-04``), and three separated by slashes, are taken
-  as ranges, scores, dates or telephone numbers, and compared as written; so are letters (``A-C-B``).
-- ``1,234`` outside of brackets is a number, ``1, 234`` and ``(1,234)`` are pairs. ``3,5`` is a list, or
-  3.5 if more answers of the call are that than other spellings of the list. ``1.234,56``, ``3{,}5`` and ``3,50 €``
-  show by themselves that the comma is decimal. ``1.234`` has a decimal point, ``1.234.567`` has none.
-- A list of numbers or expressions has no order, and is the same as a set in braces; ``±`` stands for such a
-  list. A list of words or capital letters is ordered, as are tuples and values given to different names
-  (``x=1, y=2`` is ``(1,2)``). Repeated numbers count in a list; repeated tuples don't.
-- ``(0,1)`` may be a pair or an interval: the key is the same. ``(0,1)`` and ``[0,1]`` are different.
-- A decimal is exact: 0.33 is not 1/3. But a decimal of 9 or more significant digits that is the rounding of a simple
-  fraction, multiple of pi or square root equals that number.
-- ``1 1/2`` and ``1\\frac12`` are mixed numbers. ``\\log`` has base 10, ``e`` and ``i`` are the constants.
-  The odd root of a negative number is real. Expressions with unknowns are compared over the reals, so
-  ``\\sqrt{x^2}`` is ``|x|`` and not x. A calculation followed by its result is the result: ``2+3 = 5`` is 5.
-- Plain words are compared without regard to case or a leading article; "no solution" and "none" are the empty set.
-  Options are joined: ``A, B, D`` is ``ABD``. A column, ``<1,2>`` and ``\\hat i + 2\\hat j`` are the tuple ``(1,2)``.
-  The constant of integration may have another letter: ``+C``, ``+c``, ``+K``.
-- Ratios, times, numbers with a base, and what can't be read with certainty are compared as they are written.
+docs/answers.md lists the conventions, where mathematics leaves a choice: when in doubt, answers are different.
 """
 
 import hashlib

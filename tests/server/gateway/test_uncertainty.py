@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.fakes import Upstream, upstream
 from tests.server.gateway.test_gateway import PROBLEM, ask, boxed
 from tests.server.harness import Running, serving
-from tests.server.upstream import Upstream, upstream
 from tests.support import TEST_DATA
 from unprm import steps
 from unprm.engines.uncertainty import READOUT, UncertaintyEngine

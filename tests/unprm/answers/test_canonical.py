@@ -37,22 +37,15 @@ def test_a_megabyte_is_read_at_once(unit):
 @pytest.mark.parametrize(
     ("form", "spellings"),
     {
-        "1/2": ["0.5", ".5", "1/2", r"\frac12", r"\dfrac{1}{2}", r"$\tfrac{2}{4}$", "answer = 0.50", "½", "０.５"],
-        "5": ["5", "5.0", "+5", "005", "5.", "$5$", "$$5$$", r"\(5\)", r"\boxed{5}"],
         "6": ["6", "6 apples", "$6$ ways", "six", "Six", "6 square units", "6\\"],
         r"6\unit{dollar}": [r"\$6", "$6.00", "6 dollars", r"6\text{ dollars}", "$ 6", r"\text{\$}6", "6 USD"],
         "6%": [r"6\%", "6.0 %"],
         r"6\unit{percent}": ["6 percent", "6 pct"],
         "6°": ["6°", r"6^\circ", r"6^{\circ}"],
         r"6\unit{degC}": [r"6^\circ C", "6°C", r"6^\circ \text{C}", "6 degrees Celsius", r"6^{\circ}\mathrm{C}"],
-        "-5": ["-5", "−5", r"\text{-5}", "--- 5"],
         "1234": ["1234", "1,234", "1 234", r"1\,234", "1{,}234", r"1,\!234"],
         "1, 2": ["1,2", "1, 2", r"1\text{ and }2", "$1$ and $2$", "1 and 2"],
         "(1, 234)": ["(1,234)", r"\left(1, 234\right)"],
-        "3/2": ["1 1/2", r"1\frac{1}{2}", "1.5", "1½", r"\frac{3}{2}"],
-        "177/500000000": ["3.54e-07", r"3.54\times 10^{-7}", "0.000000354"],
-        "1500000": ["1.5 million", "1,500,000", "1.5e6"],
-        "1/3": [r"0.\overline{3}", r"\frac{1}{3}", r"\frac13"],
         r"2\sqrt{3}": [r"2\sqrt3", r"2 \sqrt{3}", "2√3", r"$2\,\sqrt{3}$"],
         r"x=2\sqrt{3}": [r"x=2\sqrt{3}", r"x = 2\sqrt3"],
         "monday": ["Monday", r"\text{Monday}", r"\textbf{monday}.", r"\mbox{ Monday }"],
@@ -64,7 +57,6 @@ def test_a_megabyte_is_read_at_once(unit):
         r"9\unit{m}": [r"9\mathrm{~m}", "9 meters", "9 m", r"9\unit{m}"],
         r"9\unit{m s-1}": [r"9\text{ m/s}", "9 m/s", "9 meters per second", r"9 \mathrm{~m} / \mathrm{s}"],
         r"9\unit{m s-2}": [r"9 \mathrm{~m} / \mathrm{s}^2", r"9\mathrm{m/s^2}", "9 m/s^2"],
-        r"5/2\unit{h}": ["2 1/2 hours", r"2\frac{1}{2}\text{ hours}", "2.5 hrs"],
         r"2\unit{h}30\unit{min}": ["2 hours 30 minutes", r"2\text{ hours }30\text{ minutes}", "2 hr 30 mins"],
         "10cm": ["10cm"],
         r"x^{2}+1": ["x^2+1", "x² + 1", "f(x) = x^{2}+1", r"x^2\! + 1"],
@@ -127,11 +119,11 @@ def test_layout_does_not_change_the_form(answer):
 
 @generated
 @given(st.integers(-(10**12), 10**12), st.integers(1, 10**6))
-def test_a_rational_has_one_form(numerator, denominator):
+def test_a_rational_has_one_class(answers, numerator, denominator):
     sign = "-" if numerator < 0 else ""
     spellings = [f"{numerator}/{denominator}", f"{sign}\\frac{{{abs(numerator)}}}{{{denominator}}}"]
     spellings.append(f"\\frac{{{7 * numerator}}}{{{7 * denominator}}}")
-    assert len({canonical(spelling) for spelling in spellings}) == 1
+    assert answers.classes(spellings) == [0, 0, 0]
 
 
 @generated

@@ -1,46 +1,60 @@
 """Tokens to a tree: recursive descent over the LaTeX that people and models write as answers.
 
-The atoms are here: numbers, names, brackets, and commands with their arguments; `operators` reads what stands between
-them.
+A spelling with two readings (``\\ln 2/3``, ``x2``, ``a/bc``, ``2^{n}!``) is `Unreadable`, and so is compared as text: a
+wrong reading could make different answers equal.
 """
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from unprm.answers.mathtext.operators import BRACKETS, Operators
-from unprm.answers.mathtext.tokens import is_letters, is_number, is_text, number, significant_digits, tokenise
+from unprm.answers.mathtext.tokens import (
+    RELATIONS,
+    is_letters,
+    is_number,
+    is_text,
+    is_unit_token,
+    number,
+    significant_digits,
+    tokenise,
+)
 from unprm.answers.mathtext.tree import (
+    ONE,
+    TWO,
     Call,
     Group,
-    Matrix,
     Node,
     Number,
     Relation,
     Symbol,
     Text,
     Unreadable,
+    is_label,
+    joined,
+    negative,
+    quotient,
     structure,
     symbols,
 )
-from unprm.answers.mathtext.words import FUNCTION_NAMES, is_word, words_in
+from unprm.answers.mathtext.words import FUNCTION_NAMES, MULTIPLIERS, changes_meaning, is_word, words_of
+from unprm.answers.tables import table, words
 
 MAX_TOKENS = 2000
 MAX_DEPTH = 40
 
-_ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
-_INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
-_SYMBOLS = words_in(
-    """
-    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi
-    chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega infty ell hbar hati hatj hatk imath
-    jmath aleph
-    """
-)
-_ACCENTS = frozenset([
-    "\\overline", "\\vec", "\\hat", "\\bar", "\\tilde", "\\mathcal", "\\mathbf", "\\mathfrak", "\\angle",
-    "\\triangle", "\\overrightarrow", "\\widehat",
+_ALIASES: dict[str, str] = table("latex")["functions_also"]
+_INVERSES: dict[str, str] = table("latex")["inverses"]
+_SYMBOLS, _MATRICES = words("symbols", "latex"), words("matrices", "latex")
+_ACCENTS, _POINTED = words("accents", "latex"), words("pointed", "latex")
+_BRACKETS = {"(": ")", "[": "]", "\\{": "\\}"}
+_SIGNS = {"+": "", "-": "neg", "\\pm": "pm", "\\mp": "mp"}
+_SET_OPERATORS = ("\\cup", "\\cap", "\\setminus")
+_POSTFIX = ("!", "°", "%")
+# What no factor starts with.
+_STOP = frozenset([
+    "", ",", ";", "&", "\\\\", "}", "*", "/", ":", "^", "_", "'", "\\lor", "\\choose", "\\mod", *_POSTFIX, *_SIGNS,
+    *_SET_OPERATORS, *RELATIONS, *_BRACKETS.values(),
 ])  # fmt: skip
-_POINTED = frozenset(["\\vec", "\\hat", "\\mathbf", "\\overrightarrow"])  # over i, j, k: unit vectors
-_MATRICES = frozenset(["matrix", "pmatrix", "bmatrix", "array"])
+_BESIDE_PREFIXES = ("sin", "cos", "tan", "log", "ln")
 
 
 def parse(text: str) -> Node:
@@ -55,131 +69,309 @@ def parse(text: str) -> Node:
     return node
 
 
-class _Parser(Operators):
-    def primary(self) -> Node:
-        """Reads one atom, no deeper than `MAX_DEPTH`."""
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise Unreadable("nested too deep")
-        node = self._atom(self.take())
-        self.depth -= 1
+class _Parser:
+    """A cursor over tokens. Each method reads one level of the grammar, the loosest first."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens = tokens
+        self.at = 0
+        self.depth = 0
+        self.bars = 0  # how many |…| are open
+
+    def peek(self) -> str:
+        """The current token; empty at the end."""
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def accept(self, token: str) -> bool:
+        """Takes the current token if it is `token`; returns whether it was."""
+        accepted = self.peek() == token
+        self.at += accepted
+        return accepted
+
+    def expect(self, token: str) -> None:
+        if not self.accept(token):
+            raise Unreadable(f"{self.peek()!r} where {token!r} was expected")
+
+    def inside(self, read: Callable[[], Node]) -> Node:
+        """What `read` reads inside brackets, where | opens an absolute value again."""
+        bars, self.bars = self.bars, 0
+        node = read()
+        self.bars = bars
+        return node
+
+    def separated(self, read: Callable[[], Node], *separators: str) -> tuple[list[Node], list[str]]:
+        """What `read` reads, again after each separator; and the separators."""
+        items, between = [read()], list[str]()
+        while self.peek() in separators:
+            between.append(self.take())
+            items.append(read())
+        return items, between
+
+    def sequence(self) -> Node:
+        """Lists between semicolons."""
+        parts, _ = self.separated(self.comma_list, ";")
+        return parts[0] if len(parts) == 1 else Group("", tuple(parts), "")
+
+    def comma_list(self) -> Node:
+        """Items between commas; "or" between inequalities makes a union."""
+        items, separators = self.separated(self.relation, ",", "\\lor")
+        if len(items) == 1:
+            return items[0]
+        if set(separators) == {"\\lor"}:
+            if all(isinstance(item, Relation) and item.operators != ("=",) for item in items):
+                return Call("cup", tuple(items))
+            if all(map(is_label, items)):  # A or B is not A and B
+                return Call("or", tuple(items))
+        return Group("", tuple(items), "")
+
+    def relation(self) -> Node:
+        """Sets or values with relations between them; a range or date as it is written."""
+        start = self.at
+        sides, operators = self.separated(self.set_expression, *RELATIONS)
+        if operators:
+            return Relation(tuple(operators), tuple(sides))
+        return (_as_written(self.tokens[start : self.at]) if self.depth == 0 else None) or sides[0]
+
+    def set_expression(self) -> Node:
+        """Values or sets with unions, intersections and differences."""
+        (left, *others), operators = self.separated(self.ratio, *_SET_OPERATORS)
+        for operator, right in zip(operators, others, strict=True):
+            head = operator[1:]
+            if isinstance(left, Call) and left.head == head == "cup":
+                left = Call("cup", (*left.args, right))
+            else:
+                left = Call(head, (left, right))
+        return left
+
+    def ratio(self) -> Node:
+        return joined(":", self.separated(self.quantity, ":")[0])
+
+    def quantity(self) -> Node:
+        """A sum with its unit, if it has one; ``1 hour 30 minutes`` has several."""
+        parts = [self.sum()]
+        while is_unit_token(self.peek()):
+            parts[-1] = Call("unit", (parts[-1], Text(self.take()[6:-1])))
+            if is_number(self.peek()):
+                parts.append(self.sum())
+        return joined("compound", parts)
+
+    def sum(self) -> Node:
+        """Terms with their signs."""
+        terms: list[Node] = []
+        while not terms or self.peek() in _SIGNS:
+            sign = self.take() if self.peek() in _SIGNS else "+"
+            while self.peek() in ("+", "-"):
+                if sign not in "+-":
+                    raise Unreadable("a sign after ±")
+                sign = "+" if sign == self.take() else "-"
+            term = self.product()
+            terms.append(Call(_SIGNS[sign], (term,)) if _SIGNS[sign] else term)
+        return joined("+", terms)
+
+    def product(self) -> Node:
+        """Factors. A divisor in a line ends at the next factor without a sign; such a factor is read only if two
+        numbers are divided, as in ``1/2x``."""
+        factors = self.factors(self.power(), argument=False)
+        while self.peek() in ("*", "/"):
+            inverse = self.take() == "/"
+            more = self.factors(self.signed_power(), argument=False)
+            if inverse:
+                two_numbers = len(factors) == 1 and isinstance(factors[0], Number) and isinstance(more[0], Number)
+                if len(more) > 1 and not two_numbers:
+                    raise Unreadable("a factor after a quotient")
+                more[0] = Call("inv", (more[0],))
+            factors += more
+        return joined("*", factors)
+
+    def factors(self, first: Node, *, argument: bool) -> list[Node]:
+        """The first factor, and those that follow without a sign; `argument`: they are in a function's argument,
+        which ends at the next function or bracket, as \\sin x\\cos x is a product."""
+        factors = [first]
+        while self.starts_factor(token := self.peek()):
+            if argument and (token.removeprefix("\\") in FUNCTION_NAMES or token in ("(", "[", "|")):
+                break
+            if is_number(token) and not self.stands_alone(factors[-1]):
+                raise Unreadable("a number after a factor")
+            if isinstance(factors[-1], Number) and (scale := _scale(token)):
+                self.at += 1
+                factors.append(Number(Fraction(scale)))
+                continue
+            match factors[-1], self.power():
+                case Number(whole), Call("*", (Number(over), Call("inv", (Number(under),)))) if token == "\\frac":
+                    if whole.denominator != 1 or not 0 < over < under:
+                        raise Unreadable("an improper mixed number")
+                    factors[-1] = Number(whole + over / under)
+                case _, factor:
+                    factors.append(factor)
+        return factors
+
+    def starts_factor(self, token: str) -> bool:
+        if token == "|":
+            return self.bars == 0
+        return token not in _STOP and not token.startswith(("\\end{", "\\unit{"))
+
+    def stands_alone(self, last: Node) -> bool:
+        """Whether the current number can't be an index or exponent of the factor before it, nor continue its digits:
+        ``2^{6} 3^{5}``, ``(n-2)2^{n}``."""
+        if not isinstance(last, Call) or last.head == "neg":
+            return False
+        return last.head in ("^", "!") or self.tokens[self.at + 1 : self.at + 2] == ["^"]
+
+    def signed_power(self) -> Node:
+        if self.accept("-"):
+            return negative(self.power())
+        self.accept("+")
+        return self.power()
+
+    def power(self) -> Node:
+        """An atom with its postfix signs and its exponent."""
+        base = self.postfixed(self.atom())
+        if not self.accept("^"):
+            return base
+        exponent = self.argument()
+        if self.peek() == "!":
+            raise Unreadable("the factorial of a power, or of its exponent")
+        return Call("^", (base, exponent))
+
+    def postfixed(self, node: Node) -> Node:
+        while self.peek() in _POSTFIX:
+            if isinstance(node, Call) and node.head == "!":
+                raise Unreadable("a double factorial")
+            node = Call(self.take(), (node,))
         return node
 
     def argument(self) -> Node:
         """The argument of a command or of ^: a group, or one token."""
-        return self.signed_power() if self.peek() in ("+", "-") else self.primary()
+        return self.signed_power() if self.peek() in ("+", "-") else self.atom()
 
-    def _atom(self, token: str) -> Node:
+    def atom(self) -> Node:
+        """A number, a name, words, a bracket, or a command with its arguments, no deeper than `MAX_DEPTH`."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Unreadable("nested too deep")
+        token = self.take()
         if is_number(token):
-            return _literal(token)
-        if is_letters(token):
-            return self._letters(token)
-        if is_text(token):
-            return Text(token[6:-1])
-        if token in BRACKETS:
-            return self._bracket(token)
-        if token == "{":
-            return self._braces()
-        if token == "|":
-            return self._absolute()
-        if token.startswith("\\"):
-            return self._command(token)
-        raise Unreadable(token)
+            node = _literal(token)
+        elif is_letters(token):
+            node = self.letters(token)
+        elif is_text(token):
+            node = Text(token[6:-1])
+        elif token in _BRACKETS:
+            node = self.bracket(token)
+        elif token == "{":
+            node = self.braces()
+        elif token == "|":
+            node = self.absolute()
+        elif token.startswith("\\"):
+            node = self.command(token[1:])
+        else:
+            raise Unreadable(token)
+        self.depth -= 1
+        return node
 
-    def _letters(self, run: str) -> Node:
+    def letters(self, run: str) -> Node:
         """A function, a word, or a product of variables, of which only the first is taken."""
         if run in FUNCTION_NAMES or run == "sqrt":
-            return self._command("\\" + run)
+            return self.command(run)
         if run in ("pi", "infty", "infinity", "inf"):
             return Symbol("\\pi" if run == "pi" else "\\infty")
-        prefix = next((name for name in ("sin", "cos", "tan", "log", "ln") if run.startswith(name)), "")
-        if prefix and len(run) <= len(prefix) + 2:
-            self.at -= 1
-            self.tokens[self.at] = run[len(prefix) :]
-            return self._command("\\" + prefix)
+        function = next((name for name in _BESIDE_PREFIXES if run.startswith(name)), "")
+        if function and len(run) <= len(function) + 2:
+            self.put_back(run[len(function) :])
+            return self.command(function)
         if len(run) > 1 and (run.isupper() or is_word(run)):
             return Text(run)
         if len(run) > 1:
-            self.at -= 1
-            self.tokens[self.at] = run[1:]
-        return self._variable(run[0])
+            self.put_back(run[1:])
+        return self.variable(run[0])
 
-    def _variable(self, name: str) -> Node:
+    def put_back(self, rest: str) -> None:
+        """What is left of the token that was just taken."""
+        self.at -= 1
+        self.tokens[self.at] = rest
+
+    def variable(self, name: str) -> Node:
         """A name with its index, primes, and argument if it is a function's."""
         if self.accept("_"):
             name += f"_{structure(self.argument())}"
         while self.accept("'"):
             name += "'"
         if name[0] in "fgh" and self.peek() == "(":
-            name += f"({structure(self.primary())})"
+            name += f"({structure(self.atom())})"
         return Symbol(name)
 
-    def _bracket(self, opening: str) -> Node:
+    def bracket(self, opening: str) -> Node:
         if opening == "\\{" and self.accept("\\}"):
             return Group("\\{", (), "\\}")
         inner = self.inside(self.sequence)
         closing = self.take()
-        if closing not in BRACKETS.values():
+        if closing not in _BRACKETS.values():
             raise Unreadable("an open bracket")
-        if isinstance(inner, Group) and inner.opening == "":
-            return Group(opening, inner.items, closing)
-        if (opening, closing) == ("(", ")") or isinstance(inner, Matrix):
-            return inner
-        if (opening, closing) == ("[", "]") and isinstance(inner, Number):
-            return inner
-        return Group(opening, (inner,), closing)
+        match inner:
+            case Group("", items, _):
+                return Group(opening, items, closing)
+            case Call("matrix", _):
+                return inner
+            case Number() if (opening, closing) == ("[", "]"):
+                return inner
+        return inner if (opening, closing) == ("(", ")") else Group(opening, (inner,), closing)
 
-    def _braces(self) -> Node:
+    def braces(self) -> Node:
         inner = self.inside(self.sequence)
         if self.accept("\\choose"):
             inner = Call("binom", (inner, self.inside(self.sequence)))
         self.expect("}")
         return inner
 
-    def _absolute(self) -> Node:
+    def absolute(self) -> Node:
         self.bars += 1
         inner = self.sum()
         self.expect("|")
         self.bars -= 1
         return Call("abs", (inner,))
 
-    def _command(self, command: str) -> Node:
+    def command(self, name: str) -> Node:
         """The arguments of a command whose token was just taken."""
-        name = command[1:]
         if name in FUNCTION_NAMES:
-            return self._function(_ALIASES.get(name, name))
+            return self.function(_ALIASES.get(name, name))
         match name:
             case "frac":
-                return Call("*", (self.argument(), Call("inv", (self.argument(),))))
+                return quotient(self.argument(), self.argument())
             case "sqrt":
-                return self._root()
+                return self.root()
             case "binom":
                 return Call("binom", (self.argument(), self.argument()))
             case "sum":
-                return self._sum()
+                return self.indexed_sum()
             case "emptyset":
                 return Group("\\{", (), "\\}")
+        command = "\\" + name
         if name in _SYMBOLS:
-            return self._variable(command)
+            return self.variable(command)
         if command in _ACCENTS:
             accented = structure(self.argument()).removeprefix("\\").removesuffix("math")
             if command in _POINTED and accented in ("i", "j", "k"):
                 return Symbol(f"\\hat{accented}")
             return Symbol(f"{command}({accented})")
         if name.startswith("mathbb"):
-            return Symbol(command.replace(" ", ""))
+            return Symbol(command)
         if name.startswith("begin{"):
-            return self._matrix(name[name.index("{") + 1 : -1].strip())
+            return self.matrix(name[name.index("{") + 1 : -1].strip())
         raise Unreadable(command)
 
-    def _root(self) -> Node:
-        degree: Node = Number(Fraction(2))
+    def root(self) -> Node:
+        degree: Node = TWO
         if self.accept("["):
             degree = self.sum()
             self.expect("]")
         return Call("root", (self.argument(), degree))
 
-    def _sum(self) -> Node:
+    def indexed_sum(self) -> Node:
         """\\sum_{k=1}^{n} body, with its body up to the next + or -."""
         self.expect("_")
         below = self.argument()
@@ -189,51 +381,46 @@ class _Parser(Operators):
                 return Call("sum", (index, first, self.argument(), self.product()))
         raise Unreadable("a sum without an index")
 
-    def _function(self, name: str) -> Node:
-        base: Node | None = None
-        exponent: Node | None = None
+    def function(self, name: str) -> Node:
+        """A function with its base and exponent, and its argument."""
+        around: dict[str, Node] = {}
         while self.peek() in ("^", "_"):
-            if self.take() == "^":
-                exponent = self.argument()
-            else:
-                base = self.argument()
-        if exponent == Call("neg", (Number(Fraction(1)),)):
+            sign = self.take()
+            around[sign] = self.argument()
+        if around.get("^") == negative(ONE):
             if name not in _INVERSES:
                 raise Unreadable("an inverse")
-            name, exponent = _INVERSES[name], None
-        if base is not None and name != "log":
+            name = _INVERSES[name]
+            del around["^"]
+        if "_" in around and name != "log":
             raise Unreadable("a subscript of a function")
-        argument = self._function_argument()
-        node = Call(name, (argument,) if base is None else (argument, base))
-        return Call("^", (node, exponent)) if exponent is not None else self.postfixed(node)
+        argument = self.function_argument()
+        node = Call(name, (argument, around["_"]) if "_" in around else (argument,))
+        return Call("^", (node, around["^"])) if "^" in around else self.postfixed(node)
 
-    def _function_argument(self) -> Node:
+    def function_argument(self) -> Node:
         if self.peek() in ("(", "{", "["):
-            return self.primary()
-        factors = self.factors(self.signed_power(), argument=True)
-        argument = Call("*", tuple(factors)) if len(factors) > 1 else factors[0]
+            return self.atom()
+        argument = joined("*", self.factors(self.signed_power(), argument=True))
         if self.peek() == "/" and not symbols(argument):  # \\sin x/\\cos x divides outside, \\ln 2/3 is not read at all
             raise Unreadable("a quotient after a function")
         return argument
 
-    def _matrix(self, environment: str) -> Node:
+    def matrix(self, environment: str) -> Node:
         if environment not in _MATRICES:
             raise Unreadable(environment)
         if environment == "array":  # {cc}, the alignment of its columns
             self.expect("{")
             while self.take() not in ("}", ""):
                 pass
-        rows: list[tuple[Node, ...]] = []
+        rows: list[Node] = []
         while not self.peek().startswith("\\end{"):
-            cells = [self.sum()]
-            while self.accept("&"):
-                cells.append(self.sum())
-            rows.append(tuple(cells))
+            rows.append(Call("row", tuple(self.separated(self.sum, "&")[0])))
             if not self.accept("\\\\"):
                 break
         if not self.take().startswith("\\end{"):
             raise Unreadable("an open matrix")
-        return Matrix(tuple(rows))
+        return Call("matrix", tuple(rows))
 
 
 def _literal(token: str) -> Node:
@@ -241,3 +428,24 @@ def _literal(token: str) -> Node:
     if value is None:
         raise Unreadable("a number too long to compute with")
     return Number(value, significant_digits(token) if value.denominator != 1 else 0)
+
+
+def _scale(token: str) -> int:
+    """What a word such as "million" after a number multiplies it by; 0 for others."""
+    word, *others = words_of(token.removeprefix("\\text")) or [""]
+    return 0 if changes_meaning(others) else MULTIPLIERS.get(word.removesuffix("s"), 0)
+
+
+def _as_written(tokens: Sequence[str]) -> Node | None:
+    """A range, a score, a date, a telephone number or a path, with its unit, which would read as a subtraction or a
+    quotient: ``10-12 cm``, ``2020-03-04``, ``3/4/2020``, ``A-C-B``. None for anything else."""
+    items = [token for token in tokens if not is_unit_token(token) and token != "%"]
+    units = [Text(token[6:-1] or "percent") for token in tokens if token not in items]
+    values, signs = items[::2], set(items[1::2])
+    if len(items) % 2 == 0 or not (signs == {"-"} or (signs == {"/"} and len(values) > 2)):
+        return None
+    is_path = len(values) > 2 and all(len(item) == 1 and item.isupper() for item in values)
+    if not (is_path or all(map(is_number, values))):
+        return None
+    written = Text("".join(items))
+    return Call("unit", (written, units[0])) if units else written

@@ -1,12 +1,11 @@
 """Computes the key of a parsed answer: its kind, and the keys of its parts.
 
-Two answers are equal if their keys are. The conventions are listed in `unprm.answers.equivalence`.
+Two answers are equal if their keys are. The conventions are listed in docs/answers.md.
 """
 
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from fractions import Fraction
 from typing import NamedTuple
 
 from unprm.answers.mathtext.grammar import parse
@@ -15,11 +14,11 @@ from unprm.answers.mathtext.quantities import converted, quantity, total, unqual
 from unprm.answers.mathtext.relations import Relations, interval, list_of, union_of
 from unprm.answers.mathtext.scalars import Scalars
 from unprm.answers.mathtext.tree import (
+    ONE,
+    ZERO,
     Call,
     Group,
-    Matrix,
     Node,
-    Number,
     Relation,
     Symbol,
     Text,
@@ -36,8 +35,7 @@ from unprm.answers.mathtext.values import Undecided, digest
 
 MAX_READABLE = 2000  # characters; a longer answer is compared as text
 _MAX_KEY = 64
-_ZERO, _ONE = Number(Fraction(0)), Number(Fraction(1))
-_RATIONAL = re.compile(r"-?[0-9]{1,30}(?:/[0-9]{1,30})?")
+_INTEGER = re.compile(r"-?[1-9][0-9]{0,30}|0")
 _UNIT_VECTORS = ("\\hati", "\\hatj", "\\hatk")
 
 
@@ -61,7 +59,7 @@ class AnswerKey(NamedTuple):
 
 def answer_key(canonical: str) -> AnswerKey:
     """The key of an answer in canonical spelling."""
-    if _RATIONAL.fullmatch(canonical):  # no need to parse it
+    if _INTEGER.fullmatch(canonical):  # no need to parse it
         return AnswerKey(canonical)
     if value := without_name(canonical):
         found = answer_key(value)
@@ -128,7 +126,7 @@ class Meaning:
 
     def _quantity_key(self, value: Node, spelled: str) -> str:
         """The key of the value in the base unit of its kind, with that kind."""
-        if isinstance(value, Group | Relation | Matrix | Text):
+        if isinstance(value, Group | Relation | Text) or (isinstance(value, Call) and value.head == "matrix"):
             return f"{self.key(value)} in {spelled}"
         number, kind = converted(value, spelled)
         return f"{self.scalars.key(number)} {kind}"
@@ -136,15 +134,15 @@ class Meaning:
     def _key(self, node: Node) -> str:
         match node:
             case Group("[", (Group("[", first, "]"), *_) as rows, "]") if all(_is_row(row, len(first)) for row in rows):
-                return self.key(Matrix(tuple(map(children, rows))))
+                return self.key(Call("matrix", rows))
             case Group(opening, items, closing):
                 return interval(opening, *(self.key(item) for item in items), closing)
             case Relation():
                 return self.relations.key(node)
-            case Matrix(rows) if len(rows) > 1 and all(len(row) == 1 for row in rows):  # a column is a vector
-                return self.key(Group("(", tuple(cell for (cell,) in rows), ")"))
-            case Matrix(rows):
-                return f"matrix[{';'.join(','.join(map(self.key, row)) for row in rows)}]"
+            case Call("matrix", rows) if len(rows) > 1 and all(len(children(row)) == 1 for row in rows):
+                return self.key(Group("(", tuple(cell for row in rows for cell in children(row)), ")"))
+            case Call("matrix", rows):
+                return f"matrix[{';'.join(','.join(map(self.key, children(row))) for row in rows)}]"
             case Call("cup" | "cap" | "setminus"):
                 return self._set(node)
         return self._vector(node) or self.scalars.key(node)
@@ -155,7 +153,7 @@ class Meaning:
         if not names or not names <= set(_UNIT_VECTORS):
             return ""
         along = _UNIT_VECTORS[: 3 if "\\hatk" in names else 2]
-        components = [substituted(node, {name: _ONE if name == one else _ZERO for name in along}) for one in along]
+        components = [substituted(node, {name: ONE if name == one else ZERO for name in along}) for one in along]
         terms = [Call("*", (Symbol(name), part)) for name, part in zip(along, components, strict=True)]
         if not self.scalars.is_zero(difference(node, Call("+", tuple(terms)))):
             return ""
@@ -211,7 +209,7 @@ def _assigned_name(node: Node) -> str:
 
 
 def _is_row(node: Node, length: int) -> bool:
-    return isinstance(node, Group) and node.opening == "[" and len(node.items) == length > 1
+    return isinstance(node, Group) and node.opening == "[" and len(node.args) == length > 1
 
 
 def alternatives(node: Node) -> list[Node]:

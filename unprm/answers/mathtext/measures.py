@@ -4,19 +4,10 @@ dropped (5 apples), unless there are several of them (3 boys and 5 girls).
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-from unprm.answers.mathtext.tokens import (
-    CLOSING,
-    OPENING,
-    Segment,
-    is_letters,
-    is_number,
-    is_text,
-    is_unit_token,
-    unit_token,
-)
+from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, is_unit_token, unit_token
 from unprm.answers.mathtext.units import is_unit_after, spelled_unit, unit, unit_name, unit_powers
 from unprm.answers.mathtext.words import (
     CONTRASTS,
@@ -27,28 +18,30 @@ from unprm.answers.mathtext.words import (
     is_word,
     qualifies,
 )
+from unprm.answers.tables import any_of, table, words
 
 _ITEM = re.compile(r"[^\W\d_]+|[0-9]+|[/^*-]")
 _PREFIXES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _RAISED = {"squared": 2, "cubed": 3}
-_TWO_WORDS = {
-    "floz": "fl oz|fluid ounces?", "troyounce": "troy ounces?", "tonne": "metric tons?", "longton": "long tons?",
-    "nmi": "nautical miles?", "ly": "light years?", "au": "astronomical units?", "percent": "per cent",
-    "dollar": "us dollars?", "degC": "degrees? c(?:elsius)?", "degF": "degrees? f(?:ahrenheit)?",
-}  # fmt: skip
-_PAIR = re.compile("|".join(rf"(?P<{name}>\b(?:{words})\b)" for name, words in _TWO_WORDS.items()), re.IGNORECASE)
+_PAIR = re.compile(
+    "|".join(rf"(?P<{name}>\b(?:{spelled})\b)" for name, spelled in table("units")["spelled"].items()), re.IGNORECASE
+)
 _FACTOR = re.compile(
-    rf"(?:({'|'.join(_PREFIXES)}) )?(?!in [^\W\d_])([^\W\d_]+)(?!\S)"  # 5 in a row
-    rf"(?: ({'|'.join(_RAISED)})(?!\S)| \^( -)? ([0-9])| ([0-9]))?",
+    rf"(?:({any_of(_PREFIXES)}) )?(?!in [^\W\d_])([^\W\d_]+)(?!\S)"  # 5 in a row
+    rf"(?: ({any_of(_RAISED)})(?!\S)| \^( -)? ([0-9])| ([0-9]))?",
     re.IGNORECASE,
 )
 _JOIN = re.compile(r" ?(/|per|a|an|each|every|\*|-) ", re.IGNORECASE)
 _NOUNS = re.compile(r"(?:(?!(?:per|a|an|each|every)(?!\S))[^\W\d_]+(?: |$))*", re.IGNORECASE)
 _TEMPERATURES = {"c": "degC", "f": "degF", "celsius": "degC", "fahrenheit": "degF"}
 _CLOCK = re.compile(r"\b([ap])\.\s?m\b", re.IGNORECASE)
-_SMALL_WORDS = frozenset(
-    ["a", "an", "the", "of", "per", "in", "on", "at", "to", "is", "are", "it", "he", "as", "by", "s"]
-)
+_SMALL_WORDS = words("small")
+_IN_PHRASE = frozenset([" ", "^", "{", "}", "/", ".", "-", "'", "*"])
+_LITERAL = frozenset(["\\frac", "\\sqrt"])
+_BOUNDARY = OPENING | CLOSING | frozenset(
+    [",", ";", "=", "<", ">", "\\leq", "\\geq", "\\neq", "\\in", "\\cup", "\\lor", "\\approx", "&", "\\\\"]
+)  # fmt: skip
+_LONGEST = 24  # tokens of a phrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +54,112 @@ class Phrase:
     written: str = ""
     kept: bool = False
 
-    @property
-    def is_temperature(self) -> bool:
-        """Whether it continues a degree sign: the C or F of ``20° C``."""
-        return not self.powers.keys().isdisjoint(_TEMPERATURES.values())
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The tokens of a value, and what follows it. `sign`: the currency sign before the value, if any."""
+
+    value: list[str]
+    phrase: Phrase = field(default_factory=Phrase)
+    sign: str = ""
+
+    def tokens(self, *, with_noun: bool) -> list[str]:
+        """The value with its unit, or with its words unchanged. The unit of ``$5 per hour`` is that of the sign and the
+        words."""
+        if self.phrase.kept or (with_noun and self.phrase.noun):
+            return [*self.value, "\\text{" + self.phrase.written + "}"]
+        powers = dict(self.phrase.powers)
+        if self.sign and all(power < 0 or name in CONTRASTS for name, power in powers.items()):
+            powers[self.sign] = powers.get(self.sign, 0) + 1
+        spelled = spelled_unit(powers)
+        return [*self.value, unit_token(spelled)] if unit(spelled) else self.value
 
 
-def read_phrase(tokens: Sequence[str], *, spaced: bool, degrees: bool, literal: bool) -> Phrase | None:
-    """The phrase in these tokens, which have no blanks. `spaced`: a blank precedes them; `degrees`: a degree sign
-    does; `literal`: the value before them has no letters. None if they may be a product of variables, or are not a
-    phrase."""
-    items = [item for token in tokens for item in _items(token)]
-    if not items or (items[0].lower() in FUNCTION_NAMES and not _is_short_time(items)):
+def read_measures(tokens: Sequence[str]) -> list[str]:
+    """The tokens with their units in one spelling, and without their nouns unless these differ. What follows a value is
+    read between brackets, commas and relations."""
+    bounds = [-1, *(at for at, token in enumerate(tokens) if token in _BOUNDARY), len(tokens)]
+    around = ["", *(tokens[at] for at in bounds[1:-1]), ""]
+    read = [
+        _measured(tokens[start + 1 : end], before, after)
+        for (start, end), (before, after) in zip(pairwise(bounds), pairwise(around), strict=True)
+    ]
+    several = len({measured.phrase.noun for measured in read if measured.phrase.noun}) > 1
+    done: list[str] = []
+    for measured, after in zip(read, around[1:], strict=True):
+        done += measured.tokens(with_noun=several)
+        done.append(after)
+    return done[:-1]
+
+
+def _measured(segment: Sequence[str], before: str, after: str) -> Measured:
+    """What is measured in the tokens between two others. Units before a value, such as currency signs, are its sign."""
+    kept: list[str] = []
+    signs: list[str] = []
+    last = before
+    for token in segment:
+        if is_unit_token(token) and not (last in CLOSING or _ends_a_value(last, token)):
+            signs.append(token[6:-1])
+        else:
+            kept.append(token)
+        last = last if token == " " else token
+    if after in OPENING:
+        return Measured(kept)
+    value, phrase = _suffixed(kept, before)
+    return Measured(value, phrase, signs[0] if signs else "")
+
+
+def _suffixed(segment: list[str], before: str) -> tuple[list[str], Phrase]:
+    """The value in a segment, and the phrase after it: the longest that is one."""
+    if segment and is_unit_token(segment[-1]):
+        return segment[:-1], Phrase(unit_powers(segment[-1][6:-1]))
+    if segment and before in CLOSING and (phrase := _phrase(segment, 0)):
+        return [], phrase
+    for at in range(max(1, len(segment) - _LONGEST), len(segment)):
+        end = at - (segment[at - 1] == " ")
+        if end and _ends_a_value(segment[end - 1], segment[at]) and (phrase := _phrase(segment, at)):
+            if segment[end - 1] == "°" and not phrase.powers.keys().isdisjoint(_TEMPERATURES.values()):
+                end -= 1
+            return _compound(segment[:end], before) if phrase.powers else segment[:end], phrase
+    return segment, Phrase()
+
+
+def _compound(value: list[str], before: str) -> list[str]:
+    """``1 hour 30`` before a unit, with the inner unit in one spelling."""
+    if len(value) < 3 or not is_number(value[-1]):
+        return value
+    first, phrase = _suffixed(value[: -2 if value[-2] == " " else -1], before)
+    if not phrase.powers or phrase.noun or phrase.kept or not first:
+        return value
+    return [*Measured(first, phrase).tokens(with_noun=False), value[-1]]
+
+
+def _ends_a_value(last: str, following: str) -> bool:
+    if is_number(last) or last in ("}", "\\pi", "%", "°", "!") or last.removesuffix("s") in MULTIPLIERS:
+        return True
+    return (is_text(following) or is_unit_token(following)) and is_letters(last)
+
+
+def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
+    """What the tokens from `at` on say about the value before them. None if they may be a product of variables, or are
+    not a phrase."""
+    spaced = " " in segment[max(0, at - 1) : at + 1]
+    value = [token for token in segment[:at] if token != " "]
+    tokens = [token for token in segment[at:] if token != " "]
+    if not tokens or not (is_text(tokens[0]) or is_letters(tokens[0]) or tokens[0] == "/"):
         return None
-    text, upright = " ".join(items), is_text(tokens[0])
-    powers, nouns, rest = _parts(text, degrees=degrees, spaced=spaced or upright, literal=literal, upright=upright)
+    if not all(_in_phrase(last, token) for last, token in pairwise(["", *tokens])):
+        return None
+    items = [item for token in tokens for item in _items(token)]
+    short_time = items and unit_name(items[0]) and not "".join(items[1:2]).isalpha()  # min or sec, not a function
+    if not items or (items[0].lower() in FUNCTION_NAMES and not short_time):
+        return None
+    literal = not any(is_letters(token) or (token[0] == "\\" and token not in _LITERAL) for token in value)
+    upright = is_text(tokens[0])
+    powers, nouns, rest = _parts(
+        " ".join(items), degrees=value[-1:] == ["°"], spaced=spaced or upright, literal=literal, upright=upright
+    )
     others = [word.lower() for word in (*nouns, *rest) if word.isalpha()]
-    contrasts = {unit_name(word): 1 for word in others if unit_name(word) in CONTRASTS}
     kept = changes_meaning(others) or qualifies(others) or others[:1] in (["is"], ["are"])
     if kept:
         understood = all(map(_is_prose, items))
@@ -85,23 +167,24 @@ def read_phrase(tokens: Sequence[str], *, spaced: bool, degrees: bool, literal: 
         first = nouns[0].lower()
         understood = upright or is_noun(first, spaced=spaced) or (first == "in" and len(nouns) > 1)
     else:
-        plain = all(len(word) > 2 or word in _SMALL_WORDS for word in others)
-        understood = bool(powers) and (upright or plain)
+        understood = bool(powers) and (upright or all(len(word) > 2 or word in _SMALL_WORDS for word in others))
     if not understood:
         return None
+    contrasts = {unit_name(word): 1 for word in others if unit_name(word) in CONTRASTS}
     counted = [word for word in others if word not in _SMALL_WORDS and unit_name(word) not in contrasts]
-    return Phrase(powers | contrasts, " ".join(word.removesuffix("s") for word in counted), text.lower(), kept)
+    noun = " ".join(word.removesuffix("s") for word in counted)
+    return Phrase(powers | contrasts, noun, " ".join(items).lower(), kept)
+
+
+def _in_phrase(last: str, token: str) -> bool:
+    power = token in ("1", "2", "3") and last in ("^", "{", "-")
+    return power or is_text(token) or is_letters(token) or token in _IN_PHRASE
 
 
 def _items(token: str) -> list[str]:
     if is_text(token):
         return _ITEM.findall(_CLOCK.sub(r"\1m", token[6:-1]))
     return [token] if is_letters(token) or _ITEM.fullmatch(token) else []
-
-
-def _is_short_time(items: Sequence[str]) -> bool:
-    """Whether this is a unit such as ``min`` or ``sec``, not a function with its argument."""
-    return bool(unit_name(items[0])) and not "".join(items[1:2]).isalpha()
 
 
 def _is_prose(item: str) -> bool:
@@ -112,16 +195,23 @@ def _parts(
     text: str, *, degrees: bool, spaced: bool, literal: bool, upright: bool
 ) -> tuple[dict[str, int], list[str], list[str]]:
     """The powers of the units in a phrase, its nouns, and the words and signs after both: a unit or nouns, then what
-    they are counted by (``miles per hour``, ``pages a day``)."""
+    they are counted by (``miles per hour``, ``pages a day``). `degrees`: a degree sign is before it; `spaced`: a blank;
+    `literal`: a value without letters; `upright`: it begins upright, so not with a variable."""
     text = _PAIR.sub(lambda pair: pair.lastgroup or "", text)
     first, second, *_ = [*text.split(" "), ""]
     powers: dict[str, int] = {}
     nouns: list[str] = []
     at = 0
+    product = len(first) == 1 and second.isalpha()  # 10 m s
     if degrees and first.lower() in _TEMPERATURES:
         powers[_TEMPERATURES[first.lower()]] = 1
         at = len(first)
-    elif _may_be_unit(first, second, spaced=spaced, literal=literal, upright=upright):
+    elif (
+        upright
+        or first == "/"
+        or first.lower() in _PREFIXES
+        or (not product and is_unit_after(first, spaced=spaced, literal=literal, raised=second == "^"))
+    ):
         at = _take_factor(text, 0, 1, powers)
     if not powers and (found := _NOUNS.match(text)):
         nouns = found[0].split()
@@ -132,15 +222,6 @@ def _parts(
             break
         at = end
     return powers, nouns, text[at:].split()
-
-
-def _may_be_unit(first: str, second: str, *, spaced: bool, literal: bool, upright: bool) -> bool:
-    """Whether what follows the number can't be a variable."""
-    if upright or first == "/" or first.lower() in _PREFIXES:
-        return True
-    if len(first) == 1 and second.isalpha():  # 10 m s may be a product
-        return False
-    return is_unit_after(first, spaced=spaced, literal=literal, raised=second == "^")
 
 
 def _take_factor(text: str, start: int, sign: int, powers: dict[str, int]) -> int:
@@ -154,108 +235,3 @@ def _take_factor(text: str, start: int, sign: int, powers: dict[str, int]) -> in
     power = _RAISED[raised.lower()] if raised else int(exponent or index or _PREFIXES.get((prefix or "").lower(), 1))
     powers[name] = powers.get(name, 0) + (-sign if minus else sign) * power
     return found.end()
-
-
-_IN_PHRASE = frozenset([" ", "^", "{", "}", "/", ".", "-", "'", "*"])
-_LITERAL = frozenset(["\\frac", "\\sqrt"])
-_LONGEST = 24  # tokens of a phrase
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The tokens of a value, and what follows it. `sign`: the currency sign before the value, if any."""
-
-    value: list[str]
-    phrase: Phrase = field(default_factory=Phrase)
-    sign: str = ""
-
-    def tokens(self, *, with_noun: bool) -> list[str]:
-        """The value with its unit, or with its words unchanged."""
-        if self.phrase.kept or (with_noun and self.phrase.noun):
-            return [*self.value, "\\text{" + self.phrase.written + "}"]
-        spelled = self.unit()
-        return [*self.value, unit_token(spelled)] if spelled else self.value
-
-    def unit(self) -> str:
-        """The unit; that of ``$5 per hour`` combines the sign's and the words'."""
-        powers = dict(self.phrase.powers)
-        if self.sign and all(power < 0 or name in CONTRASTS for name, power in powers.items()):
-            powers[self.sign] = powers.get(self.sign, 0) + 1
-        spelled = spelled_unit(powers)
-        return spelled if unit(spelled) else ""
-
-
-def read_measures(segments: Sequence[Segment]) -> list[list[str]]:
-    """The segments with their units in one spelling, and without their nouns unless these differ."""
-    read = [_measured(*segment) for segment in segments]
-    several = len({measured.phrase.noun for measured in read if measured.phrase.noun}) > 1
-    return [measured.tokens(with_noun=several) for measured in read]
-
-
-def _measured(segment: list[str], before: str, after: str) -> Measured:
-    value, sign = _without_signs(segment, before)
-    if after in OPENING:
-        return Measured(value)
-    return replace(_suffixed(value, before), sign=sign)
-
-
-def _without_signs(segment: list[str], before: str) -> tuple[list[str], str]:
-    """The segment without units before a value, such as currency signs, and the first of those units."""
-    kept, signs, last = [], [], before
-    for token in segment:
-        if is_unit_token(token) and not (last in CLOSING or _ends_a_value(last, token)):
-            signs.append(token[6:-1])
-        else:
-            kept.append(token)
-        last = last if token == " " else token
-    return kept, signs[0] if signs else ""
-
-
-def _suffixed(segment: list[str], before: str) -> Measured:
-    if segment and is_unit_token(segment[-1]):
-        return Measured(segment[:-1], Phrase(unit_powers(segment[-1][6:-1])))
-    if segment and before in CLOSING and (phrase := _phrase(segment, 0)) is not None:
-        return Measured([], phrase)
-    for at in range(max(1, len(segment) - _LONGEST), len(segment)):
-        end = at - (segment[at - 1] == " ")
-        if not end or not _ends_a_value(segment[end - 1], segment[at]):
-            continue
-        phrase = _phrase(segment, at)
-        if phrase is not None:
-            degree = segment[end - 1] == "°" and phrase.is_temperature
-            return Measured(_compound(segment[: end - degree], before, phrase), phrase)
-    return Measured(segment)
-
-
-def _compound(value: list[str], before: str, phrase: Phrase) -> list[str]:
-    """``1 hour 30`` before a unit, with the inner unit in one spelling."""
-    if not phrase.powers or len(value) < 3 or not is_number(value[-1]):
-        return value
-    first = _suffixed(value[: -2 if value[-2] == " " else -1], before)
-    if not first.phrase.powers or first.phrase.noun or first.phrase.kept or not first.value:
-        return value
-    return [*first.tokens(with_noun=False), value[-1]]
-
-
-def _ends_a_value(last: str, following: str) -> bool:
-    if is_number(last) or last in ("}", "\\pi", "%", "°", "!") or last.removesuffix("s") in MULTIPLIERS:
-        return True
-    return (is_text(following) or is_unit_token(following)) and is_letters(last)
-
-
-def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
-    """What the tokens from `at` on say about the value before them."""
-    spaced = segment[at] == " " or (at > 0 and segment[at - 1] == " ")
-    tokens = [token for token in segment[at:] if token != " "]
-    if not tokens or not (is_text(tokens[0]) or is_letters(tokens[0]) or tokens[0] == "/"):
-        return None
-    if not all(_in_phrase(last, token) for last, token in pairwise(["", *tokens])):
-        return None
-    value = [token for token in segment[:at] if token != " "]
-    literal = not any(is_letters(token) or (token[0] == "\\" and token not in _LITERAL) for token in value)
-    return read_phrase(tokens, spaced=spaced, degrees=value[-1:] == ["°"], literal=literal)
-
-
-def _in_phrase(last: str, token: str) -> bool:
-    power = token in ("1", "2", "3") and last in ("^", "{", "-")
-    return power or is_text(token) or is_letters(token) or token in _IN_PHRASE

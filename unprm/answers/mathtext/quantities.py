@@ -9,21 +9,21 @@ from unprm.answers.mathtext.scalars import identified
 from unprm.answers.mathtext.tree import (
     Call,
     Group,
-    Matrix,
     Node,
     Number,
     Relation,
     Symbol,
     Text,
     Unreadable,
-    children,
     mapped,
+    negative,
+    quotient,
 )
 from unprm.answers.mathtext.units import Unit, spelled_unit, unit, unit_powers
 from unprm.answers.mathtext.words import CONTRASTS
 
 _SIGNS = {"%": "percent", "°": "deg"}
-_HALF_TURN = Fraction(180)
+_RADIAN = quotient(Number(Fraction(180)), Symbol("\\pi"))  # in degrees
 
 
 def quantity(node: Node) -> tuple[Node, str] | None:
@@ -35,7 +35,7 @@ def quantity(node: Node) -> tuple[Node, str] | None:
             return value, _SIGNS[sign]
         case Call("neg", (inner,)):
             found = quantity(inner)
-            return (Call("neg", (found[0],)), found[1]) if found else None
+            return (negative(found[0]), found[1]) if found else None
     return None
 
 
@@ -45,7 +45,7 @@ def converted(value: Node, spelled: str) -> tuple[Node, str]:
     if known is None:
         raise Unreadable("not a unit")
     if known.kind == "rad":
-        return Call("*", (value, Number(_HALF_TURN), Call("inv", (Symbol("\\pi"),)))), "deg"
+        return Call("*", (value, _RADIAN)), "deg"
     return (Call("*", (value, Number(known.factor))) if known.factor != 1 else value), known.kind
 
 
@@ -81,14 +81,13 @@ def with_units(node: Node, change: Callable[[str], str]) -> Node | None:
     if (found := quantity(node)) is not None:
         value, spelled = with_units(found[0], change), change(found[1])
         return Call("unit", (value, Text(spelled))) if value and spelled else value
+    if isinstance(node, Group) and total(node.args) is not None:
+        return None
     match node:
         case Call("compound", _):
             return None
-        case Call("neg" | "pm" | "mp" | "cup" | "cap" | "setminus" | ":") | Group() | Relation() | Matrix():
-            parts = [with_units(child, change) for child in children(node)]
-            if any(part is None for part in parts):
-                return None
-            if isinstance(node, Group) and total(node.items) is not None:
-                return None
-            return mapped(node, lambda child: with_units(child, change) or child)
+        case Call("neg" | "pm" | "mp" | "cup" | "cap" | "setminus" | ":" | "matrix" | "row") | Group() | Relation():
+            parts = [with_units(child, change) for child in node.args]
+            rest = iter(part for part in parts if part is not None)
+            return mapped(node, lambda _: next(rest)) if None not in parts else None
     return node

@@ -4,15 +4,18 @@ A set of real numbers, such as the solutions of an inequality, is described by t
 and by which of these, and of the gaps between them, belong to it: so it has one key however it is written.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cmp_to_key
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 
 from unprm.answers.mathtext.quantities import quantity
 from unprm.answers.mathtext.scalars import Scalars, sample_point
 from unprm.answers.mathtext.tree import (
+    ONE,
+    TWO,
+    ZERO,
     Call,
     Group,
     Node,
@@ -33,7 +36,6 @@ from unprm.answers.mathtext.values import Undecided
 
 _REALS, _INFINITE = Symbol("\\mathbb{R}"), Symbol("\\infty")
 _MINUS_INFINITE = negative(_INFINITE)
-_ZERO, _ONE = Number(Fraction(0)), Number(Fraction(1))
 _COORDINATES = frozenset("xyz")
 # The signs of the left side minus the right one for which a relation holds.
 _HOLDS = {"<": (-1,), "\\leq": (-1, 0), ">": (1,), "\\geq": (0, 1), "=": (0,), "\\neq": (-1, 1)}
@@ -50,12 +52,12 @@ class Relations:
     def key(self, relation: Relation) -> str:
         """The key. Raises `Unreadable` and `Undecided` for relations that must be compared as written."""
         if set(relation.operators) == {"="}:
-            return self._equation(relation.sides)
+            return self._equation(relation.args)
         with suppress(Undecided, Unreadable):
             return self.set_key(relation)
-        if len(relation.sides) > 2:
+        if len(relation.args) > 2:
             raise Unreadable("a chain of relations")
-        operator, (left, right) = relation.operators[0], relation.sides
+        operator, (left, right) = relation.operators[0], relation.args
         if operator == "\\approx":
             return self.key_of(right if isinstance(left, Symbol) else left)
         if operator == "\\neq":
@@ -94,8 +96,8 @@ class Relations:
 
     def _linear_zero(self, node: Node, name: str) -> Node:
         """Where an expression that is linear in an unknown is 0. Raises `Undecided` for others."""
-        rest = substituted(node, {name: _ZERO})
-        slope = self._number(substituted(difference(substituted(node, {name: _ONE}), rest), sample_point(node)))
+        rest = substituted(node, {name: ZERO})
+        slope = self._number(substituted(difference(substituted(node, {name: ONE}), rest), sample_point(node)))
         line = Call("+", (rest, Call("*", (slope, Symbol(name)))))
         if not self.scalars.sign(slope) or not self.scalars.is_zero(difference(node, line)):
             raise Undecided
@@ -130,7 +132,7 @@ class Relations:
         if not a or not self.scalars.is_zero(difference(node, Call("+", terms))):
             raise Undecided
         discriminant = (b * b - 4 * a * c) / (4 * a * a)
-        middle, root = Number(-b / (2 * a)), Call("root", (Number(discriminant), Number(Fraction(2))))
+        middle, root = Number(-b / (2 * a)), Call("root", (Number(discriminant), TWO))
         return [Call("+", (middle, root)), Call("+", (middle, negative(root)))] if discriminant >= 0 else []
 
     def set_key(self, node: Node) -> str:
@@ -193,19 +195,13 @@ class Relations:
         return self.scalars.sign(difference(left, right)) in _HOLDS[operator]
 
 
-def _with_gaps(ends: Sequence[Node]) -> Iterator[Node]:
+def _with_gaps(ends: Sequence[Node]) -> list[Node]:
     """A number below all ends, then each end with a number above it, which is below the next end."""
     if not ends:
-        yield _ZERO
-        return
-    yield difference(ends[0], _ONE)
-    for end, following in pairwise([*ends, None]):
-        assert end is not None
-        yield end
-        if following is None:
-            yield Call("+", (end, _ONE))
-        else:
-            yield quotient(Call("+", (end, following)), Number(Fraction(2)))
+        return [ZERO]
+    gaps = [quotient(Call("+", pair), TWO) for pair in pairwise(ends)]
+    below, above = difference(ends[0], ONE), Call("+", (ends[-1], ONE))
+    return [below, *chain.from_iterable(zip(ends, [*gaps, above], strict=True))]
 
 
 def _without_bars(node: Node) -> list[Node]:

@@ -11,7 +11,7 @@ replaced independently.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -20,6 +20,7 @@ from math import isqrt, ulp
 from unprm.answers.mathtext.evaluation import Evaluator
 from unprm.answers.mathtext.tokens import LONG_DECIMAL
 from unprm.answers.mathtext.tree import (
+    TWO,
     Call,
     Node,
     Number,
@@ -27,6 +28,8 @@ from unprm.answers.mathtext.tree import (
     Unreadable,
     children,
     has_words,
+    negative,
+    quotient,
     substituted,
     symbols,
 )
@@ -86,17 +89,16 @@ class Scalars:
 
     def proportions(self, node: Node, *, signed: bool) -> str:
         """The key of an expression up to a constant factor, up to a positive one if `signed`."""
-        values = [substituted(node, point) for point in _points(node)]
-        keys = [self._real_key(value) for value in values]
-        pivot = next((value for value, key in zip(values, keys, strict=True) if key not in ("0", _UNDEFINED)), None)
+        points = list(_points(node))
+        keys = list(self._keys_at(node, points))
+        pivot = next((point for point, key in zip(points, keys, strict=True) if key not in ("0", _UNDEFINED)), None)
         if pivot is None or keys.count(_UNDEFINED) > len(keys) - _LEAST:
             raise Undecided
-        if signed and self.sign(pivot) < 0:
-            pivot = Call("neg", (pivot,))
-        return ";".join(
-            key if key == _UNDEFINED else self._real_key(Call("*", (value, Call("inv", (pivot,)))))
-            for value, key in zip(values, keys, strict=True)
-        )
+        unit = substituted(node, pivot)
+        ratio = quotient(node, negative(unit) if signed and self.sign(unit) < 0 else unit)
+        defined = [point for point, key in zip(points, keys, strict=True) if key != _UNDEFINED]
+        ratios = self._keys_at(ratio, defined)
+        return ";".join(key if key == _UNDEFINED else next(ratios) for key in keys)
 
     def closed(self, node: Node) -> str:
         """The key of an expression without unknowns."""
@@ -107,26 +109,29 @@ class Scalars:
 
     def is_zero(self, node: Node) -> bool:
         """Whether an expression is 0 at all points."""
-        return all(self._real_key(substituted(node, point)) == "0" for point in _points(node))
+        return all(key == "0" for key in self._keys_at(node, _points(node)))
 
     def _at_points(self, node: Node) -> str:
-        keys = [self._real_key(substituted(node, point)) for point in _points(node)]
+        keys = list(self._keys_at(node, _points(node)))
         if keys.count(_UNDEFINED) > len(keys) - _LEAST:
             raise Undecided
         return keys[0] if len(set(keys)) == 1 else ";".join(keys)
 
-    def _real_key(self, node: Node) -> str:
-        try:
-            return number_key(self._value(node, real=True))
-        except (Undefined, Undecided):
-            return _UNDEFINED
+    def _keys_at(self, node: Node, points: Iterable[Mapping[str, Number]]) -> Iterator[str]:
+        """The keys of an expression's real values at some points."""
+        for point in points:
+            try:
+                yield number_key(self._value(node, point))
+            except (Undefined, Undecided):
+                yield _UNDEFINED
 
-    def _value(self, node: Node, *, real: bool = False) -> Value:
-        self._evaluator.real = real
+    def _value(self, node: Node, point: Mapping[str, Number] | None = None) -> Value:
+        """The value; with a point, over the reals."""
+        self._evaluator.real, self._evaluator.point = point is not None, point or {}
         return self._evaluator.value(node)
 
 
-def _points(node: Node) -> Iterator[Mapping[str, Node]]:
+def _points(node: Node) -> Iterator[Mapping[str, Number]]:
     """The values of a node's unknowns at each point. Raises `Undecided` if it has kinks and would grow too large where
     they may be."""
     names, heads = symbols(node), frozenset(_heads(node))
@@ -137,7 +142,7 @@ def _points(node: Node) -> Iterator[Mapping[str, Node]]:
         yield {name: _sample(name, index) for name in names}
 
 
-def sample_point(node: Node) -> Mapping[str, Node]:
+def sample_point(node: Node) -> Mapping[str, Number]:
     """Values of a node's unknowns."""
     return next(_points(node))
 
@@ -169,7 +174,7 @@ def identified(node: Node) -> Node:
         case Number():
             return _identified(node)
         case Call("neg", (Number() as decimal,)):
-            return Call("neg", (_identified(decimal),))
+            return negative(_identified(decimal))
     return node
 
 
@@ -190,7 +195,7 @@ def _identified(decimal: Number) -> Node:
     if multiple := _simple(low / _PI, high / _PI, height):
         return Call("*", (Number(multiple), Symbol("\\pi")))
     if square := _simple(low * low, high * high, height):
-        return Call("root", (Number(square), Number(Fraction(2))))
+        return Call("root", (Number(square), TWO))
     return decimal
 
 

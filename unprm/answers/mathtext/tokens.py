@@ -4,24 +4,17 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 
-TEXT_COMMANDS = (
-    "text", "textbf", "textit", "textrm", "textsf", "texttt", "textnormal", "textup", "mbox", "hbox",
-    "mathrm", "mathit", "mathsf", "mathbf", "boldsymbol", "bm", "operatorname",
-)  # fmt: skip
 LONG_DECIMAL = 9  # least significant digits of a decimal that may be the rounding of a simple number
 MAX_DIGITS = 1000  # of one number; beyond it a number is compared as text
 RELATIONS = frozenset(["=", "<", ">", "\\leq", "\\geq", "\\neq", "\\in", "\\approx", "\\equiv"])
 OPENING, CLOSING = frozenset(["(", "[", "\\{"]), frozenset([")", "]", "\\}"])
-Segment = tuple[list[str], str, str]
-"""The tokens between two brackets, commas or relations, and the tokens before and after them."""
 
 _DECIMAL = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
 _TOKEN = re.compile(
     rf"""
-    \\(?:{"|".join(TEXT_COMMANDS)})\*?\s*\{{[^{{}}]*\}}   # a text
-  | \\unit\s*\{{[^{{}}]*\}}
+    \\(?:text|mathbf|unit)\{{[^{{}}]*\}}
   | \\(?:begin|end)\s*\{{\s*[A-Za-z]+\*?\s*\}}
-  | \\mathbb\s*(?:\{{\s*[A-Z]\s*\}}|[A-Z](?![A-Za-z]))
+  | \\mathbb\{{[A-Z]\}}
   | \\[A-Za-z]+ | \\.                                    # a command
   | [0-9]*\.[0-9]*\\(?:overline|bar|dot)\s*(?:\{{[0-9]+\}}|[0-9])   # a repeating decimal
   | (?:[0-9]+\.[0-9]+[eE][+-]?[0-9]{{1,3}} | [0-9]+[eE](?:[+-]0?[0-9]{{2}}|[0-9]{{1,3}}) | 1[eE]-[0-9]{{1,3}})

@@ -34,8 +34,8 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operation: ``+`` and ``*`` of any number of arguments, ``inv``, ``neg``, ``^``, ``root``, ``sin``
-    …"""
+    """An operation: ``+`` and ``*`` of any number of arguments, ``inv``, ``neg``, ``^``, ``root``, ``sin`` … A
+    "matrix" has arguments "row"."""
 
     head: str
     args: "tuple[Node, ...]"
@@ -46,27 +46,21 @@ class Group:
     """A tuple, interval or set with its brackets; a bare list has empty ones."""
 
     opening: str
-    items: "tuple[Node, ...]"
+    args: "tuple[Node, ...]"
     closing: str
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A chain ``sides[0] operators[0] sides[1] …``."""
+    """A chain ``args[0] operators[0] args[1] …``."""
 
     operators: tuple[str, ...]
-    sides: "tuple[Node, ...]"
+    args: "tuple[Node, ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """Rows of cells."""
+Node = Number | Symbol | Text | Call | Group | Relation
 
-    rows: "tuple[tuple[Node, ...], ...]"
-
-
-Node = Number | Symbol | Text | Call | Group | Relation | Matrix
-
+ZERO, ONE, TWO = (Number(Fraction(value)) for value in range(3))
 CONSTANTS = frozenset(["e", "i", "\\pi", "\\infty"])
 COMMUTATIVE = frozenset(["+", "*", "cup", "cap"])
 
@@ -76,34 +70,22 @@ def mapped(node: Node, change: Callable[[Node], Node]) -> Node:
     match node:
         case Call(head, args):
             return Call(head, tuple(map(change, args)))
-        case Group(opening, items, closing):
-            return Group(opening, tuple(map(change, items)), closing)
-        case Relation(operators, sides):
-            return Relation(operators, tuple(map(change, sides)))
-        case Matrix(rows):
-            return Matrix(tuple(tuple(map(change, row)) for row in rows))
+        case Group(opening, args, closing):
+            return Group(opening, tuple(map(change, args)), closing)
+        case Relation(operators, args):
+            return Relation(operators, tuple(map(change, args)))
     return node
 
 
 def children(node: Node) -> "tuple[Node, ...]":
     """The direct children of a node."""
-    match node:
-        case Call(_, args):
-            return args
-        case Group(_, items, _):
-            return items
-        case Relation(_, sides):
-            return sides
-        case Matrix(rows):
-            return tuple(cell for row in rows for cell in row)
-    return ()
+    return node.args if isinstance(node, Call | Group | Relation) else ()
 
 
 def symbols(node: Node) -> frozenset[str]:
     """The names of the unknowns in a node; the constants are not among them."""
-    match node:
-        case Symbol(name):
-            return frozenset([name]) - CONSTANTS
+    if isinstance(node, Symbol):
+        return frozenset([node.name]) - CONSTANTS
     return frozenset[str]().union(*map(symbols, children(node)))
 
 
@@ -119,14 +101,14 @@ def is_label(node: Node) -> bool:
 
 def substituted(node: Node, values: Mapping[str, Node]) -> Node:
     """The node with each named unknown replaced by its value."""
-    match node:
-        case Symbol(name):
-            return values.get(name, node)
+    if isinstance(node, Symbol):
+        return values.get(node.name, node)
     return mapped(node, lambda child: substituted(child, values))
 
 
 def structure(node: Node) -> str:
     """The node as text, the same for any order of the operands of a sum or product."""
+    parts = [structure(child) for child in children(node)]
     match node:
         case Number(value, _):
             return str(value)
@@ -134,17 +116,17 @@ def structure(node: Node) -> str:
             return name
         case Text(words):
             return f"'{words}'"
-    parts = [structure(child) for child in children(node)]
-    match node:
         case Call(head, _):
             return f"{head}({','.join(sorted(parts) if head in COMMUTATIVE else parts)})"
         case Group(opening, _, closing):
             return f"{opening or '<'}{','.join(parts)}{closing or '>'}"
         case Relation(operators, _):
             return f"rel({' '.join(operators)};{','.join(parts)})"
-        case Matrix(rows):
-            return f"matrix{len(rows)}({','.join(parts)})"
-    raise AssertionError(node)
+
+
+def joined(head: str, args: "list[Node]") -> Node:
+    """A call on several nodes; a single one alone."""
+    return Call(head, tuple(args)) if len(args) > 1 else args[0]
 
 
 def difference(left: Node, right: Node) -> Node:
