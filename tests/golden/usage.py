@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.support import ROOT
 
 COMMANDS = {
-    "unprm": ("", "serve", "models", "scale", "upstream"),
+    "unprm": ("", "serve", "models", "scale"),
     "unprm_client": ("", "score", "vote", "compare", "mcp"),
     "training": (
         *("", "build", "sample", "select", "annotate", "merge", "convert", "stats"),
@@ -27,7 +27,6 @@ COMMANDS = {
     ),
     "server": ("",),
     "server.scale": ("",),
-    "unprm.upstream": ("",),
 }
 """By module the commands whose help is kept: those that the help of programs lists."""
 _IMPORTED = ("typer.rich_utils", "rich.markdown", "server.scale.settings", "training.cli.data", "unprm_client.terminal")

@@ -15,7 +15,6 @@ from server.app import create_app
 from server.settings import Settings
 from tests.golden.kept import pretty, rounded
 from tests.server.calibrations import calibration
-from unprm.calibration import Calibration, RecordedCalibration
 from unprm.engines.fake import FakeEngine
 from unprm.types import BatchScores, Encoded
 
@@ -136,7 +135,6 @@ VOTES: dict[str, dict[str, tuple[str, Body]]] = {
         "some scores given": ("/vote/prm", _asked(*TEXTS[:2], _scored(73, 0.9, 0.95))),
         "two models": ("/vote/wrf", _asked(*TEXTS, model=["fake", "second"])),
         "intervals": ("/vote/prm", _asked(*TEXTS[:2], model="intervals")),
-        "a recorded calibration": ("/vote/prm", _asked(*TEXTS[:2], model="recorded")),
         "a demonstration in its domain": ("/vote", _asked(*TEXTS, model="demonstration")),
         "a demonstration elsewhere": ("/vote", _asked(*TEXTS, problem=UNKNOWN, model="demonstration")),
         "a demonstration that is named elsewhere": (
@@ -197,7 +195,6 @@ def votes(directory: Path) -> dict[str, str]:
         "fake": FakeEngine(max_tokens=MAX_TOKENS),
         "second": FakeEngine(name="second", scores=lambda item: [0.5] * len(item.positions), max_tokens=MAX_TOKENS),
         "intervals": WithIntervals(name="intervals"),
-        "recorded": FakeEngine(recorded=RecordedCalibration("a/prm", Calibration(0.5, 0.25), 0.6)),
         "demonstration": FakeEngine(demo=True),
     }
     settings = Settings(vote_calibration=calibration(directory), max_steps=MAX_STEPS, max_solutions=MAX_SOLUTIONS)
