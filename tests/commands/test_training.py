@@ -77,11 +77,21 @@ def test_a_data_set_is_made_stage_by_stage(world: World, reasoner: str, blocks: 
     assert "bayes" in output
 
 
-@runs("docs/training.md", "training train")
+@runs("docs/training.md", "steps.jsonl --output my-prm")
 def test_a_prm_is_trained_and_served(world: World, blocks: list[Block]) -> None:
     world.write("steps.jsonl", LABELLED * 8)
     with world.serving(blocks[0].text) as client:
         assert client.get("/model").json().items() >= {"name": "my-prm", "base": REASONERS[1]}.items()
+        assert all(0 < reward < 1 for reward in rewards(client))
+
+
+@runs("docs/training.md", "--head probe")
+def test_a_probe_is_trained_and_served(world: World, blocks: list[Block]) -> None:
+    world.write(
+        "steps.jsonl", [row | {"problem": f"{row['problem']} {number}"} for number in range(6) for row in LABELLED]
+    )
+    with world.serving(blocks[0].text) as client:
+        assert client.get("/model").json().items() >= {"name": "my-probe", "family": "probe"}.items()
         assert all(0 < reward < 1 for reward in rewards(client))
 
 

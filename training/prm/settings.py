@@ -3,16 +3,18 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.table import Table
 from typer import Option
 
 from unprm.formats.unprm import BETA, NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG, HeadName
 
-from ..evaluate.metrics import Validation
 from ..settings import LAYOUT, LayoutName, Seed
 from ..stage import directory
+
+if TYPE_CHECKING:
+    from ..evaluate.metrics import Validation
 
 LossName = Literal["bce", "mse", "orm", "rank", "beta-binomial"]
 TuneName = Literal["lora", "all", "none"]
@@ -175,8 +177,8 @@ class ProbeSummary:
     right: float
     layers: tuple[int, ...]
     rows: tuple[ReadoutRow, ...]
-    crossed: Validation
-    held_out: Validation | None
+    crossed: "Validation"
+    held_out: "Validation | None"
 
     def table(self) -> Table:
         """The read-outs as a table for a terminal."""

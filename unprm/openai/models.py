@@ -33,7 +33,7 @@ class Alternative(_Object):
 class SampledToken(Alternative):
     """A token of a text, with its natural-log probability; `bytes`: those of its text, if the server reports them."""
 
-    bytes: list[int] | None = None
+    bytes: Annotated[list[int], Field(fail_fast=True)] | None = None
 
     @property
     def bounded(self) -> float:

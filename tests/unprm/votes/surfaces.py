@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import sys
 from typing import Any
 
@@ -48,9 +47,8 @@ def server() -> dict[str, Any]:
 
 
 def elsewhere() -> dict[str, Any]:
-    """The gateway's names of models, the reference, the evaluation and the library."""
+    """The gateway's names of models, the evaluation and the library."""
     from research import crossfit
-    from server import reference
     from server.routes.gateway.schema import NAMED
     from training.evaluate import best_of_n, vote_results
     from training.evaluate.records import JudgedCandidates
@@ -62,7 +60,6 @@ def elsewhere() -> dict[str, Any]:
     named = NAMED.fullmatch("passing-4@m")
     return {
         "named": None if named is None else named.groups(),
-        "reference": re.findall("^- `POST /vote/(.*?)`", reference.page(), re.MULTILINE),
         "best_of_n": vote_results.markdown(best_of_n.results(judged)),
         "chosen": crossfit.measure(judged)["passing"].best,
         "library": unprm.vote(None, TEXTS, "passing", step_scores=[[0.9], [0.6], [0.7]], pass_mark=0.8).answer,
