@@ -10,8 +10,9 @@ from pydantic import BaseModel
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from unprm.engines.uncertainty import FIGURES, Readout, features
+from unprm.engines.uncertainty import FIGURES, Readout
 from unprm.errors import RecordInvalid
+from unprm.uncertainty import surprise
 from unprm.wire.requests import LogProbs
 
 from .auroc import ScoredSteps, auroc
@@ -57,7 +58,7 @@ def read(path: Path) -> list[Step]:
 def fit(steps: Sequence[Step], fitted: str) -> Readout:
     """Logistic regression without regularisation, and without weights: scores are probabilities where as many steps are
     right as here. `fitted`: on what."""
-    values = [list(features(step.token_logprobs).values()) for step in steps]
+    values = [surprise(step.token_logprobs) for step in steps]
     model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=10_000).fit(values, [step.label for step in steps])
     coefficients = dict(zip(FIGURES, map(float, model.coef_[0]), strict=True))
     return Readout(intercept=float(model.intercept_[0]), fitted=fitted, **coefficients)

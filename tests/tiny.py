@@ -92,6 +92,6 @@ def write_probe(directory: Path, base: str = "../base", seed: int = 0, **config:
     head = ProbeHead(len(made.layers) * hidden, len(made.measures))
     for parameter in head.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    head.step.weight.data[:, len(POOLINGS) :] /= 60  # surprisals of random models are large, and scores shall differ
+    head.step.weight.data[:, len(POOLINGS) :] /= 4  # surprisals of random models are large, and scores shall differ
     head.save(directory)
     return directory

@@ -71,6 +71,15 @@ MEASURES: dict[str, Measure] = {
     "surprisal_top3": surprisal_top3,
 }
 
+SURPRISAL = ("surprisal_mean", "surprisal_max", "surprisal_sum", "surprisal_top3")
+"""The measures that scores are read from."""
+
+
+def surprise(logprobs: Sequence[float], measures: Sequence[str] = SURPRISAL) -> list[float]:
+    """The logarithm of 1 plus each of these measures, so that a reasoner that is surer of all that it writes is not
+    beyond what was fitted."""
+    return [math.log1p(MEASURES[name](logprobs)) for name in measures]
+
 
 def perplexity(logprobs: Sequence[float]) -> float:
     """exp of the mean surprisal; ≥ 1."""

@@ -18,7 +18,7 @@ from unprm.checkpoints.files import digests, fetch, load_base, load_tokenizer
 from unprm.engines.torch.devices import multiplies_bf16_fast
 from unprm.engines.torch.probe import POOLINGS, ProbeHead
 from unprm.errors import ModelInvalid
-from unprm.formats.probe import SURPRISAL, ProbeConfig, ProbeFormat
+from unprm.formats.probe import ProbeConfig, ProbeFormat
 from unprm.samplers.prompts import around_problem
 
 from .. import resumable
@@ -64,7 +64,6 @@ class ProbeTrainer:
             before=before,
             after=after,
             layers=candidates(shape.num_hidden_layers),
-            measures=SURPRISAL,
         )
         form = ProbeFormat(load_tokenizer(self.base), self.config)
         window = shape.max_position_embeddings

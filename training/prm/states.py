@@ -24,7 +24,7 @@ from unprm.engines.torch.probe import EVEN, POOLINGS
 from unprm.engines.torch.readers import log_probs
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
-from unprm.uncertainty import MEASURES
+from unprm.uncertainty import surprise
 
 from .. import resumable
 from ..schema import VERDICT
@@ -175,9 +175,7 @@ class States:
             )
         kept = torch.stack(pooled, dim=1).clamp(-LARGEST, LARGEST).half().cpu().numpy()
         sizes = torch.bincount(steps, minlength=count)
-        figures = [
-            [MEASURES[name](each.tolist()) for name in self._measures] for each in logprobs.cpu().split(sizes.tolist())
-        ]
+        figures = [surprise(each.tolist(), self._measures) for each in logprobs.cpu().split(sizes.tolist())]
         return kept, figures
 
     def _note(self, steps: int) -> None:

@@ -12,27 +12,16 @@ from dataclasses import dataclass
 from unprm.calibration import Calibration, sigmoid
 from unprm.engines.byte_format import ByteFormat
 from unprm.types import BatchScores, Encoded, ModelDescription
-from unprm.uncertainty import Measure, surprisal_max, surprisal_mean, surprisal_sum, surprisal_top3
+from unprm.uncertainty import MEASURES, SURPRISAL, surprise
 
 NAME = "uncertainty"
-FIGURES: dict[str, Measure] = {
-    "mean": surprisal_mean,
-    "largest": surprisal_max,
-    "total": surprisal_sum,
-    "top3": surprisal_top3,
-}
-"""The surprisals that are read, by the names of their coefficients."""
-
-
-def features(logprobs: Sequence[float]) -> dict[str, float]:
-    """The logarithms of 1 plus each of the `FIGURES`, so that a reasoner that is surer of all that it writes is not
-    beyond what was fitted."""
-    return {name: math.log1p(figure(logprobs)) for name, figure in FIGURES.items()}
+FIGURES = ("mean", "largest", "total", "top3")
+"""The names of the coefficients, in the order of `SURPRISAL`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readout:
-    """A step's score is the sigmoid of `intercept` plus each of the `features` of its tokens times its coefficient.
+    """A step's score is the sigmoid of `intercept` plus each figure of `surprise` of its tokens times its coefficient.
     `fitted`: on what."""
 
     intercept: float
@@ -44,9 +33,8 @@ class Readout:
 
     def score(self, logprobs: Sequence[float]) -> float:
         """The score in [0, 1] of a step by the log-probabilities (≤ 0) of its tokens, at least one."""
-        return sigmoid(
-            self.intercept + math.fsum(getattr(self, name) * value for name, value in features(logprobs).items())
-        )
+        pairs = zip(FIGURES, surprise(logprobs), strict=True)
+        return sigmoid(self.intercept + math.fsum(getattr(self, name) * value for name, value in pairs))
 
 
 READOUT = Readout(
@@ -115,5 +103,5 @@ class UncertaintyEngine:
 
 
 def _figures(logprobs: Sequence[float]) -> str:
-    listed = ", ".join(f"{name} {figure(logprobs):.4f}" for name, figure in FIGURES.items())
+    listed = ", ".join(f"{name} {MEASURES[each](logprobs):.4f}" for name, each in zip(FIGURES, SURPRISAL, strict=True))
     return f"surprisal in nats of {len(logprobs)} tokens: {listed}"

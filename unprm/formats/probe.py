@@ -15,10 +15,9 @@ from unprm.formats.family import Family, Probe
 from unprm.formats.pieces import Draft, PieceFormat
 from unprm.formats.unprm import ModelConfig
 from unprm.types import Encoded
-from unprm.uncertainty import MEASURES
+from unprm.uncertainty import MEASURES, SURPRISAL
 
 SEPARATOR = "\n\n"
-SURPRISAL = ("surprisal_mean", "surprisal_max", "surprisal_sum", "surprisal_top3")
 
 
 class ProbeConfig(ModelConfig):
@@ -26,7 +25,8 @@ class ProbeConfig(ModelConfig):
 
     `before`, `after`: the texts around a problem, with the base's special tokens. `separator` is appended to every
     step. `layers`: whose hidden states are read, from 1 to the number of the base's layers, ascending; the last is
-    read after the final norm. `measures`: those of a step's log-probabilities, by their names in `MEASURES`.
+    read after the final norm. `measures`: what of its log-probabilities' `surprise`, by
+    the names of `MEASURES`.
     """
 
     family: Literal["probe"] = "probe"

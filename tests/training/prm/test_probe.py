@@ -28,9 +28,9 @@ from unprm.calibration import sigmoid
 from unprm.checkpoints.files import load_base, load_tokenizer
 from unprm.engines.torch.probe import POOLINGS
 from unprm.errors import ModelInvalid
-from unprm.formats.probe import SURPRISAL, ProbeConfig, ProbeFormat
+from unprm.formats.probe import ProbeConfig, ProbeFormat
 from unprm.models.load import load_engine
-from unprm.uncertainty import MEASURES
+from unprm.uncertainty import MEASURES, SURPRISAL
 
 QUIET = Progress(disable=True)
 TEMPLATE = "{% for m in messages %}Problem: {{ m['content'] }}\n{% endfor %}The answer is: "
@@ -82,7 +82,7 @@ def _plain(directory, base, solution):
     logprobs = made.logits[0].double().log_softmax(1)[:-1].gather(1, torch.tensor(encoded.ids)[1:, None])[:, 0].tolist()
     scores, start = [], encoded.response
     for position in encoded.positions:
-        figures = torch.tensor([MEASURES[name](logprobs[start - 1 : position]) for name in config.measures])
+        figures = np.log1p([MEASURES[name](logprobs[start - 1 : position]) for name in config.measures])
         rows = values[start : position + 1]
         surprising = np.average(rows[:, 2], weights=-np.array(logprobs[start - 1 : position]))
         features = torch.tensor([rows[-1, 0], rows[:, 1].mean(), surprising, *figures], dtype=torch.float32)
@@ -153,7 +153,7 @@ def test_only_the_tokens_of_labelled_steps_are_kept(place, tmp_path):
                     expected = torch.stack([rows[-1], rows.mean(0), (rows * weights).sum(0) / weights.sum()])
                     assert kept == pytest.approx(expected.numpy(), rel=2e-3, abs=2e-3)
                 figures = MEASURES[SURPRISAL[2]]((-surprise[start - 1 : position]).tolist())
-                assert states.features.measures[row, 2] == pytest.approx(figures, rel=1e-4)
+                assert states.features.measures[row, 2] == pytest.approx(np.log1p(figures), rel=1e-4)
                 row += 1
             start = position + 1
     assert row == states.count == 4
@@ -211,7 +211,7 @@ def test_states_of_other_data_are_refused(place, tmp_path):
 def test_the_states_take_what_was_said_and_a_disk_without_room_is_refused_before(place, tmp_path):
     trainer = ProbeTrainer(_settings(place, tmp_path))
     trainer.states.reserve()
-    # two poolings of two layers of 64 numbers of two bytes, and four figures of four
+    # three poolings of two layers of 64 numbers of two bytes, and four figures of four
     assert trainer.states.bytes == trainer.states.count * (3 * 2 * 64 * 2 + 4 * 4)
     assert f"{trainer.states.count:,} labelled steps: their states take 784 bytes each" in str(trainer)
     files = sum(path.stat().st_size for path in (tmp_path / KEPT).glob("*.npy"))

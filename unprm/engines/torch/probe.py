@@ -16,7 +16,7 @@ from unprm.engines.torch.readers import LOGITS, Reader, log_probs
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Probe
 from unprm.types import Encoded
-from unprm.uncertainty import MEASURES
+from unprm.uncertainty import surprise
 
 FILE = "head.safetensors"
 """A probe's weights, beside its configuration."""
@@ -78,7 +78,7 @@ def pooled(
         last, mean, surprising = values[start:end].T
         weights = EVEN - np.array(logprobs[start:end])
         row = [last[-1], mean.mean(), np.average(surprising, weights=weights)]
-        rows.append(row + [MEASURES[name](logprobs[start:end]) for name in measures])
+        rows.append(row + surprise(logprobs[start:end], measures))
     return torch.tensor(rows, dtype=torch.float32)
 
 

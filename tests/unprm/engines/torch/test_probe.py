@@ -71,7 +71,7 @@ def _reference(place: Path, item: Encoded) -> list[float]:
     scores, start = [], item.response
     for end in item.positions:
         surprise = [-float(logs[index - 1, item.ids[index]]) for index in range(start, end + 1)]
-        figures = [np.mean(surprise), max(surprise), sum(surprise), np.mean(sorted(surprise)[-3:])]
+        figures = np.log1p([np.mean(surprise), max(surprise), sum(surprise), np.mean(sorted(surprise)[-3:])])
         rows = values[start : end + 1]
         surprising = np.average(rows[:, 2], weights=surprise)
         features = torch.tensor([rows[-1, 0], rows[:, 1].mean(), surprising, *figures], dtype=torch.float32)
