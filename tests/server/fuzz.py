@@ -2,9 +2,9 @@
 server's. `python -m tests.server.fuzz 2000` sends so many to each route.
 """
 
+import argparse
 import copy
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -181,6 +181,9 @@ def attack(server: Running, path: str, seed: int, count: int) -> Counter[int]:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.server.fuzz")
+    parser.add_argument("count", type=int, help="Requests to each route.")
+    count = parser.parse_args().count
     with target() as attacked:
         for route in routes(attacked):
-            print(route, dict(sorted(attack(attacked, route, 0, int(sys.argv[1])).items())), flush=True)
+            print(route, dict(sorted(attack(attacked, route, 0, count).items())), flush=True)
