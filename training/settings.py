@@ -27,6 +27,9 @@ WrittenLayout = Literal["native", "unprm", "trl", "math-shepherd"]
 LAYOUT = Option("--layout", help="Layout of the data; default: that of each row's fields.")
 EXTRACTION = Option("--extraction", help="Where to look for the answer in a solution.")
 STEP_SPLIT = Option("--step-split", help="How solutions are split into steps.")
+PROBE = Option(
+    "--probe", help="A probe of the model, which scores the steps of samples as they are written (transformers)."
+)
 
 
 def _known_measure(name: str | None) -> str | None:
@@ -42,7 +45,8 @@ MeasureName = Annotated[str, Option(help="Name of the uncertainty measure.", cal
 @dataclass(frozen=True, slots=True)
 class SampleSettings:
     """How candidate solutions are sampled. `extraction`: where to look for the answer in the given solution of a
-    question without an answer field. `worked_examples`: chat prompts begin with two worked examples."""
+    question without an answer field. `worked_examples`: chat prompts begin with two worked examples. `probe`: what
+    scores the steps."""
 
     k: Annotated[int, Option(min=1, help="Solutions per question.")] = 32
     temperature: Annotated[float, Option(min=0.0)] = 0.8
@@ -50,11 +54,14 @@ class SampleSettings:
     extraction: Annotated[Extraction, EXTRACTION] = "auto"
     seed: Seed = 0
     worked_examples: bool = False
+    probe: Annotated[str | None, PROBE] = None
 
     @property
     def drawing(self) -> SamplingSettings:
         """The sampler's settings."""
-        return SamplingSettings(self.temperature, max_tokens=self.max_tokens, worked_examples=self.worked_examples)
+        return SamplingSettings(
+            self.temperature, max_tokens=self.max_tokens, worked_examples=self.worked_examples, probe=self.probe
+        )
 
 
 SelectionName = Literal["uncertainty", "uncertainty-diversity", "similarity", "random"]

@@ -4,13 +4,15 @@ import math
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 
 from unprm.types import Aggregate, Split
 
 TextSpan = tuple[int, int]
 """A position in a text: `(start, end)` in characters."""
+Decode = Callable[[Sequence[int]], str]
+"""From token ids to their text."""
 THRESHOLD = 0.5
 """Default threshold: a step that scores below it is an error."""
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
@@ -141,6 +143,22 @@ def _environments(text: str) -> Iterator[TextSpan]:
             starts[edge["name"]].append(edge.start())
         elif starts[edge["name"]]:
             yield starts[edge["name"]].pop(), edge.end()
+
+
+def token_ends(text: str, ids: Sequence[int], decode: Decode, mode: Split = "auto") -> list[int]:
+    """For each step of the text, the number of tokens up to its end; a token that reaches into the next step belongs to
+    the next step. `ids` decode to `text`. The last step ends before the end-of-text token, after which a model would
+    start another text."""
+    starts = [start for start, _ in spans(text, mode)]
+    if not starts:
+        return []
+    length = range(len(ids) + 1)
+    whole = decode(ids)
+    last = len(ids)
+    while last and decode(ids[: last - 1]) == whole:  # only special tokens decode to nothing
+        last -= 1
+    after = (bisect_right(length, start, key=lambda count: len(decode(ids[:count]))) - 1 for start in starts[1:])
+    return [*after, last]
 
 
 def logprobs_of(steps: Sequence[str], tokens: Sequence[tuple[bytes, float]]) -> list[tuple[float, ...]]:

@@ -186,24 +186,28 @@ class Completion:
 
     `logprobs`: natural-log probabilities (≤ 0) under the model itself, before temperature, one per token, the
     end-of-text token included. `ids`: the tokens, empty where an API does not return them. `finished`: ended by the
-    model, not by the token limit.
+    model, not by the token limit. `step_scores`: by the probe in the settings, in [0, 1], one per step of the text as
+    `steps.split` cuts it; empty where a step has no token of its own, None without a probe.
     """
 
     text: str
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finished: bool
+    step_scores: Annotated[tuple[float, ...] | None, Field(exclude_if=lambda scores: scores is None)] = None
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
     """How completions are sampled. `max_tokens`: maximum length of one completion. `worked_examples`: chat prompts
-    begin with two worked examples."""
+    begin with two worked examples. `probe`: hub name or directory of a probe of the model, which scores the steps as
+    they are written."""
 
     temperature: float = 0.8
     top_p: float = 1.0
     max_tokens: int = 2048
     worked_examples: bool = False
+    probe: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

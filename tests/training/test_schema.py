@@ -27,6 +27,11 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
             '{"id": "a", "problem": "ş?", "answer": "1", "model": "m", "prompt": [1, 2], "completions": '
             '[{"text": "t", "ids": [3], "logprobs": [-1e-05], "finished": true}]}\n',
         ),
+        (
+            SampledQuestion("a", "Why?", "1", "m", (1,), (Completion("t", (3,), (-0.5,), True, (0.25, 1.0)),)),
+            '{"id": "a", "problem": "Why?", "answer": "1", "model": "m", "prompt": [1], "completions": '
+            '[{"text": "t", "ids": [3], "logprobs": [-0.5], "finished": true, "step_scores": [0.25, 1.0]}]}\n',
+        ),
         (annotated(labels=(True, False)), HEAD + '"correct": false, "labels": [true, false], ' + TAIL),
         (annotated(reason="why", rank=None), HEAD + '"correct": false, "reason": "why", "rank": null, ' + TAIL),
         (

@@ -203,3 +203,19 @@ def test_tokens_are_those_of_the_step_in_which_they_begin(text, sent, expected):
 @pytest.mark.parametrize("step", ["a" * 400_000 + "b" + "a" * 400_000, "a" * 400_000 + "b", "b" + "a" * 400_000])
 def test_tokens_that_nearly_are_a_step_take_no_longer(step):
     assert steps.logprobs_of([step], [(b"a" * 10, -1.0)] * 100_000) == [()]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "ends"),
+    [
+        ("Step 1: a\nStep 2: b", ["Step 1: a", "\n", "Step 2: b"], [2, 3]),
+        ("Step 1: a\n\nStep 2: b", ["Step 1:", " a\n\n", "Step 2: b", ""], [2, 3]),  # the last is the end-of-text token
+        # a token that reaches into the next step belongs to it
+        ("Step 1: a\n\nStep 2: b", ["Step 1: a", "\n\nStep", " 2: b"], [1, 3]),
+        ("Step 1: ş\nStep 2: b", ["Step 1: ş", "\nStep 2: b"], [1, 2]),
+        ("one", ["o", "ne"], [2]),
+        (" ", [" ", ""], []),
+    ],
+)
+def test_where_steps_end_in_tokens(text, pieces, ends):
+    assert steps.token_ends(text, range(len(pieces)), lambda ids: "".join(pieces[i] for i in ids)) == ends

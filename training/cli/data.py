@@ -13,6 +13,7 @@ from unprm.commands import Given, with_options
 from ..settings import (
     LAYOUT,
     PRESETS,
+    PROBE,
     AnnotateSettings,
     LayoutName,
     Reading,
@@ -141,6 +142,7 @@ def build(
     preset: PresetOption = "mini",
     k: Annotated[int | None, typer.Option("--k", min=1, help="Solutions per question.")] = None,
     rollouts: RolloutsOption = None,
+    probe: Annotated[str | None, PROBE] = None,
 ) -> None:
     """Make a data set from questions with answers: sample, select, annotate, merge, stats."""
     from ..data import build
@@ -149,10 +151,12 @@ def build(
     chosen = PRESETS[preset]
     chosen = replace(chosen, models=tuple(model or chosen.models))
     sampler.check_annotates(chosen.models)
+    if probe is not None and len(chosen.models) > 1:
+        raise typer.BadParameter(f"it goes with one --model, there are {len(chosen.models)}", param_hint="--probe")
     extraction = {name: value for name, value in given.items() if name == "extraction"}
     chosen = replace(
         chosen,
-        sample=replace(chosen.sample, k=k or chosen.sample.k, **extraction),
+        sample=replace(chosen.sample, k=k or chosen.sample.k, probe=probe, **extraction),
         select=replace(chosen.select, **given),
         annotate=replace(chosen.annotate, **extraction).limited(rollouts),
     )

@@ -1,8 +1,7 @@
 """Selects the solutions worth annotating (paper, section 3.1; the appendix's algorithm)."""
 
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from unprm import steps
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 from unprm.errors import RecordInvalid
-from unprm.types import Completion, Split
+from unprm.types import Completion
 from unprm.uncertainty import MEASURES
 
 from .. import resumable, sources, stage
@@ -21,22 +20,8 @@ from ..settings import SelectSettings
 from .choose import choose, mean_change
 from .sample import seed_of
 
-Decode = Callable[[Sequence[int]], str]
 FEW = 0.25
 """Share of solved questions below which `select` warns."""
-
-
-def step_ends(text: str, ids: Sequence[int], decode: Decode, split: Split = "auto") -> list[int]:
-    """For each step of the text, the number of tokens up to its end; a token that reaches into the next step belongs to
-    the next step. `ids` decode to `text`. The last step ends before the end-of-text token, after which a model would
-    start another text."""
-    starts = [start for start, _ in steps.spans(text, split)][1:]
-    length = range(len(ids) + 1)
-    whole = decode(ids)
-    last = len(ids)
-    while last and decode(ids[: last - 1]) == whole:  # only special tokens decode to nothing
-        last -= 1
-    return [*(bisect_right(length, start, key=lambda count: len(decode(ids[:count]))) - 1 for start in starts), last]
 
 
 def step_uncertainties(logprobs: Sequence[float], ends: Sequence[int], measure: str) -> list[float]:
@@ -49,7 +34,7 @@ class Selector:
     """Judges and selects solutions; `dropped` counts malformed and repeated ones by reason, `solved` the questions with
     a right one."""
 
-    def __init__(self, equivalence: Equivalence, decode: Decode, settings: SelectSettings) -> None:
+    def __init__(self, equivalence: Equivalence, decode: steps.Decode, settings: SelectSettings) -> None:
         self.equivalence, self.decode, self.settings = equivalence, decode, settings
         self.dropped: Counter[str] = Counter()
         self.solved = 0
@@ -60,7 +45,7 @@ class Selector:
             text, ids, logprobs = completion.text, completion.ids, completion.logprobs
             answer = extract(text, self.settings.extraction)
             parts = steps.split(text, self.settings.split)
-            ends = step_ends(text, ids, self.decode, self.settings.split) if ids else []
+            ends = steps.token_ends(text, ids, self.decode, self.settings.split) if ids else []
             reason = _malformed(completion, answer, parts, ends, self.settings.min_steps)
             if reason or answer is None:
                 self.dropped[reason] += 1

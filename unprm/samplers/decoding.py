@@ -17,6 +17,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from unprm.engines.torch.attention import unsupported
+from unprm.engines.torch.probe import ProbeReader
 from unprm.errors import ModelInvalid
 from unprm.samplers.drawing import NEXT, counter, draw, nucleus
 from unprm.types import SamplingSettings
@@ -33,12 +34,14 @@ ATTENTION = "unprm_decoding"
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """A completion in progress: its prompt, the seed that its tokens are drawn with, and what is written."""
+    """A completion in progress: its prompt, the seed that its tokens are drawn with, and what is written. `values`: a
+    probe's, of each token that was read after it was written: of all but the last."""
 
     prompt: Prompt
     seed: int
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    values: list[list[float]] = field(default_factory=list)
 
     @property
     def context(self) -> Prompt:
@@ -147,7 +150,8 @@ def attention(
 
 
 class DecodingBatch:
-    """At most `size` rows, which each get one more token per `step`. `ends`: the ids that end a text.
+    """At most `size` rows, which each get one more token per `step`. `ends`: the ids that end a text. `probe`:
+    of `network`, whose values are read with each token.
 
     A row's tokens are drawn with random numbers that depend on its seed and on their place in its completion, so the
     rest of the batch does not matter, except for the last digits of the arithmetic. Raises `ModelInvalid` for a model
@@ -160,6 +164,7 @@ class DecodingBatch:
         settings: SamplingSettings,
         ends: Sequence[int],
         size: int,
+        probe: ProbeReader | None = None,
     ) -> None:
         reason = unsupported(network.config)
         kinds = set(getattr(network.config, "layer_types", None) or ()) - {"full_attention"}
@@ -172,7 +177,7 @@ class DecodingBatch:
         network.set_attn_implementation(ATTENTION)
         self.rows: list[Row] = []
         self.size = size
-        self._network, self._settings, self._ends = network, settings, frozenset(ends)
+        self._network, self._settings, self._ends, self._probe = network, settings, frozenset(ends), probe
         self._window: int = network.config.max_position_embeddings
         self._layers = [_Layer() for _ in range(network.config.num_hidden_layers)]
         self._cache = Cache(layers=self._layers)
@@ -212,19 +217,26 @@ class DecodingBatch:
             layer.step = step
         unseen = torch.arange(longest, device=places.device) > places[:, None]  # (rows, positions)
         mask = torch.zeros_like(unseen, dtype=self._network.dtype).masked_fill_(unseen, -torch.inf)
-        logits = self._network(
+        made = self._network(
             input_ids=tokens[:, None],
             attention_mask=mask[:, None, None],
             position_ids=places[:, None],
             past_key_values=self._cache,
-        ).logits[:, -1]
-        logprobs = torch.log_softmax(logits.float(), dim=-1)  # (rows, vocabulary), before temperature
+            output_hidden_states=self._probe is not None,
+        )
+        logprobs = torch.log_softmax(made.logits[:, -1].float(), dim=-1)  # (rows, vocabulary), before temperature
         chosen = self._draw(logprobs, counters)
         chosen_logprobs = logprobs.gather(1, chosen[:, None])[:, 0]
         tokens.copy_(chosen)
         self._state[1:, :count] += self._advance
-        written = torch.stack([chosen.double(), chosen_logprobs.double()])  # together, as each copy is waited for
-        for row, token, logprob in zip(self.rows, *written.tolist(), strict=True):
+        written = torch.stack([chosen.double(), chosen_logprobs.double()])
+        if self._probe is not None:
+            states = [made.hidden_states[layer][:, -1] for layer in self._probe.layers]
+            written = torch.cat([written, self._probe.values(states).T.double()])
+        # copied together, as each copy is waited for
+        for row, token, logprob, *values in zip(self.rows, *written.tolist(), strict=True):
+            if values and row.ids:  # else they are of the prompt's last token
+                row.values.append(values)
             row.ids.append(int(token))
             row.logprobs.append(logprob)
         complete = [row for row in self.rows if self.is_complete(row)]

@@ -2,13 +2,18 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
 from unprm import mini
-from unprm.checkpoints.files import fetch, fetch_tokenizer, load_base
+from unprm.checkpoints.files import digests, fetch, fetch_tokenizer, load_base
 from unprm.engines.torch.devices import Gpu, pick_device
-from unprm.errors import SamplerFailed
+from unprm.engines.torch.probe import ProbeReader
+from unprm.errors import ModelInvalid, SamplerFailed
+from unprm.formats.family import Probe
+from unprm.models.options import ModelSpec
+from unprm.models.source import ModelSource
 from unprm.openai.client import OpenAIClient
 from unprm.samplers.openai_sampler import ATTEMPTS, ChatSampler, OpenAISampler
 from unprm.samplers.transformers_sampler import TransformersSampler
@@ -31,9 +36,14 @@ def load_sampler(
     from the environment variable `OPENAI_API_KEY`, if set; `openai` needs the model's tokenizer here: `tokenizer`, or
     that of the name of the model.
 
-    Raises `ModelInvalid` if the model can't be loaded, or PyTorch can't use the machine's GPU, and `SamplerFailed` if
-    urls are missing.
+    Raises `ModelInvalid` if the model can't be loaded, PyTorch can't use the machine's GPU, or the settings' probe is
+    not of this model or the sampler not `transformers`, and `SamplerFailed` if urls are missing.
     """
+    if settings.probe is not None and kind != "transformers":
+        raise ModelInvalid(
+            f"the sampler {kind!r} gives no hidden states, which the probe {settings.probe} reads: leave out --probe, "
+            "or sample with transformers"
+        )
     if kind in ("openai", "chat"):
         if not urls:
             raise SamplerFailed(f"the sampler {kind!r} asks servers: at least one --url is needed")
@@ -47,5 +57,23 @@ def load_sampler(
 
         return VllmSampler(directory, model, settings)
     device = pick_device("auto", Gpu.find(), falls_back=model == mini.NAME)
-    network = load_base(directory, torch.bfloat16 if device == "cuda" else torch.float32).to(device)
-    return TransformersSampler(network, directory, model, settings)
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    if settings.probe is None:
+        return TransformersSampler(load_base(directory, dtype).to(device), directory, model, settings)
+    reader = _probe_of(model, directory, settings.probe).reader(dtype, torch.device(device))
+    assert isinstance(reader, ProbeReader)
+    return TransformersSampler(reader.network, directory, model, settings, reader)
+
+
+def _probe_of(model: str, directory: Path, name: str) -> ModelSource:
+    """The probe of this name; raises `ModelInvalid` if it is none, or one of another model than that in `directory`."""
+    source = ModelSource.find(ModelSpec(model=name))
+    if not isinstance(source.readout, Probe):
+        raise ModelInvalid(f"{name} is no probe but a model of the family {source.family.name}")
+    base = source.files.base
+    if not base.samefile(directory) and digests(base) != digests(directory):
+        raise ModelInvalid(
+            f"the probe {name} reads the model {source.files.base_name}, whose files are not those of {model}, which "
+            "writes the samples"
+        )
+    return source

@@ -6,16 +6,20 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
 
+from unprm import steps
+from unprm.calibration import sigmoid
 from unprm.engines.torch.attention import KeyValues
+from unprm.engines.torch.probe import ProbeReader
 from unprm.errors import SamplerFailed
 from unprm.samplers.decoding import DecodingBatch, Prompt, Row
 from unprm.samplers.prompts import TokenSampler, end_tokens
-from unprm.types import Completion, SamplingSettings
+from unprm.types import Completion, Encoded, SamplingSettings
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +37,8 @@ ADMITTED_SHARE = 1 / 8
 several."""
 ADMITTED_TOKENS = 8192
 """Prompts that join together have at most this many tokens, padding included; a longer one joins alone."""
+DIGITS = 5
+"""Of what is written down: already more than another machine's arithmetic reproduces."""
 RECOVERY = 1000
 """Steps after which a halved limit of rows is doubled again."""
 
@@ -68,12 +74,25 @@ class TransformersSampler(TokenSampler):
     Every completion has its own random numbers, from the call's seed plus its index, so the rest of the batch does not
     matter, except for the last digits of the arithmetic. When a GPU's memory runs out, all go on where they were, half
     as many at once for a while.
+
+    With a `probe` of the model, the steps of a text are scored by what was read while it was written. These are the
+    probe's scores of the same steps, but after the sampler's own prompt, with what stands between the steps as the
+    model wrote it, and with nothing after the last step: an engine puts the probe's separator there and reads its
+    token. A text that the token limit cut off is scored up to its last token but one.
     """
 
-    def __init__(self, model: PreTrainedModel, directory: Path, name: str, settings: SamplingSettings) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        directory: Path,
+        name: str,
+        settings: SamplingSettings,
+        probe: ProbeReader | None = None,
+    ) -> None:
         super().__init__(directory, name, settings)
+        self._probe = probe
         self._window: int = model.config.max_position_embeddings
-        self._batch = DecodingBatch(model, settings, end_tokens(directory), rows_at_once(model, settings))
+        self._batch = DecodingBatch(model, settings, end_tokens(directory), rows_at_once(model, settings), probe)
         self._limit = self._batch.size
         self._steps = 0  # since `_limit` last changed
         self._waiting: deque[Row] = deque()
@@ -200,10 +219,19 @@ class TransformersSampler(TokenSampler):
                 request.done.set_exception(failure)
 
     def _completion(self, row: Row) -> Completion:
-        ended = self._batch.ended(row)
-        return Completion(self.decode(row.ids), tuple(row.ids), _rounded(row.logprobs), ended)
+        text, ended = self.decode(row.ids), self._batch.ended(row)
+        scores = None if self._probe is None else self._step_scores(self._probe, text, row)
+        return Completion(text, tuple(row.ids), _rounded(row.logprobs), ended, scores)
+
+    def _step_scores(self, probe: ProbeReader, text: str, row: Row) -> tuple[float, ...]:
+        """The scores of the text's steps; none where a step has no token of its own that was read."""
+        ends = [min(end, len(row.values)) for end in steps.token_ends(text, row.ids, self.decode)]
+        if any(before >= end for before, end in pairwise([0, *ends])):
+            return ()
+        written = Encoded(tuple(row.ids), tuple(end - 1 for end in ends))
+        read = [[*values, logprob] for values, logprob in zip(row.values, row.logprobs, strict=False)]
+        return tuple(round(sigmoid(margin), DIGITS) for margin in probe.margins(written, read))
 
 
 def _rounded(logprobs: Iterable[float]) -> tuple[float, ...]:
-    """Five digits are already more than another machine's arithmetic reproduces."""
-    return tuple(round(min(0.0, logprob), 5) for logprob in logprobs)
+    return tuple(round(min(0.0, logprob), DIGITS) for logprob in logprobs)

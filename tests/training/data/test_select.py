@@ -19,7 +19,7 @@ from training.data.choose import (
     token_similarity,
     uncertain_and_diverse,
 )
-from training.data.select import Selector, select, step_ends, step_uncertainties
+from training.data.select import Selector, select, step_uncertainties
 from training.schema import SampledQuestion
 from training.settings import SelectSettings
 from unprm.answers.equivalence import Equivalence
@@ -97,21 +97,6 @@ def test_the_least_similar_are_chosen_one_by_one():
 def test_equal_texts_are_similar_and_ties_go_to_the_lower_index():
     vectors = tf_idf(["a b c", "a b c", "d e f", "d e f"])
     assert least_similar(vectors, 2) == [0, 2]
-
-
-@pytest.mark.parametrize(
-    ("text", "pieces", "ends"),
-    [
-        ("Step 1: a\nStep 2: b", ["Step 1: a", "\n", "Step 2: b"], [2, 3]),
-        ("Step 1: a\n\nStep 2: b", ["Step 1:", " a\n\n", "Step 2: b", ""], [2, 3]),  # the last is the end-of-text token
-        # a token that reaches into the next step belongs to it
-        ("Step 1: a\n\nStep 2: b", ["Step 1: a", "\n\nStep", " 2: b"], [1, 3]),
-        ("Step 1: ş\nStep 2: b", ["Step 1: ş", "\nStep 2: b"], [1, 2]),
-        ("one", ["o", "ne"], [2]),
-    ],
-)
-def test_where_steps_end_in_tokens(text, pieces, ends):
-    assert step_ends(text, range(len(pieces)), lambda ids: "".join(pieces[i] for i in ids)) == ends
 
 
 def test_solutions_without_token_ids_can_be_selected():

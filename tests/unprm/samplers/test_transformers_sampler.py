@@ -6,16 +6,23 @@ from collections import Counter
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import Qwen2Config, Qwen2ForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from tests.tiny import write_base, write_probe
+from tests.unprm.engines.torch.test_probe import reference
+from training.data.questions import make_mini
+from unprm import mini, steps
 from unprm.checkpoints.files import load_base
+from unprm.engines.torch.probe import FILE
 from unprm.errors import ModelInvalid, SamplerFailed
 from unprm.samplers import decoding, transformers_sampler
 from unprm.samplers.decoding import DecodingBatch, Row
+from unprm.samplers.load import load_sampler
 from unprm.samplers.transformers_sampler import ADMITTED_TOKENS, ON_GPU, TransformersSampler, fitting_rows
-from unprm.types import SamplingSettings
+from unprm.types import Encoded, SamplingSettings
 
 
 @pytest.fixture(scope="module")
@@ -355,3 +362,81 @@ def test_a_failed_batch_answers_every_caller_and_the_next_works(network, base):
         return await sampler.complete((21,), 1, 0, "")
 
     assert len(asyncio.run(story())) == 1
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory):
+    """A probe of the embedded reasoner, whose texts have steps."""
+    place = write_probe(tmp_path_factory.mktemp("probes") / "probe", str(mini.BASE))
+    head = load_file(place / FILE)
+    save_file(head | {"token.weight": head["token.weight"] / 50}, place / FILE)  # its hidden states are large
+    return place
+
+
+def _scored(probe, *calls, network=None, **settings):
+    sampler = load_sampler("transformers", mini.NAME, SamplingSettings(**settings, probe=str(probe)))
+    if network:
+        sampler._batch._network.register_forward_pre_hook(network, with_kwargs=True)
+    return sampler, _ask(sampler, *((sampler.prompt(problem), count, seed) for problem, count, seed in calls))
+
+
+def test_step_scores_are_those_of_hidden_states_and_logits_of_the_same_tokens(probe):
+    """Memory runs out under them, and then rows join while others are written."""
+    sizes = []
+
+    def scarce(module, args, kwargs):
+        sizes.append(len(kwargs["input_ids"]))
+        if len(sizes) == 20:
+            raise torch.OutOfMemoryError
+
+    calls = [(question.problem, 2, 10 * number) for number, question in enumerate(make_mini(4, seed=3))]
+    sampler, answers = _scored(probe, *calls, network=scarce, max_tokens=90)
+    assert sizes[:21] == [8] * 20 + [4]
+    asked = zip(calls, answers, strict=True)
+    completions = [(sampler.prompt(call[0]), each) for call, answer in asked for each in answer]
+    assert {each.finished for _, each in completions} == {True, False}
+    assert max(len(each.step_scores) for _, each in completions) > 2
+    for prompt, each in completions:
+        parts = steps.split(each.text)
+        # each step of this model ends with a line break of its own, and the last one with what was read last
+        breaks = [at for at, token in enumerate(each.ids) if sampler.decode([token]) == "\n"][: len(parts) - 1]
+        ends = [len(prompt) + at for at in [*breaks, len(each.ids) - 2]]
+        item = Encoded((*prompt, *each.ids), tuple(ends), len(prompt))
+        assert each.step_scores == pytest.approx(reference(probe, item), abs=2e-5)
+    scores = [score for _, each in completions for score in each.step_scores]
+    assert max(scores) - min(scores) > 0.2
+
+
+def test_texts_are_the_same_with_and_without_a_probe(probe):
+    calls = ("What is 3 + 4?", 4, 7)
+    (scored,) = _scored(probe, calls, max_tokens=20)[1]
+    plain = load_sampler("transformers", mini.NAME, SamplingSettings(max_tokens=20))
+    (unscored,) = _ask(plain, (plain.prompt(calls[0]), *calls[1:]))
+    assert [each.ids for each in scored] == [each.ids for each in unscored]
+    assert {each.step_scores for each in unscored} == {None}
+
+
+def test_a_step_of_which_no_token_was_read_leaves_a_text_without_scores(probe):
+    ((completion,),) = _scored(probe, ("What is 3 + 4?", 1, 7), max_tokens=1)[1]
+    assert completion.text
+    assert completion.step_scores == ()
+
+
+@pytest.mark.parametrize("kind", ["vllm", "openai", "chat"])
+def test_samplers_without_hidden_states_take_no_probe(probe, kind):
+    with pytest.raises(ModelInvalid, match=f"'{kind}' gives no hidden states, which the probe .*leave out --probe"):
+        load_sampler(kind, mini.NAME, SamplingSettings(probe=str(probe)), ["http://127.0.0.1:9"])
+
+
+def test_only_a_probe_of_the_model_itself_is_taken(probe, base, tmp_path):
+    def load(model, name):
+        return load_sampler("transformers", str(model), SamplingSettings(probe=str(name)))
+
+    with pytest.raises(ModelInvalid, match=f"{probe} reads the model .*, whose files are not those of {base}"):
+        load(base, probe)
+    with pytest.raises(ModelInvalid, match="unprm-mini is no probe but a model of the family unprm"):
+        load(mini.NAME, mini.NAME)
+    mine = write_probe(tmp_path / "probe", str(base))
+    with pytest.raises(ModelInvalid, match="whose files are not"):
+        load(write_base(tmp_path / "other", seed=1), mine)
+    asyncio.run(load(write_base(tmp_path / "same"), mine).close())  # the files count, not where they are

@@ -99,8 +99,8 @@ class ProbeReader(Reader):
             )
         head = head.eval().requires_grad_(False)
         self._steps = deepcopy(head).cpu()  # a few numbers for each step, which a GPU would be waited for
-        self._network, self._head = network.to(device).eval(), head.to(device)
-        self._measures, self._factor = probe.measures, factor
+        self.network, self._head = network.to(device).eval(), head.to(device)
+        self.layers, self._measures, self._factor = probe.layers, probe.measures, factor
         self.sources = {0: [None if layer == layers else layer for layer in probe.layers], 1: [None]}
         super().__init__([network.get_decoder()], [network, self._head])
 
@@ -108,12 +108,16 @@ class ProbeReader(Reader):
         """Those of the response's tokens."""
         return range(item.response, item.positions[-1] + 1)
 
+    def values(self, layers: Sequence[torch.Tensor]) -> torch.Tensor:
+        """What the head makes of tokens' hidden states in each of `layers`, (n, hidden) -> (n, poolings), float32."""
+        parts = zip(*(states.split(LOGITS) for states in layers), strict=True)
+        return torch.cat([self._head.tokens(torch.cat(part, 1)) for part in parts])
+
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
         """(n, poolings + 1): the head's values, and the log-probability."""
         *layers, before = hidden
-        parts = zip(*(states.split(LOGITS) for states in layers), strict=True)
-        values = torch.cat([self._head.tokens(torch.cat(part, 1)) for part in parts])
-        output = self._network.get_output_embeddings()  # may have been replaced
+        values = self.values(layers)
+        output = self.network.get_output_embeddings()  # may have been replaced
         return torch.cat([values.double(), log_probs(output, before, tokens, self._factor)[:, None]], 1)
 
     def margins(self, item: Encoded, values: Sequence[Any]) -> list[Any]:

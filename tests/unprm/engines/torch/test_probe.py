@@ -58,8 +58,8 @@ def plain(tmp_path_factory) -> Path:
     return _write(tmp_path_factory.mktemp("probes"), "Qwen2")
 
 
-def _reference(place: Path, item: Encoded) -> list[float]:
-    """The scores of an item, as formulas have them."""
+def reference(place: Path, item: Encoded) -> list[float]:
+    """The scores of an item by the probe in a directory, as formulas have them."""
     config = ProbeConfig.read(place)
     network = AutoModelForCausalLM.from_pretrained(place / config.base, dtype=torch.float32).eval()
     head = load_file(place / FILE)
@@ -101,7 +101,7 @@ def _assert_near(found: Any, expected: Any, difference: float = 1e-5) -> None:
 def test_scores_are_those_of_hidden_states_and_logits(place, batch_tokens):
     engine = load_engine(str(place), device="cpu", batch_tokens=batch_tokens)
     items = _items(engine.format)
-    expected = [_reference(place, item) for item in items]
+    expected = [reference(place, item) for item in items]
     assert max(map(max, expected)) - min(map(min, expected)) > 0.05
     _assert_near(engine.score(items).scores, expected)
     if "alone" in place.parent.name:
@@ -114,13 +114,13 @@ def test_scores_are_those_of_hidden_states_and_logits(place, batch_tokens):
 def test_other_types_differ_by_rounding(plain, dtype):
     engine = load_engine(str(plain), device="cpu", dtype=dtype)
     items = _items(engine.format)
-    _assert_near(engine.score(items).scores, [_reference(plain, item) for item in items], ROUNDING[dtype])
+    _assert_near(engine.score(items).scores, [reference(plain, item) for item in items], ROUNDING[dtype])
 
 
 def test_what_was_run_is_not_run_again(plain):
     engine = load_engine(str(plain), device="cpu", prefix_cache_gb=0.01)
     items = _items(engine.format)
-    expected = [_reference(plain, item) for item in items]
+    expected = [reference(plain, item) for item in items]
     distinct: set[tuple[int, ...]] = set()
     for item, values in zip(items, expected, strict=True):
         fresh = {item.ids[:count] for count in range(1, len(item.ids) + 1)} - distinct
@@ -136,7 +136,7 @@ def test_what_was_run_is_not_run_again(plain):
     assert engine.score([begun]).computed == [0]
     other = engine.score([replace(longer, scope="another")])
     assert other.computed == [len(longer.ids)]
-    _assert_near(other.scores, [_reference(plain, longer)])
+    _assert_near(other.scores, [reference(plain, longer)])
 
 
 def test_layers_are_read_beside_compiled_ones(plain):
@@ -153,8 +153,8 @@ def test_layers_are_read_beside_compiled_ones(plain):
     assert engine._reader is not None
     compiled = CompiledLayers(engine._reader.decoders[0], backend="eager")
     items = _items(engine.format)
-    _assert_near(engine.score(items[:5]).scores, [_reference(plain, item) for item in items[:5]])
-    _assert_near(engine.score(items).scores, [_reference(plain, item) for item in items])
+    _assert_near(engine.score(items[:5]).scores, [reference(plain, item) for item in items[:5]])
+    _assert_near(engine.score(items).scores, [reference(plain, item) for item in items])
     assert not compiled.failed
     assert counters["stats"]["unique_graphs"] == 1
     torch._dynamo.reset()
@@ -182,7 +182,7 @@ def test_a_fault_in_what_is_read_is_found_at_the_start(plain, dtype, fault, monk
 
 def test_a_server_scores_and_votes_with_it(plain):
     engine = load_engine(str(plain), device="cpu", prefix_cache_gb=0.01)
-    expected = _reference(plain, engine.format.encode(PROBLEM, ["12 + 34 = 46.", "The answer is \\boxed{41}."]))
+    expected = reference(plain, engine.format.encode(PROBLEM, ["12 + 34 = 46.", "The answer is \\boxed{41}."]))
     solutions = [["12 + 34 = 46.", "The answer is \\boxed{41}."], ["The answer is \\boxed{40}."]]
     with serving(engine) as server:
         model = server.get("/model").json()
