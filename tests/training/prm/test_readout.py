@@ -12,19 +12,19 @@ from unprm.errors import ModelInvalid
 
 LAYERS = (3, 5)
 HIDDEN = 12
-TOLD = 5, "mean"
+INFORMATIVE = 5, "mean"
 """Where the direction is that tells right steps."""
 
 
 def _made(steps, seed=0, shift=1.0):
-    """Steps of 60 problems, whose log-odds are a direction in the states of `TOLD`, a measure, and `shift`; the states
-    of the rest are noise far from 0, of very different sizes."""
+    """Steps of 60 problems, whose log-odds are a direction in the states of `INFORMATIVE`, a measure, and `shift`; the
+    states of the rest are noise far from 0, of very different sizes."""
     rng = np.random.default_rng(seed)
     states = rng.normal(size=(len(POOLINGS), len(LAYERS), steps, HIDDEN)) * np.logspace(-2, 2, HIDDEN) + 7.0
     measures = rng.exponential(size=(steps, 2)) * (1.0, 30.0)
     direction = np.linspace(-1, 1, HIDDEN) / np.logspace(-2, 2, HIDDEN)
-    told = states[POOLINGS.index(TOLD[1]), LAYERS.index(TOLD[0])]
-    odds = (told - 7.0) @ direction * 1.5 - measures[:, 1] / 30 + shift
+    informative = states[POOLINGS.index(INFORMATIVE[1]), LAYERS.index(INFORMATIVE[0])]
+    odds = (informative - 7.0) @ direction * 1.5 - measures[:, 1] / 30 + shift
     right = rng.random(steps) < 1 / (1 + np.exp(-odds))
     features = Features(LAYERS, states.astype(np.float16), measures.astype(np.float32))
     return features, right, [f"problem {k}" for k in rng.integers(0, 60, steps)]
@@ -41,14 +41,14 @@ def fitted(made):
 
 
 def test_the_layer_that_tells_is_found_and_new_steps_are_told(fitted):
-    assert TOLD[0] in fitted.probe.layers
-    assert max(fitted.readouts, key=lambda key: fitted.readouts[key].auroc) == TOLD
+    assert INFORMATIVE[0] in fitted.probe.layers
+    assert max(fitted.readouts, key=lambda key: fitted.readouts[key].auroc) == INFORMATIVE
     features, right, _ = _made(1500, seed=1)
     scores = [[sigmoid(margin)] for margin in fitted.probe.margins(features).tolist()]
     found = Validation.of(scores, right[:, None].tolist())
     assert found.auroc > 0.8
     # and a little better than by the states or the measures alone
-    assert fitted.whole.log_loss < min(fitted.readouts[TOLD].log_loss, fitted.measures.log_loss)
+    assert fitted.whole.log_loss < min(fitted.readouts[INFORMATIVE].log_loss, fitted.measures.log_loss)
 
 
 @pytest.mark.parametrize("shift", [1.0, 4.0])
