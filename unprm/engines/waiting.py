@@ -5,24 +5,20 @@ large request neither waits for the rest nor holds it up.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import NamedTuple
 
 from unprm.budget import Held
-from unprm.types import Encoded, Interval, Usage
+from unprm.types import Encoded, StepScores, Usage
 
 
-class Scored(NamedTuple):
-    """Step scores in the order of the request's items, and what they cost. `unread`: on how many of
-    its steps a judge gave no verdict, by the index of an item with such steps. `intervals`: by the index of an item
-    whose scores have them."""
+class ScoredItems(NamedTuple):
+    """Step scores in the order of the request's items, and what they cost."""
 
-    scores: list[tuple[float, ...]]
+    scores: list[StepScores]
     usage: Usage
-    unread: Mapping[int, int]
-    intervals: Mapping[int, tuple[Interval, ...]]
 
 
 @dataclass(eq=False, slots=True)
@@ -32,9 +28,8 @@ class Request:
     `taken` of them have left the queue; the others have `tokens` tokens, which hold `room`. `arrived`, and `begun`,
     when its first batch began: times of the scheduler's clock. `deadline`: a time of the event loop's clock.
     `caller`: requests of one caller share its turns.
-    `served`: number of the last batch that took any of its items, or of the one before its arrival. `scores`, `unread`
-    and `intervals`: of the items scored so far, by their indices; these have `total` tokens, of which `computed` were
-    run.
+    `served`: number of the last batch that took any of its items, or of the one before its arrival. `scores`: of the
+    items scored so far, by their indices.
     """
 
     items: Sequence[Encoded]
@@ -42,29 +37,20 @@ class Request:
     caller: str
     arrived: float
     room: Held
-    done: "asyncio.Future[Scored]"
+    done: "asyncio.Future[ScoredItems]"
     begun: float | None = None
     served: int = 0
     taken: int = 0
     tokens: int = 0
-    scores: dict[int, tuple[float, ...]] = field(default_factory=dict)
-    unread: dict[int, int] = field(default_factory=dict)
-    intervals: dict[int, tuple[Interval, ...]] = field(default_factory=dict)
-    total: int = 0
-    computed: int = 0
+    scores: dict[int, StepScores] = field(default_factory=dict)
 
-    def scored(self, now: float) -> Scored:
+    def scored(self, now: float) -> ScoredItems:
         """The answer, once all items have scores; `now` by the scheduler's clock."""
         assert self.begun is not None, "it has scores"
-        usage = Usage(
-            self.total,
-            self.computed,
-            self.total - self.computed,
-            queue_seconds=self.begun - self.arrived,
-            scoring_seconds=now - self.begun,
-        )
         scores = [self.scores[index] for index in range(len(self.items))]
-        return Scored(scores, usage, self.unread, self.intervals)
+        usage = Usage.of(scores)
+        queued, took = self.begun - self.arrived, now - self.begun
+        return ScoredItems(scores, replace(usage, queue_seconds=queued, scoring_seconds=took))
 
 
 Batch = dict[Encoded, list[tuple[Request, int]]]

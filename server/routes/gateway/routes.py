@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
+from unprm import pipeline
 from unprm.election.acceptance import acceptance
 from unprm.errors import InvalidRequest, NotText
 from unprm.openai.models import Json
@@ -19,14 +20,13 @@ from unprm.votes.registry import VOTES
 
 from ...admission import Context, TheContext
 from ...errors import TABLE, problem
+from ...scoring import RequestScorer
 from ...service import Service, TheService
 from ...settings import Settings
-from .. import votes
 from ..openapi import problems
 from ..route import WorkRoute
 from .candidates import Candidates
-from .elect import elect, elect_all
-from .election import Elected, Rounds, Terms
+from .election import Elected, Rounds, Terms, elect, elect_all
 from .messages import CountRequest, MessageEvents, MessagesRequest, message
 from .responses import ResponsesRequest, response
 from .schema import BUDGET, MISSPELLED, NAMED, BulkRequest, ChatRequest, CompletionRequest, Passed, TooManyCandidates
@@ -236,6 +236,7 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
     _check_count(budget, settings)
     problem, why_majority = None, None
     with service.models.chosen(election.model) as models:
+        scorer = RequestScorer(service, models, context)
         strategy = election.strategy or settings.gateway_strategy or DEFAULT_STRATEGY
         if election.strategy is None and settings.gateway_strategy is None and request.may_call:
             why_majority = "tools may be called"
@@ -248,18 +249,16 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
                 why_majority = f"the PRM can't read the conversation: {error}"
             else:
                 if election.strategy is None and settings.gateway_strategy is None:
-                    why_majority = votes.why_majority(models, problem)
+                    why_majority = pipeline.why_majority(scorer, problem)
         if why_majority is not None:
             strategy, problem = "majority", None
         if election.risk is not None and request.may_call:
             raise InvalidRequest(
                 "a calibration is of answers, not of tool calls: send a risk without tools", f"{pointer}/unprm/risk"
             )
-        calibration, scorer = service.vote_calibration, votes.name_of(models)
-        acceptance(
-            calibration, election.risk, [strategy], election, scorer, election.aggregate, f"{pointer}/unprm/risk"
-        )
-        by_logprobs = VOTES[strategy].signal == "reward" and votes.by_logprobs(models)
+        at = f"{pointer}/unprm/risk"
+        acceptance(scorer.calibration, election.risk, [strategy], election, scorer.name, election.aggregate, at)
+        by_logprobs = VOTES[strategy].signal == "reward" and scorer.by_logprobs
     question = await service.read(context, request.question)
     stable = settings.gateway_stable if election.stable is None else election.stable
     return Terms(election, question, problem, strategy, budget, stable, why_majority, by_logprobs)
