@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from unprm import types
-from unprm.errors import ModelUnavailable
+from unprm.errors import ModelUnavailable, Unscorable
 from unprm.pipeline import encode, run
-from unprm.types import Engine, Evidence, StepScores
+from unprm.types import Encoded, Engine, Evidence, StepScores
 from unprm_client import Client, ClientError, ScoreResponse
 from unprm_client.errors import NoVerdict, SolutionTooLong, TooManySteps
 
@@ -72,7 +72,7 @@ class EngineScorer:
 
     def score(self, batch: Sequence[Solution]) -> list[Scores]:
         """Step scores of each solution, all in one batch."""
-        inputs = {}
+        inputs: dict[int, Encoded | Unscorable] = {}
         for index, each in enumerate(batch):
             inputs |= encode(self._engine, each.problem, {index: types.Solution(each.steps, evidence=each.evidence)})
         found, _ = run(self._engine, inputs)

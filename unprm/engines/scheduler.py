@@ -16,7 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from unprm.budget import Budget, Held
-from unprm.engines.waiting import Batch, Request, ScoredItems, Waiting
+from unprm.engines.waiting import Batch, QueuedRequest, ScoredItems, Waiting
 from unprm.engines.worker import Worker, checked_scores, plain_sum
 from unprm.errors import (
     DeadlineExceeded,
@@ -114,7 +114,7 @@ class Scheduler:
         self._observe, self._on_loss, self._clock = observe, on_loss, clock
         self._room = Budget(max_queued_tokens, "tokens", self._retry_after)
         self._waiting = Waiting()
-        self._unanswered: dict[Request, None] = {}  # by arrival
+        self._unanswered: dict[QueuedRequest, None] = {}  # by arrival
         self._recent = Recent()
         self._lost: str | None = None
         self._unreachable: str | None = None
@@ -152,7 +152,8 @@ class Scheduler:
         self._admit(encoded, seconds, caller, permit)
         if not encoded:
             return ScoredItems([], Usage())
-        request = Request(encoded, deadline, caller, self._clock(), Held(self._room, caller), loop.create_future())
+        room = Held(self._room, caller)
+        request = QueuedRequest(encoded, deadline, caller, self._clock(), room, loop.create_future())
         self._unanswered[request] = None
         self._waiting.add(request)
         if self._serving is None or self._serving.done():
@@ -365,7 +366,7 @@ class Scheduler:
                     request.done.set_result(request.scored(self._clock()))
                     await asyncio.sleep(0)
 
-    def _fail(self, requests: Iterable[Request], error: Exception) -> None:
+    def _fail(self, requests: Iterable[QueuedRequest], error: Exception) -> None:
         for request in list(requests):
             self._waiting.remove(request)
             if not request.done.done():

@@ -22,7 +22,7 @@ class ScoredItems(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Request:
+class QueuedRequest:
     """The items that a caller has scored together.
 
     `taken` of them have left the queue; the others have `tokens` tokens, which hold `room`. `arrived`, and `begun`,
@@ -53,7 +53,7 @@ class Request:
         return ScoredItems(scores, replace(usage, queue_seconds=queued, scoring_seconds=took))
 
 
-Batch = dict[Encoded, list[tuple[Request, int]]]
+Batch = dict[Encoded, list[tuple[QueuedRequest, int]]]
 """Distinct sequences; for each the requests that have it, and its index among their items. Equal ones run once."""
 
 
@@ -62,25 +62,25 @@ class Waiting:
 
     def __init__(self) -> None:
         self.tokens = 0
-        self._requests: dict[Request, None] = {}  # a set would not keep the order
+        self._requests: dict[QueuedRequest, None] = {}  # a set would not keep the order
         self._batches = 0
 
     def __len__(self) -> int:
         return len(self._requests)
 
-    def add(self, request: Request) -> None:
+    def add(self, request: QueuedRequest) -> None:
         """Puts a request at the end. It comes before those of which the running batch took any."""
         request.served = self._batches - 1
         self._requests[request] = None
         self._set_tokens(request, sum(item.cost for item in request.items))
 
-    def remove(self, request: Request) -> None:
+    def remove(self, request: QueuedRequest) -> None:
         """Removes a request's waiting items, if any."""
         if request in self._requests:
             del self._requests[request]
             self._set_tokens(request, 0)
 
-    def expired(self, now: float) -> list[Request]:
+    def expired(self, now: float) -> list[QueuedRequest]:
         """Requests whose deadline is not after `now`, a time of the event loop's clock."""
         return [request for request in self._requests if request.deadline is not None and request.deadline <= now]
 
@@ -99,10 +99,10 @@ class Waiting:
         self._requests = {request: None for request in self._requests if request.taken < len(request.items)}
         return batch
 
-    def _in_turns(self) -> Iterator[tuple[Request, float]]:
+    def _in_turns(self) -> Iterator[tuple[QueuedRequest, float]]:
         """The requests in the order of their turns, each with its share of the half that is given in turns: one request
         of every caller, then a second of each; those served longest ago first."""
-        by_caller: dict[str, list[Request]] = {}
+        by_caller: dict[str, list[QueuedRequest]] = {}
         for request in sorted(self._requests, key=lambda request: request.served):
             by_caller.setdefault(request.caller, []).append(request)
         callers = sorted(by_caller.values(), key=lambda requests: requests[-1].served)  # when each was last served
@@ -110,7 +110,7 @@ class Waiting:
             for request in filter(None, turn):
                 yield request, 1 / len(by_caller) / len(by_caller[request.caller])
 
-    def _move(self, request: Request, batch: Batch, room: int, share: int) -> int:
+    def _move(self, request: QueuedRequest, batch: Batch, room: int, share: int) -> int:
         """Moves a request's items to a batch while there is `room`, up to its `share` but at least one, all in tokens;
         returns their tokens. Any item fits an empty batch."""
         spent = 0
@@ -126,7 +126,7 @@ class Waiting:
             self._set_tokens(request, request.tokens - item.cost)
         return spent
 
-    def _set_tokens(self, request: Request, tokens: int) -> None:
+    def _set_tokens(self, request: QueuedRequest, tokens: int) -> None:
         self.tokens += tokens - request.tokens
         request.tokens = tokens
         request.room.set(tokens)

@@ -23,7 +23,7 @@ from ...admission import Context
 from ...models.model import Model
 from ...scoring import RequestScorer
 from ...service import Service
-from .candidates import Candidates
+from .candidates import SampledCandidates
 from .report import Attempt, Report, Sample, Stopped, UnscoredCandidate, notes
 from .schema import Election
 from .upstream import Sampled, UpstreamFailed, UpstreamRefused
@@ -34,12 +34,12 @@ _RESERVE = 0.1
 """Fraction of a request's time reserved for scoring and voting."""
 
 
-class _Candidates(VoteRequest, VoteTerms):
+class _AnyVoteRequest(VoteRequest, VoteTerms):
     """Candidates for any vote, which need a problem only if they are scored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ElectionTerms:
     """How an answer is elected: what the request says, and what the server decides where it says nothing.
 
     `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `why_majority`: why
@@ -91,8 +91,8 @@ class Rounds:
         self,
         service: Service,
         models: Sequence[Model],
-        candidates: Candidates,
-        terms: Terms,
+        candidates: SampledCandidates,
+        terms: ElectionTerms,
         context: Context,
         observe: Observer = lambda step: None,
     ) -> None:
@@ -252,13 +252,13 @@ class Rounds:
         reward = values[best] if signal == "reward" else None
         return found | {"decided_by": signal, "solution_index": best, "reward": reward}
 
-    def _request(self, solutions: Callable[[Extraction], list[AnySolution]]) -> _Candidates:
+    def _request(self, solutions: Callable[[Extraction], list[AnySolution]]) -> _AnyVoteRequest:
         terms = self.terms
         if self._extraction is None:
             self._extraction = "choice" if lists_options(terms.question) else "auto"
         election = terms.request
         settings = {name: getattr(election, name) for name in VoteTerms.model_fields}
-        return _Candidates(
+        return _AnyVoteRequest(
             problem=terms.problem,
             solutions=solutions(self._extraction),
             model=election.model,
@@ -272,9 +272,9 @@ class Rounds:
 
 async def elect(
     service: Service,
-    candidates: Candidates,
-    second: Candidates | None,
-    terms: Terms,
+    candidates: SampledCandidates,
+    second: SampledCandidates | None,
+    terms: ElectionTerms,
     context: Context,
     observe: Observer = lambda step: None,
 ) -> Elected:

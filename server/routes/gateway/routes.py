@@ -25,8 +25,8 @@ from ...service import Service, TheService
 from ...settings import Settings
 from ..openapi import problems
 from ..route import WorkRoute
-from .candidates import Candidates
-from .election import Elected, Rounds, Terms, elect, elect_all
+from .candidates import SampledCandidates
+from .election import Elected, ElectionTerms, Rounds, elect, elect_all
 from .messages import CountRequest, MessageEvents, MessagesRequest, message
 from .responses import ResponsesRequest, response
 from .schema import BUDGET, MISSPELLED, NAMED, BulkRequest, ChatRequest, CompletionRequest, Passed, TooManyCandidates
@@ -115,14 +115,14 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         terms = await _terms(request, service, context)
         with service.models.chosen(terms.request.model):
             chosen = terms.budget, terms.strategy, terms.by_logprobs
-            make = partial(Candidates, service, upstream, request, *chosen, context)
+            make = partial(SampledCandidates, service, upstream, request, *chosen, context)
             candidates = await service.read(context, make)
             later = None
             if terms.request.on_reject == "escalate":
                 if second is None:
                     raise InvalidRequest("there is no second upstream: it is set by --escalate-url", "/unprm/on_reject")
                 escalated = request.model_copy(update={"model": service.settings.escalate_model or request.model})
-                make = partial(Candidates, service, second, escalated, *chosen, context)
+                make = partial(SampledCandidates, service, second, escalated, *chosen, context)
                 later = await service.read(context, make)
             return partial(elect, service, candidates, later, terms, context)
 
@@ -146,9 +146,9 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         ]
         contexts = [replace(context, usage=Usage()) for _ in elections]
 
-        def candidates() -> list[Candidates]:
+        def candidates() -> list[SampledCandidates]:
             return [
-                Candidates(service, upstream, request, terms.budget, terms.strategy, terms.by_logprobs, each)
+                SampledCandidates(service, upstream, request, terms.budget, terms.strategy, terms.by_logprobs, each)
                 for request, terms, each in zip(bulk.requests, elections, contexts, strict=True)
             ]
 
@@ -228,7 +228,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
     return routes
 
 
-async def _terms(request: ChatRequest, service: Service, context: Context, pointer: str = "") -> Terms:
+async def _terms(request: ChatRequest, service: Service, context: Context, pointer: str = "") -> ElectionTerms:
     """Raises `TooManyCandidates`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for messages that the PRM
     would have to read and can't, and for a risk that no calibration fits. `pointer`: to the request."""
     election, settings = request.unprm, service.settings
@@ -261,7 +261,7 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
         by_logprobs = VOTES[strategy].signal == "reward" and scorer.by_logprobs
     question = await service.read(context, request.question)
     stable = settings.gateway_stable if election.stable is None else election.stable
-    return Terms(election, question, problem, strategy, budget, stable, why_majority, by_logprobs)
+    return ElectionTerms(election, question, problem, strategy, budget, stable, why_majority, by_logprobs)
 
 
 def _check_count(candidates: int, settings: Settings) -> None:
