@@ -10,7 +10,7 @@ from unprm.answers.equivalence import Comparison
 from unprm.concurrent import all_of
 from unprm.engines.waiting import ScoredItems
 from unprm.errors import DeadlineExceeded, SolutionTooLong, Unscorable
-from unprm.pipeline import Outcome, averaged, outcomes
+from unprm.pipeline import Outcome, Scorer, averaged, outcomes
 from unprm.pipeline import encode as encoded
 from unprm.types import Encoded, Solution, Usage
 
@@ -25,9 +25,9 @@ Inputs = dict[int, Encoded | Unscorable]
 """By the index of a solution: the model input, or why there is none."""
 
 
-class RequestScorer:
-    """Does the work of one request with these models, as `unprm.pipeline.Scorer`: in its turns, in its caller's share
-    of every room, and until its deadline. Tokens and times are added to the request's usage."""
+class RequestScorer(Scorer):
+    """Does the work of one request with these models: in its turns, in its caller's share of every room, and until its
+    deadline. Tokens and times are added to the request's usage."""
 
     def __init__(self, service: Service, models: Sequence[Model], context: Context) -> None:
         self._service, self.models, self._context = service, models, context

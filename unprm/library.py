@@ -1,48 +1,17 @@
 """What `unprm` offers in a program: a PRM is loaded, scores, and votes, without a server."""
 
-import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from unprm import pipeline
-from unprm.answers.equivalence import Comparison, Equivalence
-from unprm.election.acceptance import VoteCalibration
 from unprm.errors import Unscorable
-from unprm.pipeline import Outcome
-from unprm.types import Engine, Solution, Usage
+from unprm.pipeline import Scorer
+from unprm.types import Engine
 from unprm.wire import VOTE_REQUESTS, ScoreRequest, SolutionIn, VoteResponse
 
 T = TypeVar("T")
-
-
-class LocalScorer:
-    """Does the work of a request at once, by an engine in this process or without a model. As `unprm.pipeline.Scorer`;
-    it never waits."""
-
-    def __init__(self, engine: Engine | None) -> None:
-        self.name = "" if engine is None else engine.description.name
-        self.demo = engine.description.name if engine is not None and engine.description.demo else None
-        self.max_steps, self.usage = sys.maxsize, Usage()
-        self.calibration: VoteCalibration | None = None
-        self._engine = engine
-
-    async def read(self, function: Callable[[], T]) -> T:
-        """The function's result."""
-        return function()
-
-    async def compare(self, answers: Sequence[str]) -> Comparison:
-        """The classes of the answers."""
-        return Equivalence().compare(answers)
-
-    async def score(self, problem: str, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
-        """The outcome of each solution; all of them are run, in one batch."""
-        if self._engine is None:
-            return {}
-        found, usage = pipeline.run(self._engine, pipeline.encode(self._engine, problem, solutions))
-        self.usage += usage
-        return found
 
 
 def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[float, ...] | None]:
@@ -54,7 +23,7 @@ def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[flo
     """
     request = ScoreRequest.model_validate({"problem": problem, "solutions": _listed(solutions, "solutions")})
     try:
-        scored = _done(pipeline.score(request, LocalScorer(prm))).solutions
+        scored = _done(pipeline.score(request, Scorer(prm))).solutions
     except Unscorable:
         return [None] * request.count
     return [None if each.step_scores is None else tuple(each.step_scores) for each in scored]
@@ -85,7 +54,7 @@ def vote(
     if step_scores is not None:
         candidates = _with_scores(candidates, _listed(step_scores, "step_scores"))
     request = VOTE_REQUESTS[strategy].model_validate({"problem": problem, "solutions": candidates, **settings})
-    return _done(pipeline.vote(request, strategy, LocalScorer(prm)))
+    return _done(pipeline.vote(request, strategy, Scorer(prm)))
 
 
 def _listed(values: Any, name: str) -> list[Any]:
@@ -116,7 +85,7 @@ def _with_scores(solutions: Sequence[Any], step_scores: Sequence[Any]) -> list[A
 
 
 def _done(work: Coroutine[Any, Any, T]) -> T:
-    """The result of work by a `LocalScorer`, which never waits, so that no event loop is needed."""
+    """The result of work by a `Scorer` of this process, which never waits: no event loop is needed."""
     try:
         work.send(None)
     except StopIteration as end:

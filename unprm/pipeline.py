@@ -1,16 +1,17 @@
 """The one way from a request's candidates to a response: they are split into steps, their answers extracted and
 compared, scored if a vote needs that, and voted on.
 
-A server and a program differ in who does the work, which a `Scorer` says.
+A server and a program differ in how the work is done: by which `Scorer`.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from unprm import steps as step_text
-from unprm.answers.equivalence import Comparison
+from unprm.answers.equivalence import Comparison, Equivalence
 from unprm.answers.extraction import extract
 from unprm.calibration import log_odds
 from unprm.election.acceptance import Acceptance, VoteCalibration, acceptance
@@ -69,34 +70,47 @@ class NoConfidence(InvalidRequest):
         )
 
 
-class Scorer(Protocol):
-    """Does the work of one request: at once, or in turns with that of others.
+class Scorer:
+    """Does the work of one request at once, by an engine in this process, or without any: then only scores that are
+    sent count. A server has one that works in turns with those of other requests.
 
-    `name`: of the model, or of several; empty if there is none, so that only scores that are sent count. `max_steps`:
-    of a solution. `calibration`: by which elected answers are accepted.
+    `name`: of the model, or of several; empty if there is none. `max_steps`: of a solution. `calibration`: by which
+    elected answers are accepted.
     """
 
-    name: str
-    max_steps: int
-    calibration: VoteCalibration | None
+    max_steps = sys.maxsize
+    calibration: VoteCalibration | None = None
+
+    def __init__(self, engine: Engine | None = None) -> None:
+        self.name = "" if engine is None else engine.description.name
+        self._engine, self._usage = engine, Usage()
 
     @property
     def demo(self) -> str | None:
         """The name of a demonstration among the models."""
+        return self.name if self._engine is not None and self._engine.description.demo else None
 
     @property
     def usage(self) -> Usage:
         """What scoring has taken so far."""
+        return self._usage
 
     async def read(self, function: Callable[[], T]) -> T:
         """The result of a function that reads all texts of the request."""
+        return function()
 
     async def compare(self, answers: Sequence[str]) -> Comparison:
         """The classes of the answers."""
+        return Equivalence().compare(answers)
 
     async def score(self, problem: str, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
         """The outcome of each solution, by its index, and in their order; nothing without a model. `strict`: if one of
         them can't be scored the request is refused, so the others need not be."""
+        if self._engine is None:
+            return {}
+        found, usage = run(self._engine, encode(self._engine, problem, solutions))
+        self._usage += usage
+        return found
 
 
 async def score(request: Candidates, scorer: Scorer) -> ScoreResponse:

@@ -1,7 +1,7 @@
 """The values passed between the parts of unprm, and the protocols of those parts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Final, Literal, NamedTuple, Protocol
 
 from pydantic import Field
@@ -131,14 +131,7 @@ class Usage:
         return cls(tokens, computed, tokens - computed)
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.tokens + other.tokens,
-            self.computed_tokens + other.computed_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.tokenization_seconds + other.tokenization_seconds,
-            self.queue_seconds + other.queue_seconds,
-            self.scoring_seconds + other.scoring_seconds,
-        )
+        return Usage(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from unprm.calibration import Calibration, sigmoid
 from unprm.engines.fake import FakeEngine
 from unprm.engines.uncertainty import UncertaintyEngine
 from unprm.errors import NoLogProbs, UnprmError
-from unprm.library import LocalScorer
 from unprm.types import StepScores
 from unprm.wire import VoteRequest
 
@@ -29,7 +28,7 @@ async def test_what_is_compared_as_text_is_equal_to_the_same_text_alone() -> Non
     said = [boxed("1/2"), "nothing", boxed("0.5")]
     called = [Verbatim(steps=["a call"], answer=answer) for answer in ("0.5", "1/2", "0.5")]
     request = VoteRequest(solutions=[*said, *called])
-    found = await pipeline.cast(request, ["majority"], LocalScorer(None))
+    found = await pipeline.cast(request, ["majority"], pipeline.Scorer())
     assert found.classes == [0, None, 0, 9, 10, 9]
 
 

@@ -252,12 +252,11 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
                     why_majority = pipeline.why_majority(scorer, problem)
         if why_majority is not None:
             strategy, problem = "majority", None
-        if election.risk is not None and request.may_call:
-            raise InvalidRequest(
-                "a calibration is of answers, not of tool calls: send a risk without tools", f"{pointer}/unprm/risk"
-            )
-        at = f"{pointer}/unprm/risk"
-        acceptance(scorer.calibration, election.risk, [strategy], election, scorer.name, election.aggregate, at)
+        if election.risk is not None:
+            at = f"{pointer}/unprm/risk"
+            if request.may_call:
+                raise InvalidRequest("a calibration is of answers, not of tool calls: send a risk without tools", at)
+            acceptance(scorer.calibration, election.risk, [strategy], election, scorer.name, election.aggregate, at)
         by_logprobs = VOTES[strategy].signal == "reward" and scorer.by_logprobs
     question = await service.read(context, request.question)
     stable = settings.gateway_stable if election.stable is None else election.stable
