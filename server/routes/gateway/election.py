@@ -1,5 +1,5 @@
-"""From a chat request to the elected completion: rounds of candidates until the vote is stable; of one answer, which go
-on while it is not accepted at the request's risk, or of many with one budget."""
+"""From a chat request to the elected completion: rounds of candidates until the vote is stable. An election goes on
+while its answer is not accepted at the request's risk; several may share one budget."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
