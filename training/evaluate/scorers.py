@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from unprm.errors import ModelUnavailable
-from unprm.types import Engine, Evidence
+from unprm import types
+from unprm.errors import ModelUnavailable, Unscorable
+from unprm.pipeline import encode, run
+from unprm.types import Encoded, Engine, Evidence, StepScores
 from unprm_client import Client, ClientError, ScoreResponse
 from unprm_client.errors import NoVerdict, SolutionTooLong, TooManySteps
 
@@ -69,13 +71,12 @@ class EngineScorer:
         self.identity = Identity(about.name, about.dtype, about.digest)
 
     def score(self, batch: Sequence[Solution]) -> list[Scores]:
-        """Step scores of each solution."""
-        encoded = [self._engine.format.encode(solution.problem, solution.steps) for solution in batch]
-        fitting = [k for k, inputs in enumerate(encoded) if len(inputs.ids) <= self._engine.description.max_tokens]
-        scores: list[Scores] = [None] * len(batch)
-        for k, values in zip(fitting, self._engine.score([encoded[k] for k in fitting]).scores, strict=True):
-            scores[k] = values
-        return scores
+        """Step scores of each solution, all in one batch."""
+        inputs: dict[int, Encoded | Unscorable] = {}
+        for index, each in enumerate(batch):
+            inputs |= encode(self._engine, each.problem, {index: types.Solution(each.steps, evidence=each.evidence)})
+        found, _ = run(self._engine, inputs)
+        return [each.values if isinstance(each, StepScores) else None for each in found.values()]
 
 
 class ServerScorer:
