@@ -3,14 +3,13 @@ read, and on the connections of one address."""
 
 import asyncio
 import resource
-from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from unprm.budget import Budget
 from unprm.errors import Overloaded
+from unprm.shares import Capacity, Held
 
 from .middleware import share_of
 
@@ -25,10 +24,10 @@ MAX_CONNECTIONS = 8192
 
 
 @cache
-def connections() -> Budget:
+def connections() -> Capacity:
     """The connections that the process has room for: half of the files that it may open."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return Budget(min(files // 2, MAX_CONNECTIONS), "connections")
+    return Capacity(min(files // 2, MAX_CONNECTIONS), "connections")
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -44,13 +43,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._late: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
-        self._room = ExitStack()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Starts waiting for a request head, if the address has room for one more connection."""
         super().connection_made(transport)
+        self._place = Held(connections(), share_of("", self.client))
         try:
-            self._room.enter_context(connections().holding(share_of("", self.client)))(1)
+            self._place.take(1)
         except Overloaded:
             BoundedProtocol.refused += 1
             transport.abort()
@@ -93,7 +92,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Stops waiting."""
         super().connection_lost(error)
-        self._room.close()
+        self._place.set(0)
         _cancel(self._late)
         _cancel(self._stuck)
 

@@ -212,7 +212,7 @@ class Upstream:
         limit = self._service.settings.max_body_bytes * (_WITH_LOGPROBS if body.get("logprobs") else 1)
         taken = 0
         async with AsyncExitStack() as turn:
-            hold = turn.enter_context(context.claims.holding())
+            held = turn.enter_context(context.claims.holding())
 
             async def take(size: int) -> None:
                 nonlocal taken
@@ -221,7 +221,7 @@ class Upstream:
                 taken += size
                 if taken > limit:
                     raise UpstreamFailed(f"the upstream's answer is longer than {limit} bytes")
-                hold(size)
+                held.take(size)
 
             yield take
 

@@ -32,8 +32,8 @@ from server.settings import Settings
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
 from tests.support import PATIENCE, until
 from unprm import wire
-from unprm.budget import Budget
 from unprm.engines.fake import FakeEngine, FakeFormat, hashed
+from unprm.shares import Capacity
 from unprm.types import Encoded
 
 
@@ -207,7 +207,7 @@ def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, b
 def test_an_address_has_its_share_of_the_connections(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    room = Budget(8, "connections")
+    room = Capacity(8, "connections")
     monkeypatch.setattr(protocol, "connections", lambda: room)
     with serving() as server:
         held = [server.connect(b"") for _ in range(4)]
