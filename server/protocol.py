@@ -1,12 +1,17 @@
-"""uvicorn's HTTP/1.1, with the bounds it lacks: on request heads and trailers that don't end, on answers that aren't
-read, and on the connections of one address."""
+"""The bounds on a connection that no ASGI application can set, because it learns of a request only after its head, and
+of no answer whether it is read: on TLS handshakes, request heads and trailers that don't end, on answers that aren't
+read, and on the connections of one address. They are uvicorn's HTTP/1.1, in a subclass.
+"""
 
 import asyncio
 import resource
 from functools import cache
+from socket import socket
 from typing import Any
 
+from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from unprm.errors import Overloaded
 from unprm.shares import Capacity, Held
@@ -125,6 +130,17 @@ class BoundedProtocol(HttpToolsProtocol):
     def _cut_off_later(self) -> None:
         _cancel(self._stuck)
         self._stuck = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
+
+
+async def serve(config: Config, state: ServerState, app_state: dict[str, Any], place: socket) -> asyncio.Server:
+    """Listens, as uvicorn does, and hangs up on who does not end a TLS handshake in time."""
+    return await asyncio.get_running_loop().create_server(
+        lambda: BoundedProtocol(config, state, app_state),
+        sock=place,
+        ssl=config.ssl,
+        backlog=config.backlog,
+        ssl_handshake_timeout=HEAD_SECONDS if config.ssl else None,
+    )
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:
