@@ -12,8 +12,8 @@ from ...admission import Context
 from ...service import Service
 from .candidates import Candidates
 from .election import Elected, Observer, Progress, Rounds, Terms
+from .replies import UpstreamFailed, UpstreamRefused
 from .report import Attempt, Sample
-from .upstream import UpstreamFailed, UpstreamRefused
 
 IN_FLIGHT = 8
 """Maximum number of requests for which candidates are sampled at a time."""

@@ -20,9 +20,9 @@ from ...models.model import Model
 from ...service import Service
 from .. import votes
 from .candidates import Candidates
+from .replies import Sampled, UpstreamFailed
 from .report import Report, Sample, Stopped, UnscoredCandidate, notes
 from .schema import Election
-from .upstream import Sampled, UpstreamFailed
 
 _RESERVE = 0.1
 """Fraction of a request's time reserved for scoring and voting."""

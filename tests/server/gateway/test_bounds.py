@@ -13,7 +13,7 @@ from server import admission
 from server.admission import Claims, Context
 from server.app import create_app
 from server.routes import route
-from server.routes.gateway import candidates
+from server.routes.gateway import candidates, replies
 from server.routes.gateway import upstream as upstream_module
 from server.settings import Settings
 from tests.fakes import upstream
@@ -30,8 +30,8 @@ LONG = "x" * 40_000
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (upstream_module, "_logprobs"),
-        (upstream_module, "_unchanged"),  # if the caller asks for log-probabilities
+        (replies, "_logprobs"),
+        (replies, "_unchanged"),  # if the caller asks for log-probabilities
         (upstream_module, "encoded"),
         (candidates, "confidence_of"),
         (route, "to_json"),
