@@ -61,6 +61,7 @@ class WorkRoute(APIRoute):
         """What makes the response to a request whose body has arrived."""
         if self.body_field is None:
             return super().get_route_handler()
+        assert self.body_field.name in signature(self.endpoint).parameters, "one parameter is the whole body"
         bodiless = APIRoute(
             self.path,
             _bodiless(self.endpoint, self.body_field.name, self._body, self.status_code or 200),
