@@ -9,7 +9,8 @@ import atexit
 import gc
 import os
 import sys
-from typing import Annotated, NoReturn
+import threading
+from typing import Annotated
 
 import typer
 
@@ -18,6 +19,9 @@ from unprm.commands import Given, program, run, with_options
 from .settings import Settings
 
 app = program("Serves a process reward model over HTTP.")
+
+_LEAVING_SECONDS = 5.0
+"""Time for what else runs to end, once the server has."""
 
 
 @app.command()
@@ -28,12 +32,25 @@ def serve(given: Annotated[Given, Settings]) -> None:
     `unprm models` lists the published models it supports.
     """
     settings = Settings.read(given)
+    status = 1  # unless it ends as it should
+
+    def leave() -> None:
+        """Ends the process before its interpreter is finalized: a thread that is still loading a model, or whose model
+        hangs, would return to it from C++ code, and that aborts the process."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+    atexit.register(leave)  # what is registered first is called last
     gc.disable()  # imports make many objects that live long: collecting garbage meanwhile takes time and finds none
     from . import serving
 
     gc.freeze()
     gc.enable()
-    _end(serving.run(settings))
+    status = serving.run(settings)
+    late = threading.Timer(_LEAVING_SECONDS, leave)  # other threads that go on, as downloads
+    late.daemon = True
+    late.start()
 
 
 @app.command()
@@ -56,15 +73,6 @@ def main() -> None:
     """The command line of `python -m server`, which serves unless the name of another command comes first."""
     named = any(not word.startswith("-") for word in sys.argv[1:2])
     run(app, [*([] if named else ["serve"]), *sys.argv[1:]], "unprm")
-
-
-def _end(status: int) -> NoReturn:
-    """Ends the process without finalizing the interpreter: a thread that is still loading a model, or whose model
-    hangs, would return from C++ code to a finalized interpreter, and that code then aborts the process."""
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
 
 
 if __name__ == "__main__":

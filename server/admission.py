@@ -6,10 +6,9 @@ the request itself.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar, cast
 
@@ -18,8 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from unprm.budget import Budget, Held
-from unprm.errors import DeadlineExceeded, Overloaded, ShuttingDown
+from unprm.errors import DeadlineExceeded, ShuttingDown
+from unprm.shares import Capacity, Held, Quota, Turns
 from unprm.types import Usage
 from unprm.votes import registry
 
@@ -66,35 +65,12 @@ class InUse:
         await self._unused.wait()
 
 
-class Quota:
-    """Tokens that a caller may use: `per_minute` at once, and as many again each minute. Requests are let in while some
-    are left; what they use beyond is owed, and paid back before the next. `clock`: in seconds."""
-
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.per_minute = per_minute
-        self._clock = clock
-        self._left, self._then = float(per_minute), clock()
-
-    def check(self) -> None:
-        """Raises `Overloaded` if none are left."""
-        self.charge(0)
-        if self._left <= 0:
-            detail = f"the {self.per_minute} tokens a minute of this key are used up"
-            raise Overloaded(detail, (1 - self._left) * 60 / self.per_minute)
-
-    def charge(self, tokens: int) -> None:
-        """Takes tokens, or gives back a negative number of them."""
-        now = self._clock()
-        earned = (now - self._then) * self.per_minute / 60
-        self._left, self._then = min(self.per_minute, self._left + earned) - tokens, now
-
-
 class Admission:
     """What the requests of one server share. `bodies`: bytes of bodies and answers, held until the answers are written,
     and of an upstream's answers, held while they are read. `running`: the admitted requests."""
 
     def __init__(self, max_body_bytes: int) -> None:
-        self.bodies = Budget(BODIES * max_body_bytes, "bytes")
+        self.bodies = Capacity(BODIES * max_body_bytes, "bytes")
         self.running = InUse()
         self.draining = False
         self._admitted: set[Claims] = set()
@@ -144,14 +120,10 @@ class Claims:
             self.quota.check()
         self.deadline, self.seconds, self.hurried = arrived + seconds, seconds, seconds < _HURRIED * limit
         self._reason: Exception = DeadlineExceeded(seconds)
-        self._bytes = Held(self._admission.bodies, self.share)
         try:
             async with asyncio.timeout_at(self.deadline) as self._timeout:
-                with self._admission.entered(self):
-                    try:
-                        yield
-                    finally:
-                        self._bytes.set(0)
+                with self._admission.entered(self), self.holding() as self._bytes:
+                    yield
         except TimeoutError:
             if not self.over:  # a timeout of something inside
                 raise
@@ -176,9 +148,9 @@ class Claims:
         """Takes bytes of memory until the request ends. Raises `Overloaded`."""
         self._bytes.take(size)
 
-    def holding(self) -> AbstractContextManager[Callable[[int], None]]:
-        """Yields a function that takes bytes of memory until the end of the block; it raises `Overloaded`."""
-        return self._admission.bodies.holding(self.share)
+    def holding(self) -> Held:
+        """Takes bytes of memory until the end of the block."""
+        return Held(self._admission.bodies, self.share)
 
     def charge(self, tokens: int) -> None:
         """Takes tokens from the caller's quota, or gives back a negative number of them."""
@@ -240,29 +212,24 @@ def _dialect(path: str) -> Dialect:
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting:
-    """A call that waits for a thread; `before`: what its request had spent earlier; `turn` is done at its turn."""
+class _Call:
+    """A call that waits for a thread; `rank`: what its request had spent earlier; `turn` is done at its turn."""
 
-    share: str
-    before: int
+    caller: str
+    rank: int
     cost: int
     turn: "asyncio.Future[None]"
 
 
 class FairPool:
-    """Threads that callers share by the cost of their calls, in any unit.
-
-    The next call is that of the caller with the least cost so far and, among that caller's requests, of the one that
-    has spent least: small work waits only for the running calls. Used from one event loop.
-    """
+    """Threads that callers share by the cost of their calls, in any unit; of a caller's requests the one that has spent
+    least is first. So small work waits only for the running calls. Used from one event loop."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, name)
         self._size = self._free = threads
-        self._waiting: list[_Waiting] = []
-        self._spent: dict[str, int] = {}
-        self._floor = 0
-        """Cost that a new caller starts with: that of the last caller served, before its call."""
+        self._waiting: list[_Call] = []
+        self._turns = Turns()
 
     def close(self) -> None:
         """Ends the threads after the running calls."""
@@ -272,7 +239,7 @@ class FairPool:
         """Waits for a turn, then for the call; returns its result or raises its error. A call cancelled before its turn
         never runs; one cancelled later runs to its end and keeps its thread."""
         loop = asyncio.get_running_loop()
-        call = _Waiting(claims.share, claims.spent, cost, loop.create_future())
+        call = _Call(claims.share, claims.spent, cost, loop.create_future())
         claims.spent += cost
         self._waiting.append(call)
         self._begin()
@@ -287,22 +254,20 @@ class FairPool:
         return await asyncio.shield(running)
 
     def _begin(self) -> None:
-        while self._free and self._waiting:
-            call = min(self._waiting, key=lambda waiting: (self._standing(waiting.share), waiting.before))
-            self._waiting.remove(call)
-            if call.turn.cancelled():
-                continue
-            self._floor = self._standing(call.share)
-            self._spent[call.share] = self._floor + call.cost
-            self._spent = {share: spent for share, spent in self._spent.items() if spent > self._floor}
-            self._free -= 1
-            call.turn.set_result(None)
+        if self._free:
+            self._turns.deal(self._waiting, self._take)
+            self._waiting = [call for call in self._waiting if not call.turn.done()]
 
-    def _standing(self, share: str) -> int:
-        return max(self._spent.get(share, 0), self._floor)
+    def _take(self, call: _Call) -> bool:
+        if not self._free or call.turn.done():
+            return False
+        self._turns.charge(call.caller, call.cost)
+        self._free -= 1
+        call.turn.set_result(None)
+        return True
 
     def _end(self) -> None:
         self._free += 1
         self._begin()
         if self._free == self._size:
-            self._spent.clear()
+            self._turns = Turns()

@@ -69,10 +69,11 @@ def create_app(
         from .routes.gateway import routes as gateway
 
         app.state.upstreams = gateway.upstreams(service)
-        app.include_router(gateway.router(*app.state.upstreams))
+        app.include_router(gateway.router)
     app.include_router(page.router)
     if settings.admin_key is not None and open_model is not None:
-        app.include_router(about.administration(open_model))
+        app.state.open_model = open_model
+        app.include_router(about.admin)
     return app
 
 
@@ -84,7 +85,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         await service.stop()
-        for upstream in getattr(app.state, "upstreams", ()):
+        for upstream in filter(None, getattr(app.state, "upstreams", ())):
             await upstream.close()
 
 

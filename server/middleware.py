@@ -18,8 +18,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from unprm.shares import Quota
+
 from . import page
-from .admission import CONTEXT, Claims, Context, Quota, context_of, respond
+from .admission import CONTEXT, Claims, Context, context_of, respond
 from .journal import Entry
 from .observe import log_request, set_attributes, span
 from .reloading import Reloading

@@ -1,16 +1,20 @@
-"""uvicorn's HTTP/1.1, with the bounds it lacks: on request heads and trailers that don't end, on answers that aren't
-read, and on the connections of one address."""
+"""The bounds on a connection that no ASGI application can set, because it learns of a request only after its head, and
+of no answer whether it is read: on TLS handshakes, request heads and trailers that don't end, on answers that aren't
+read, and on the connections of one address. They are uvicorn's HTTP/1.1, in a subclass.
+"""
 
 import asyncio
 import resource
-from contextlib import ExitStack
 from functools import cache
+from socket import socket
 from typing import Any
 
+from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
-from unprm.budget import Budget
 from unprm.errors import Overloaded
+from unprm.shares import Capacity, Held
 
 from .middleware import share_of
 
@@ -25,10 +29,10 @@ MAX_CONNECTIONS = 8192
 
 
 @cache
-def connections() -> Budget:
+def connections() -> Capacity:
     """The connections that the process has room for: half of the files that it may open."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return Budget(min(files // 2, MAX_CONNECTIONS), "connections")
+    return Capacity(min(files // 2, MAX_CONNECTIONS), "connections")
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -44,13 +48,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._late: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
-        self._room = ExitStack()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Starts waiting for a request head, if the address has room for one more connection."""
         super().connection_made(transport)
+        self._place = Held(connections(), share_of("", self.client))
         try:
-            self._room.enter_context(connections().holding(share_of("", self.client)))(1)
+            self._place.take(1)
         except Overloaded:
             BoundedProtocol.refused += 1
             transport.abort()
@@ -93,7 +97,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Stops waiting."""
         super().connection_lost(error)
-        self._room.close()
+        self._place.set(0)
         _cancel(self._late)
         _cancel(self._stuck)
 
@@ -126,6 +130,17 @@ class BoundedProtocol(HttpToolsProtocol):
     def _cut_off_later(self) -> None:
         _cancel(self._stuck)
         self._stuck = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
+
+
+async def serve(config: Config, state: ServerState, app_state: dict[str, Any], place: socket) -> asyncio.Server:
+    """Listens, as uvicorn does, and hangs up on who does not end a TLS handshake in time."""
+    return await asyncio.get_running_loop().create_server(
+        lambda: BoundedProtocol(config, state, app_state),
+        sock=place,
+        ssl=config.ssl,
+        backlog=config.backlog,
+        ssl_handshake_timeout=HEAD_SECONDS if config.ssl else None,
+    )
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

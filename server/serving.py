@@ -26,7 +26,7 @@ from .journal import JournalUnusable
 from .middleware import KeysInvalid
 from .models.load import load
 from .observe import Metrics, TracingUnavailable, configure_logs, configure_traces
-from .protocol import HEAD_SECONDS, BoundedProtocol
+from .protocol import BoundedProtocol, serve
 from .reloading import Reloading
 from .service import Service
 from .settings import Settings
@@ -107,7 +107,6 @@ class DrainingServer(uvicorn.Server):
         config = uvicorn.Config(
             app,
             lifespan="on",
-            http=BoundedProtocol,
             ws="none",
             log_config=None,
             access_log=False,
@@ -144,11 +143,10 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, at all addresses. Raises `AddressUnusable`."""
-        if self.config.is_ssl:  # uvicorn has no option for it
-            loop = asyncio.get_running_loop()
-            create = partial(loop.create_server, ssl_handshake_timeout=HEAD_SECONDS)
-            loop.create_server = create  # type: ignore[method-assign]
-        await super().startup(listening(self._hosts, self._port))
+        places = listening(self._hosts, self._port)
+        await super().startup([])
+        # uvicorn has no option for the time of a handshake
+        self.servers = [await serve(self.config, self.server_state, self.lifespan.state, place) for place in places]
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """As uvicorn's, but the process ends with its own status instead of by the signal."""

@@ -11,8 +11,9 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 import httpx
 
+from unprm.retries import Attempts
 from unprm_client import _operations
-from unprm_client._base import ATTEMPTS, LIMITS, SECONDS, URL, Attempts, ahead, client_errors
+from unprm_client._base import ATTEMPTS, LIMITS, SECONDS, URL, ahead, begin, client_errors, pause
 from unprm_client._operations import Call, Calls, Result
 from unprm_client.errors import ClientError
 
@@ -90,7 +91,7 @@ class _Operations:
         )
 
     def _attempts(self, call: Call[Result]) -> Attempts:
-        return Attempts(self._seconds if call.seconds is None else call.seconds, self._max_attempts)
+        return Attempts(self._max_attempts, self._seconds if call.seconds is None else call.seconds)
 
 
 class Client(_Operations):
@@ -121,13 +122,13 @@ class Client(_Operations):
         attempts = self._attempts(call)
         while True:
             try:
-                request = call.request(self._http, *attempts.begin())
+                request = call.request(self._http, *begin(attempts))
                 with client_errors(request):
                     response = self._http.send(request)
                 return call.read(response)
             except ClientError as error:
-                pause = attempts.pause(error)
-            time.sleep(pause)
+                wait = pause(attempts, error)
+            time.sleep(wait)
 
     def _all(self, describe: Callable[[], Calls[Result]]) -> Iterator[Result | ClientError]:
         calls = describe()
@@ -165,13 +166,13 @@ class AsyncClient(_Operations):
         attempts = self._attempts(call)
         while True:
             try:
-                request = call.request(self._http, *attempts.begin())
+                request = call.request(self._http, *begin(attempts))
                 with client_errors(request):
                     response = await self._http.send(request)
                 return call.read(response)
             except ClientError as error:
-                pause = attempts.pause(error)
-            await asyncio.sleep(pause)
+                wait = pause(attempts, error)
+            await asyncio.sleep(wait)
 
     async def _all(self, describe: Callable[[], Calls[Result]]) -> AsyncIterator[Result | ClientError]:
         calls = describe()

@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
-from unprm.budget import Budget, Held
-from unprm.engines.scheduler import Permit, Scheduler
+from unprm.engines.scheduler import Scheduler
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
 from unprm.models.options import LoadModelRequest, public_name
+from unprm.shares import Capacity, Held
 from unprm.types import Engine, Usage
 from unprm.wire import ModelState
 
@@ -41,7 +41,7 @@ Open = Callable[[LoadModelRequest], Engine]
 class Room(NamedTuple):
     """What a request holds of a model: `texts` while they are encoded, the queue's `permit` until they are queued."""
 
-    permit: Permit
+    permit: Held
     texts: Held
 
 
@@ -69,7 +69,7 @@ class Model:
         self._metrics, self._lost = metrics, lost
         self.clock, self.encoders = clock, encoders
         self._max_encoded = _BODIES * settings.max_body_bytes
-        self._encoded = Budget(self._max_encoded, "characters")
+        self._encoded = Capacity(self._max_encoded, "characters")
         self._given_name = name
         self.use = InUse()
         """Keeps the model from being retired inside a block `with model.use.one()`."""
@@ -133,14 +133,11 @@ class Model:
         much is being encoded for this caller."""
         longest = self.engine.description.max_tokens * self.engine.format.longest_token
         characters = sum(each for each in lengths if each <= longest)  # longer ones are not encoded
-        texts = Held(self._encoded, caller)
-        try:
+        with Held(self._encoded, caller) as texts:
             # what takes a single turn is always accepted: a caller's long texts must not keep out its short ones
             if characters > self.PIECE:
                 texts.take(min(characters, self._max_encoded // 4))  # so that even the longest request is accepted
             yield texts
-        finally:
-            texts.set(0)
 
     def used(self, usage: Usage) -> None:
         """Counts what it did for a request."""

@@ -2,9 +2,10 @@
 load, swap and unload models at run time."""
 
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
@@ -24,6 +25,8 @@ from .route import WorkRoute
 about = APIRouter()
 listing = APIRouter()
 """The list of served models, for a server without an upstream, whose models are then listed in its place."""
+admin = APIRouter(prefix="/admin/models", tags=["admin"], route_class=WorkRoute)
+"""The routes that change the served models."""
 
 
 @about.get("/healthz", **describe("healthz"))
@@ -118,29 +121,32 @@ async def metrics(service: TheService) -> Response:
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-def administration(open_model: Open) -> APIRouter:
-    """The routes that change the served models."""
-    admin = APIRouter(prefix="/admin/models", tags=["admin"], route_class=WorkRoute)
+async def _open_model(request: Request) -> Open:
+    opens: Open = request.app.state.open_model
+    return opens
 
-    @admin.get("")
-    async def list_models(service: TheService) -> ModelsResponse:
-        """All models and their states, the default first."""
-        return _states(service)
 
-    @admin.post("", status_code=202)
-    async def load_model(service: TheService, request: LoadModelRequest, _: TheContext) -> ModelsResponse:
-        """Starts loading a model beside the others. Once ready, it replaces the model of the same name, which is
-        unloaded when its last request is answered; if loading fails, that model stays."""
-        service.models.load(request.name, lambda: open_model(request))
-        return _states(service)
+@admin.get("")
+async def list_models(service: TheService) -> ModelsResponse:
+    """All models and their states, the default first."""
+    return _states(service)
 
-    @admin.delete("/{name:path}", status_code=202)
-    async def unload_model(name: Annotated[ModelName, Path()], service: TheService) -> ModelsResponse:
-        """Stops serving a model; it is unloaded when its last request is answered."""
-        service.models.unload(name)
-        return _states(service)
 
-    return admin
+@admin.post("", status_code=202)
+async def load_model(
+    service: TheService, request: LoadModelRequest, open_model: Annotated[Open, Depends(_open_model)]
+) -> ModelsResponse:
+    """Starts loading a model beside the others. Once ready, it replaces the model of the same name, which is
+    unloaded when its last request is answered; if loading fails, that model stays."""
+    service.models.load(request.name, partial(open_model, request))
+    return _states(service)
+
+
+@admin.delete("/{name:path}", status_code=202)
+async def unload_model(name: Annotated[ModelName, Path()], service: TheService) -> ModelsResponse:
+    """Stops serving a model; it is unloaded when its last request is answered."""
+    service.models.unload(name)
+    return _states(service)
 
 
 def _states(service: Service) -> ModelsResponse:

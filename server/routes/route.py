@@ -5,11 +5,12 @@ A body is read within limits of size and time, parsed, and bounded so that valid
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any
 
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic_core import from_json, to_json
@@ -40,56 +41,39 @@ SENT_BYTES = 65_536
 
 
 class WorkRoute(APIRoute):
-    """A route that may take long. It reads the body, then answers until time is up or the caller disconnects.
+    """A route that may take long, within the bounds of `Work`. Its endpoint returns a `Response`, or what JSON can
+    hold, models included.
 
-    The latter two cancel the endpoint, and with it its work in the model's queue. An endpoint with a body is called
-    with the service, the validated body and the request's context, in this order. It returns a `Response`, or what JSON
-    can hold, models included. FastAPI calls endpoints without a body.
+    FastAPI describes and calls the endpoint; but what has a caller's size is read and written in threads, by turns:
+    when it calls an endpoint with a body, that is one of its dependencies, and the answer is written already.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._answering = self.app
-        self.app = self._serve
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self.app = Work(self.app, self.seconds)
 
     @staticmethod
     def seconds(settings: Settings) -> float:
         """Maximum time for a request."""
         return settings.max_request_seconds
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        """What makes the response to a request whose body is already read."""
-        return super().get_route_handler() if self.body_field is None else self._handle
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """What makes the response to a request whose body has arrived."""
+        if self.body_field is None:
+            return super().get_route_handler()
+        assert self.body_field.name in signature(self.endpoint).parameters, "one parameter is the whole body"
+        bodiless = APIRoute(
+            self.path,
+            _bodiless(self.endpoint, self.body_field.name, self._body, self.status_code or 200),
+            response_model=None,
+            dependencies=self.dependencies,
+            dependency_overrides_provider=self.dependency_overrides_provider,
+        )
+        return bodiless.get_route_handler()
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises `ShuttingDown`, `DeadlineExceeded`, `Overloaded`, and the errors of `read_body`."""
-        service: Service = scope["app"].state.service
-        headers, context = Headers(scope=scope), context_of(scope)
-        claims, limit = context.claims, self.seconds(service.settings)
-        start: Message | None = None
-
-        async def send_noted(message: Message) -> None:
-            nonlocal start
-            start = start or message
-            await send(message)
-
-        try:
-            async with claims.admitted(context.arrived, seconds_of(headers, limit), limit):
-                context.body = await read_body(headers, receive, service.settings.max_body_bytes, claims.hold)
-                context.size = len(context.body)
-                await answer(self._answering, scope, receive, send_noted, claims)
-        except UnprmError as error:
-            if start is None:
-                raise
-            body = respond(error, scope).body
-            # as with OpenAI, a stream of events ends with one of the error; any other answer is left incomplete, and
-            # its connection closed
-            if Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream"):
-                await send({"type": "http.response.body", "body": event(body, "error")})
-
-    async def _handle(self, request: Request) -> Response:
-        """The endpoint's response. Raises `HTTPException` unless the body is declared as JSON and its values have room,
-        `Overloaded`, the errors of `_validated`, and the endpoint's."""
+    async def _body(self, request: Request) -> Any:
+        """The validated body. Raises `HTTPException` unless it is declared as JSON and its values have room,
+        `Overloaded`, and the errors of `_validated`."""
         service: Service = request.app.state.service
         context = context_of(request.scope)
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -100,14 +84,7 @@ class WorkRoute(APIRoute):
         if size > PARSED * limit:
             raise HTTPException(413, f"its values take {size} bytes of memory, the limit is {PARSED * limit}")
         context.claims.hold(size)
-        body = await service.read(context, partial(self._validated, context.body, service.settings))
-        response = await self.endpoint(service, body, context)
-        if not isinstance(response, Response):
-            content = await service.read(context, partial(to_json, response, inf_nan_mode="null"))
-            response = Response(content, self.status_code or 200, media_type="application/json")
-        if not isinstance(response, StreamingResponse):
-            context.claims.hold(len(response.body))
-        return response
+        return await service.read(context, partial(self._validated, context.body, service.settings))
 
     def _validated(self, body: bytes, settings: Settings) -> Any:
         """The body's value. Raises as `parse`, and `RequestValidationError`."""
@@ -120,6 +97,63 @@ class WorkRoute(APIRoute):
         if errors:
             raise RequestValidationError(errors, body=sent)
         return value
+
+
+def _bodiless(
+    endpoint: Callable[..., Any], name: str, body: Callable[..., Any], status: int
+) -> Callable[..., Coroutine[Any, Any, Response]]:
+    """An endpoint of which the parameter with this name is a dependency on `body`. Writes the answer as JSON."""
+
+    async def answered(http: Request, **arguments: Any) -> Response:
+        service, context = http.app.state.service, context_of(http.scope)
+        response = await endpoint(**arguments)
+        if not isinstance(response, Response):
+            content = await service.read(context, partial(to_json, response, inf_nan_mode="null"))
+            response = Response(content, status, media_type="application/json")
+        if not isinstance(response, StreamingResponse):
+            context.claims.hold(len(response.body))
+        return response
+
+    given = [Parameter("http", Parameter.KEYWORD_ONLY, annotation=Request)]
+    for each in signature(endpoint).parameters.values():
+        kind = Annotated[Any, Depends(body)] if each.name == name else each.annotation
+        given.append(each.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind))
+    answered.__signature__ = Signature(given)  # type: ignore[attr-defined]
+    return answered
+
+
+class Work:
+    """ASGI middleware of a route: reads the body, then answers until time is up or the caller disconnects. The latter
+    two cancel the app, and with it its work in the model's queue."""
+
+    def __init__(self, app: ASGIApp, seconds: Callable[[Settings], float]) -> None:
+        self.app, self._seconds = app, seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises `ShuttingDown`, `DeadlineExceeded`, `Overloaded`, and the errors of `read_body`."""
+        service: Service = scope["app"].state.service
+        headers, context = Headers(scope=scope), context_of(scope)
+        claims, limit = context.claims, self._seconds(service.settings)
+        start: Message | None = None
+
+        async def send_noted(message: Message) -> None:
+            nonlocal start
+            start = start or message
+            await send(message)
+
+        try:
+            async with claims.admitted(context.arrived, seconds_of(headers, limit), limit):
+                context.body = await read_body(headers, receive, service.settings.max_body_bytes, claims.hold)
+                context.size = len(context.body)
+                await answer(self.app, scope, receive, send_noted, claims)
+        except UnprmError as error:
+            if start is None:
+                raise
+            body = respond(error, scope).body
+            # as with OpenAI, a stream of events ends with one of the error; any other answer is left incomplete, and
+            # its connection closed
+            if Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream"):
+                await send({"type": "http.response.body", "body": event(body, "error")})
 
 
 async def answer(app: ASGIApp, scope: Scope, receive: Receive, send: Send, claims: Claims) -> None:

@@ -71,7 +71,7 @@ class Session(_Kept):
     """A session; nothing is kept of it."""
 
 
-async def seed_session(service: TheService, request: Session, context: TheContext) -> Session:
+async def seed_session(request: Session) -> Session:
     """Begins a session."""
     return Session()
 

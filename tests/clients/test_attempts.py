@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from tests.server.harness import PROBLEM, Running, ask
+from unprm.retries import Attempts
 from unprm.wire import ProblemDetails
 from unprm_client import AsyncClient, Client, errors
-from unprm_client._base import Attempts
+from unprm_client._base import begin, pause
 
 
 def problem(code: str, status: int) -> ProblemDetails:
@@ -37,35 +38,35 @@ class Clock:
 
 
 def attempts(clock: Clock, seconds: float = 60.0, maximum: int = 5, jitter: float = 0.5) -> Attempts:
-    return Attempts(seconds, maximum, clock, lambda: jitter)
+    return Attempts(maximum, seconds, clock, lambda: jitter)
 
 
 def test_waits_grow_and_are_spread() -> None:
     made, waits = attempts(Clock(), maximum=12, seconds=1000.0), []
     for _ in range(11):
-        made.begin()
-        waits.append(made.pause(GONE))
-    assert waits[:4] == [0.125, 0.25, 0.5, 1.0]
-    assert waits[-1] == 7.5
+        begin(made)
+        waits.append(pause(made, GONE))
+    assert waits[:4] == [0.25, 0.5, 1.0, 2.0]
+    assert waits[-1] == 15.0
     early = attempts(Clock(), jitter=0.0)
-    early.begin()
-    assert early.pause(GONE) == 0.0
+    begin(early)
+    assert pause(early, GONE) == 0.125
 
 
 def test_never_earlier_than_the_server_asks() -> None:
     made = attempts(Clock())
-    made.begin()
-    assert made.pause(OVERLOADED) == 3.125
+    begin(made)
+    assert pause(made, OVERLOADED) == 3.25
 
 
 @pytest.mark.parametrize("error", [OVERLOADED, UNAVAILABLE, GONE])
 def test_gives_up_with_the_last_error_after_all_attempts(error: errors.ClientError) -> None:
     made = attempts(Clock(), maximum=2)
-    made.begin()
-    made.pause(error)
-    made.begin()
+    begin(made)
+    pause(made, error)
+    begin(made)
     with pytest.raises(type(error)):
-        made.pause(error)
+        pause(made, error)
 
 
 @pytest.mark.parametrize(
@@ -79,29 +80,29 @@ def test_gives_up_with_the_last_error_after_all_attempts(error: errors.ClientErr
 )
 def test_does_not_repeat_what_would_not_change(error: errors.ClientError) -> None:
     made = attempts(Clock())
-    made.begin()
+    begin(made)
     with pytest.raises(type(error)):
-        made.pause(error)
+        pause(made, error)
 
 
 def test_does_not_wait_past_the_deadline() -> None:
     made = attempts(Clock(), seconds=3.0)
-    made.begin()
+    begin(made)
     with pytest.raises(errors.Overloaded):
-        made.pause(OVERLOADED)
+        pause(made, OVERLOADED)
 
 
 def test_every_attempt_has_what_is_left_of_the_time() -> None:
     clock = Clock()
     made = attempts(clock, seconds=10.0)
-    assert made.begin()[0] == {"X-Request-Timeout": "10.000"}
+    assert begin(made)[0] == {"X-Request-Timeout": "10.000"}
     clock.now += 4.0
-    headers, seconds = made.begin()
+    headers, seconds = begin(made)
     assert headers == {"X-Request-Timeout": "6.000"}
     assert 6.0 < seconds <= 7.5  # the server's own word is waited for
     clock.now += 6.0
     with pytest.raises(errors.DeadlineExceeded, match="within its 10 s"):
-        made.begin()
+        begin(made)
 
 
 class Flaky:

@@ -71,7 +71,7 @@ def serving(
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        until(lambda: server.started)
+        until(lambda: server.started and bool(server.servers))
         port = server.servers[0].sockets[0].getsockname()[1]
         url = f"http://127.0.0.1:{port}"
         with httpx.Client(base_url=url, timeout=PATIENCE) as client:

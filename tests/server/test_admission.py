@@ -9,6 +9,7 @@ from server.models.model import Model
 from tests.server.harness import Background, Running, ask, raw, serving
 from tests.support import until
 from unprm.engines.fake import FakeEngine
+from unprm.shares import Held
 
 PATH = "/score_steps"
 LONG = "x" * 9000
@@ -54,8 +55,8 @@ def stopped(running: Running, release: threading.Event) -> None:
 def refused(running: Running, release: threading.Event) -> None:
     """A second model has no room, when the first one's is taken already."""
     room = running.service.models._served[1].scorer._room
-    with room.holding("127.0.0.1/32") as hold:
-        hold(room._limit)
+    with Held(room, "127.0.0.1/32") as held:
+        held.take(room.limit)
         assert running.post(PATH, ask("a", "b", model=["one", "two"])).status_code == 429
 
 

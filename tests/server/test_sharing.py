@@ -1,4 +1,4 @@
-"""What callers share: tokens by quotas, threads by turns."""
+"""What callers share: threads, by turns."""
 
 import asyncio
 import threading
@@ -6,10 +6,9 @@ from functools import partial
 
 import pytest
 
-from server.admission import Admission, Claims, FairPool, Quota
+from server.admission import Admission, Claims, FairPool
 from server.middleware import share_of
 from tests.support import PATIENCE
-from unprm.errors import Overloaded
 
 
 def request(share: str) -> Claims:
@@ -30,22 +29,6 @@ def request(share: str) -> Claims:
 )
 def test_a_share_is_a_name_s_or_an_address_s(caller: str, client: tuple[str, int] | None, share: str) -> None:
     assert share_of(caller, client) == share
-
-
-def test_a_quota_is_paid_back_before_the_next_request() -> None:
-    now = 0.0
-    quota = Quota(60, lambda: now)
-    quota.check()
-    quota.charge(90)
-    with pytest.raises(Overloaded, match="the 60 tokens a minute of this key are used up; try again in 31 s") as caught:
-        quota.check()
-    assert caught.value.retry_after == 31
-    now = 30.5
-    quota.check()
-    now = 1000.0
-    quota.charge(60)  # no more than a minute's tokens are saved up
-    with pytest.raises(Overloaded):
-        quota.check()
 
 
 def test_the_next_turn_is_of_the_caller_and_the_request_that_had_least() -> None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from unprm.budget import Budget, Held
 from unprm.engines.waiting import Batch, QueuedRequest, ScoredItems, Waiting
 from unprm.engines.worker import Worker, checked_scores, plain_sum
 from unprm.errors import (
@@ -28,6 +27,7 @@ from unprm.errors import (
     SolutionTooLong,
     UnprmError,
 )
+from unprm.shares import Capacity, Held
 from unprm.types import Encoded, Engine, StepScores, Usage
 
 logger = logging.getLogger(__name__)
@@ -61,14 +61,6 @@ class BatchFigures(NamedTuple):
 
 
 @dataclass(slots=True)
-class Permit:
-    """Room in the queue for a request of about `tokens` tokens; `room`: what it holds until the request is queued."""
-
-    tokens: int
-    room: Held
-
-
-@dataclass(slots=True)
 class Recent:
     """Sums over recent batches, older ones counting less: their `tokens`, those `computed`, and the seconds. They
     hardly depend on small batches, whose time says little about larger ones."""
@@ -88,7 +80,7 @@ class Scheduler:
     """Scores the steps of concurrent requests in shared batches. Used from one event loop; `drain` ends it.
 
     `batch_tokens`: maximum tokens of a batch, which has fewer where they would take long, since nothing overtakes it;
-    a longer item runs alone. `max_queued_tokens`: of which callers share by the rule of `Budget` what may wait.
+    a longer item runs alone. `max_queued_tokens`: of which callers share by the rule of `Capacity` what may wait.
     `patience`: seconds that a batch may take. `observe` is called with the figures of every batch that was run.
     `clock`: of seconds, by which waits and batches are timed.
 
@@ -112,7 +104,7 @@ class Scheduler:
         self._engine, self._worker = engine, Worker("engine")
         self._batch_tokens, self._patience, self._retry = batch_tokens, patience, retry
         self._observe, self._on_loss, self._clock = observe, on_loss, clock
-        self._room = Budget(max_queued_tokens, "tokens", self._retry_after)
+        self._room = Capacity(max_queued_tokens, "tokens", self._retry_after)
         self._waiting = Waiting()
         self._unanswered: dict[QueuedRequest, None] = {}  # by arrival
         self._recent = Recent()
@@ -139,20 +131,20 @@ class Scheduler:
         *,
         deadline: float | None = None,
         caller: str = "",
-        permit: Permit | None = None,
+        permit: Held | None = None,
     ) -> ScoredItems:
         """Scores all items or none. `deadline`: a time of the event loop's clock. `caller`: requests of one caller
-        share its turns and its room in the queue. `permit`: the room that `reserve` keeps for it.
+        share its turns and its room in the queue. `permit`: the room that it holds by `reserve`.
 
         Raises `InvalidRequest` and `Overloaded` before anything runs; `ShuttingDown`, `DeadlineExceeded` and
         `ModelUnavailable` then or later. A cancelled request leaves the queue: its waiting items never run.
         """
         loop = asyncio.get_running_loop()
         seconds = math.inf if deadline is None else deadline - loop.time()
-        self._admit(encoded, seconds, caller, permit)
+        room = Held(self._room, caller) if permit is None else permit
+        self._admit(encoded, seconds, room)
         if not encoded:
             return ScoredItems([], Usage())
-        room = Held(self._room, caller)
         request = QueuedRequest(encoded, deadline, caller, self._clock(), room, loop.create_future())
         self._unanswered[request] = None
         self._waiting.add(request)
@@ -196,16 +188,13 @@ class Scheduler:
             raise ModelUnavailable(self._unreachable)
 
     @contextmanager
-    def reserve(self, tokens: int, caller: str = "") -> Iterator[Permit]:
+    def reserve(self, tokens: int, caller: str = "") -> Iterator[Held]:
         """Reserves room in the queue for about this many tokens while they are encoded: until `score` has queued them,
         or the block ends. Raises as `check_room` does."""
         self._check_open()
-        permit = Permit(tokens, Held(self._room, caller))
-        permit.room.take(tokens)
-        try:
-            yield permit
-        finally:
-            permit.room.set(0)
+        with Held(self._room, caller) as room:
+            room.take(tokens)
+            yield room
 
     def check_room(self, tokens: int = 1, caller: str = "") -> None:
         """Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable` if this many more tokens of a caller would be
@@ -245,8 +234,8 @@ class Scheduler:
         if self._lost is not None:
             raise ModelUnavailable(self._lost)
 
-    def _admit(self, encoded: Sequence[Encoded], seconds: float, caller: str, permit: Permit | None) -> None:
-        """Admission, all or nothing. The permit's room is given back: the queued request holds its own."""
+    def _admit(self, encoded: Sequence[Encoded], seconds: float, room: Held) -> None:
+        """Admission, all or nothing. `room`: what the request holds already."""
         about = self._engine.description
         for index, item in enumerate(encoded):
             if len(item.ids) > about.max_tokens:
@@ -261,10 +250,8 @@ class Scheduler:
         if seconds <= 0:
             raise DeadlineExceeded(max(seconds, 0.0))
         self._check_open()
-        if permit is not None:
-            permit.room.set(0)
-        if permit is None or tokens > _SLACK * permit.tokens:
-            self._room.check(caller, tokens)
+        if (counted := self._room.counted(tokens)) > _SLACK * room.amount:
+            room.take(counted - room.amount)
 
     def _retry_after(self, missing: int) -> float:
         """Seconds until there may be room for `missing` tokens more, at the recent speed; from 1 to 60, by when most of

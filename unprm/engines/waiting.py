@@ -1,16 +1,15 @@
 """The requests that wait for a model, and which of their items are next.
 
-Half of a batch goes to the oldest requests, the other half in turns to the callers and to the requests of each: a
-large request neither waits for the rest nor holds it up.
+Half of a batch goes in turns to the callers and to the requests of each, the other half to the oldest requests: a large
+request neither waits for the rest nor holds it up.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import NamedTuple
 
-from unprm.budget import Held
+from unprm.shares import Held, Turns
 from unprm.types import Encoded, StepScores, Usage
 
 
@@ -28,7 +27,7 @@ class QueuedRequest:
     `taken` of them have left the queue; the others have `tokens` tokens, which hold `room`. `arrived`, and `begun`,
     when its first batch began: times of the scheduler's clock. `deadline`: a time of the event loop's clock.
     `caller`: requests of one caller share its turns.
-    `served`: number of the last batch that took any of its items, or of the one before its arrival. `scores`: of the
+    `rank`: number of the last batch that took any of its items, or of the one before its arrival. `scores`: of the
     items scored so far, by their indices.
     """
 
@@ -39,7 +38,7 @@ class QueuedRequest:
     room: Held
     done: "asyncio.Future[ScoredItems]"
     begun: float | None = None
-    served: int = 0
+    rank: int = 0
     taken: int = 0
     tokens: int = 0
     scores: dict[int, StepScores] = field(default_factory=dict)
@@ -64,13 +63,14 @@ class Waiting:
         self.tokens = 0
         self._requests: dict[QueuedRequest, None] = {}  # a set would not keep the order
         self._batches = 0
+        self._turns = Turns()
 
     def __len__(self) -> int:
         return len(self._requests)
 
     def add(self, request: QueuedRequest) -> None:
         """Puts a request at the end. It comes before those of which the running batch took any."""
-        request.served = self._batches - 1
+        request.rank = self._batches - 1
         self._requests[request] = None
         self._set_tokens(request, sum(item.cost for item in request.items))
 
@@ -88,43 +88,32 @@ class Waiting:
         """The next batch, of at most `tokens` tokens; a longer item forms a batch alone."""
         self._batches += 1
         batch: Batch = {}
-        half = room = tokens // 2
-        for request, share in self._in_turns():
-            room -= self._move(request, batch, room, int(half * share))
-        room += tokens - half
+        left = tokens
+
+        def move(request: QueuedRequest, spared: int = 0) -> bool:
+            """Moves a request's next item to the batch, unless it has none or there is no room for it."""
+            nonlocal left
+            if request.taken == len(request.items):
+                return False
+            item = request.items[request.taken]
+            cost = 0 if item in batch else item.cost
+            if batch and cost > max(0, left - spared):
+                return False
+            left -= cost
+            self._turns.charge(request.caller, cost)
+            batch.setdefault(item, []).append((request, request.taken))
+            request.taken, request.rank = request.taken + 1, self._batches
+            self._set_tokens(request, request.tokens - item.cost)
+            return True
+
+        self._turns.deal(self._requests, lambda request: move(request, spared=tokens - tokens // 2))
         for request in self._requests:
-            room -= self._move(request, batch, room, room)
+            while move(request):
+                pass
             if request.taken < len(request.items):
                 break
         self._requests = {request: None for request in self._requests if request.taken < len(request.items)}
         return batch
-
-    def _in_turns(self) -> Iterator[tuple[QueuedRequest, float]]:
-        """The requests in the order of their turns, each with its share of the half that is given in turns: one request
-        of every caller, then a second of each; those served longest ago first."""
-        by_caller: dict[str, list[QueuedRequest]] = {}
-        for request in sorted(self._requests, key=lambda request: request.served):
-            by_caller.setdefault(request.caller, []).append(request)
-        callers = sorted(by_caller.values(), key=lambda requests: requests[-1].served)  # when each was last served
-        for turn in zip_longest(*callers):
-            for request in filter(None, turn):
-                yield request, 1 / len(by_caller) / len(by_caller[request.caller])
-
-    def _move(self, request: QueuedRequest, batch: Batch, room: int, share: int) -> int:
-        """Moves a request's items to a batch while there is `room`, up to its `share` but at least one, all in tokens;
-        returns their tokens. Any item fits an empty batch."""
-        spent = 0
-        while request.taken < len(request.items):
-            item = request.items[request.taken]
-            cost = 0 if item in batch else item.cost
-            if cost and ((batch and spent + cost > room) or (spent and spent + cost > share)):
-                break
-            spent += cost
-            batch.setdefault(item, []).append((request, request.taken))
-            request.taken += 1
-            request.served = self._batches
-            self._set_tokens(request, request.tokens - item.cost)
-        return spent
 
     def _set_tokens(self, request: QueuedRequest, tokens: int) -> None:
         self.tokens += tokens - request.tokens

@@ -15,7 +15,6 @@ import hashlib
 import json
 import logging
 import math
-import random
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -26,6 +25,8 @@ from typing import Any
 import httpx
 from pydantic_core import from_json
 
+from unprm.retries import Attempts
+
 logger = logging.getLogger(__name__)
 
 Observe = Callable[[float, str], None]
@@ -35,8 +36,6 @@ Take = Callable[[int], Awaitable[None]]
 """Gets the number of bytes of each part of an answer before more is read, and may wait or raise."""
 
 CONNECT_SECONDS = 10.0
-FIRST_WAIT = 0.5
-"""Seconds before the second attempt; doubled for each further one, with jitter."""
 LONGEST_RETRY_AFTER = 60.0
 """Maximum seconds to wait for a server's `Retry-After`."""
 PAUSE = 5.0
@@ -61,9 +60,10 @@ def ignore(seconds: float, outcome: str) -> None:
 
 
 class APIError(Exception):
-    """Base of the client's errors. `attempts`: how many were made."""
+    """Base of the client's errors. `attempts`: how many were made; `retry_after`: seconds, if the server sent them."""
 
     attempts = 1
+    retry_after: float | None = None
     retryable = False
     """Whether another attempt may succeed."""
 
@@ -81,7 +81,7 @@ class APIConnectionError(APIError):
 class APIStatusError(APIError):
     """A status other than 200.
 
-    `retry_after`: seconds, if the server sent them. `message`: the server's own words, if any; they may repeat what was
+    `message`: the server's own words, if any; they may repeat what was
     sent and are for the caller alone; so may `content`, the answer's body, or its beginning.
     """
 
@@ -149,20 +149,15 @@ class OpenAIClient:
 
     async def post(self, path: str, body: Mapping[str, Any], affinity: str = "") -> Any:
         """The JSON that is answered to a body at a path below `/v1`. Raises an `APIError`."""
-        content = encoded(body)
-        attempt = 1
+        content, attempts = encoded(body), Attempts(self._attempts)
         while True:
             try:
                 return _parsed(await self.fetch(path, content, affinity=affinity))
             except APIError as error:
-                error.attempts = attempt
-                if attempt >= self._attempts or not error.retryable:
-                    raise
-                wait = FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
-                if isinstance(error, APIStatusError) and error.retry_after is not None:
-                    wait += min(LONGEST_RETRY_AFTER, error.retry_after)
+                error.attempts = attempts.failed + 1
+                asked = min(LONGEST_RETRY_AFTER, error.retry_after or 0.0)
+                wait = attempts.pause(error, again=error.retryable, retry_after=asked)
             await self._sleep(wait)
-            attempt += 1
 
     async def sample(self, path: str, body: Mapping[str, Any], affinity: str = "") -> Any:
         """As `post`, for samples from the model's own distribution: `NEUTRAL` is sent, too, where the body does not say

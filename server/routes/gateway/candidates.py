@@ -21,9 +21,10 @@ from unprm.wire import AnySolution, SolutionIn, confidence_of
 from ...admission import Context
 from ...service import Service
 from .completion import NO_ANSWER, NO_CALL, Verbatim, action, calls_of, length_of, text_of
+from .replies import Sampled, UpstreamFailed
 from .report import Sample, UpstreamFailure
 from .schema import ChatRequest
-from .upstream import Sampled, Upstream, UpstreamFailed
+from .upstream import Upstream
 
 WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""

@@ -24,9 +24,9 @@ from ...models.model import Model
 from ...scoring import RequestScorer
 from ...service import Service
 from .candidates import SampledCandidates
+from .replies import Sampled, UpstreamFailed, UpstreamRefused
 from .report import Attempt, Report, Sample, Stopped, UnscoredCandidate, notes
 from .schema import Election
-from .upstream import Sampled, UpstreamFailed, UpstreamRefused
 
 IN_FLIGHT = 8
 """Maximum number of requests for which candidates are sampled at a time."""

@@ -14,10 +14,10 @@ from unprm.wire import Request
 from ...errors import event
 from .completion import calls_of, refusal_of, text_of, thoughts_of
 from .election import Elected, Progress
+from .replies import UpstreamFailed
 from .report import Sample
 from .schema import ChatRequest, Election, Passed, chat_request
 from .stream import parts_of, told
-from .upstream import UpstreamFailed
 
 _EXAMPLE: Json = {"model": "m", "max_tokens": 1024, "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
 _STOPPED = {"length": "max_tokens", "content_filter": "refusal"}

@@ -1,17 +1,13 @@
 """The server that candidates are sampled from: OpenAI's chat API over HTTP."""
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from pydantic import ValidationError
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
 from unprm.errors import Overloaded, UnprmError
@@ -24,23 +20,28 @@ from unprm.openai.client import (
     OpenAIClient,
     Take,
     encoded,
-    error_message,
     read_on,
 )
-from unprm.openai.models import Json, RawChatResponse, RawChoice, RawModelList, UsageInfo
-from unprm.trajectories import TOKEN
+from unprm.openai.models import Json, UsageInfo
 
 from ...admission import Context
 from ...service import Service
-from .completion import as_openai, length_of
+from .completion import length_of
 from .deltas import Deltas
+from .replies import (
+    UNREADABLE,
+    Kept,
+    Sampled,
+    UpstreamFailed,
+    UpstreamRefused,
+    Used,
+    read_choice,
+    read_completions,
+    read_models,
+)
 
 MAX_CONCURRENT = 64
 """Maximum number of concurrent requests to the upstream for one caller; further ones wait for their turn."""
-_TOTAL = re.compile(rb'(?<!\\)"total_tokens"\s*:\s*(\d{1,15})')
-"""Tokens in a report; quotes inside a text come after a backslash."""
-_REPORT_BYTES = 65_536
-"""Bytes at the end of an answer in which a report is looked for."""
 _LONG, _MAX_LONG = 2**20, 2
 """Answers of more bytes than this are read two at a time for each caller."""
 _PER_REQUEST = 16
@@ -55,63 +56,6 @@ _WITH_LOGPROBS = 8
 """An answer may be as long as a request's body; with log-probabilities, this many times as long."""
 
 
-class UpstreamRefused(UnprmError):
-    """The upstream rejects the request, for instance an unknown model or a context that is too long."""
-
-    code = "upstream_refused"
-
-
-class UpstreamFailed(UnprmError):
-    """The upstream did not answer, or not as OpenAI's API does."""
-
-    code = "upstream_failed"
-
-
-@dataclass(slots=True)
-class Sampled:
-    """Completions of one prompt in OpenAI's form, in `size` bytes; `usage`: the tokens of all of them together;
-    `context_tokens`: of the prompt alone, however often it was sent."""
-
-    model: str = ""
-    choices: list[Json] = field(default_factory=list)
-    context_tokens: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    size: int = 0
-
-    def add(self, other: "Sampled") -> None:
-        """Adds the other's completions and tokens."""
-        self.model = other.model or self.model
-        self.choices += other.choices
-        self.context_tokens = max(self.context_tokens, other.context_tokens)
-        self.size += other.size
-        self.add_tokens(other)
-
-    def add_tokens(self, other: "Sampled") -> None:
-        """Adds the other's tokens alone."""
-        self.prompt_tokens += other.prompt_tokens
-        self.completion_tokens += other.completion_tokens
-
-    def __len__(self) -> int:
-        return len(self.choices)
-
-    @property
-    def tokens(self) -> int:
-        """All tokens."""
-        return self.prompt_tokens + self.completion_tokens
-
-    @property
-    def usage(self) -> Json:
-        """The token usage in the form of OpenAI's API."""
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "total_tokens": self.tokens,
-        }
-
-
-Kept = Collection[str] | None
-"""Fields of a token with its log-probability that are kept; None: all of them."""
 Arrived = Callable[[int, Sampled], None]
 """Gets completions as soon as they have come, and the number of the first; and their tokens, with them or later."""
 
@@ -170,7 +114,7 @@ class Upstream:
         async with self._taking(context, {}) as take:
             with _upstream_errors():
                 answer = await self._client.fetch("/models", None, take)
-            return answer, await self._service.read(context, partial(_cards, answer), len(answer))
+            return answer, await self._service.read(context, partial(read_models, answer), len(answer))
 
     async def model(self, name: str, context: Context) -> Json:
         """One of the upstream's models. Raises `HTTPException` if it lists none of this name, and as `sample`."""
@@ -186,7 +130,7 @@ class Upstream:
         async with self._place(context, MAX_CONCURRENT):
             with _upstream_errors():
                 response = await self._client.stream(path, content)
-            used = _Used(len(content), bool(body.get("stream")))
+            used = Used(len(content), bool(body.get("stream")))
             try:
                 async with aclosing(read_on(response)) as parts:
                     yield response.headers.get("content-type", "").encode()
@@ -212,7 +156,7 @@ class Upstream:
         limit = self._service.settings.max_body_bytes * (_WITH_LOGPROBS if body.get("logprobs") else 1)
         taken = 0
         async with AsyncExitStack() as turn:
-            hold = turn.enter_context(context.claims.holding())
+            held = turn.enter_context(context.claims.holding())
 
             async def take(size: int) -> None:
                 nonlocal taken
@@ -221,7 +165,7 @@ class Upstream:
                 taken += size
                 if taken > limit:
                     raise UpstreamFailed(f"the upstream's answer is longer than {limit} bytes")
-                hold(size)
+                held.take(size)
 
             yield take
 
@@ -248,7 +192,7 @@ class Upstream:
             async def read() -> None:
                 before = deltas.size
                 for index, choice in await self._read(context, deltas.feed, bytes(unread)):
-                    made = _choice(choice) or {"message": {"role": "assistant", "content": None}}
+                    made = read_choice(choice) or UNREADABLE
                     sampled.choices.append(made)
                     arrived(index, Sampled(deltas.model, [made], size=length_of(made)))
                 unread.clear()
@@ -271,7 +215,7 @@ class Upstream:
                     prompt = usage.prompt_tokens
                     arrived(0, Sampled(deltas.model, [], prompt, prompt, usage.completion_tokens))
             if not streamed:
-                sampled = await self._read(context, partial(_sampled, count=count, kept=kept), bytes(unread))
+                sampled = await self._read(context, partial(read_completions, count=count, kept=kept), bytes(unread))
                 arrived(0, sampled)
         return sampled
 
@@ -284,97 +228,12 @@ class Upstream:
             content = await self._service.read(context, partial(encoded, body))
             async with self._taking(context, body) as take:
                 answer = await self._client.fetch("/chat/completions", content, take)
-                return await self._service.read(context, partial(_sampled, answer, count, kept), len(answer))
-
-
-class _Used:
-    """The tokens of an answer that is passed on: as many as it reports at last; without a report, or before it comes, a
-    token for every four bytes of the request, and of the answer, or for each event of a stream."""
-
-    def __init__(self, request_bytes: int, streamed: bool) -> None:
-        self._request_bytes, self._streamed, self._end = request_bytes, streamed, b""
-        self._size = self._events = 0
-
-    def read(self, part: bytes) -> None:
-        """Counts a part of the answer."""
-        self._size += len(part)
-        self._events += part.count(b"data:")
-        self._end = (self._end + part)[-_REPORT_BYTES:]
-
-    @property
-    def tokens(self) -> int:
-        """Of what has been read so far."""
-        reported = _TOTAL.findall(self._end)
-        return (
-            int(reported[-1])
-            if reported
-            else self._request_bytes // TOKEN + (self._events if self._streamed else self._size // TOKEN)
-        )
+                return await self._service.read(context, partial(read_completions, answer, count, kept), len(answer))
 
 
 def _from(first: int, arrived: Arrived, number: int, sampled: Sampled) -> None:
     """Calls `arrived` with the number among all completions of one that is numbered within its request."""
     arrived(first + number, sampled)
-
-
-def _parsed(answer: bytes, keep: Callable[[Json], Json]) -> Any:
-    """The value of an answer in JSON, of each object what `keep` returns. Raises `UpstreamFailed`."""
-    try:
-        if b"\\ud" in answer or b"\\uD" in answer:
-            from_json(answer)  # unlike Python's, it refuses half a surrogate pair, which nobody could be sent
-        # whatever `keep` does, other threads get a turn when it is called: a long answer takes seconds
-        return json.loads(answer.decode(), object_hook=keep)
-    except (ValueError, RecursionError):
-        raise UpstreamFailed("the upstream's answer is not JSON") from None
-
-
-def _unchanged(value: Json) -> Json:
-    return value
-
-
-def _logprobs(kept: Collection[str], value: Json) -> Json:
-    """Of a token, what a vote needs: the rest is several times as much to keep, and for the garbage collector."""
-    return {name: value[name] for name in kept if name in value} if "logprob" in value else value
-
-
-def _sampled(answer: bytes, count: int, kept: Kept) -> Sampled:
-    """The completions of an answer, at most as many as were asked for. Raises `UpstreamFailed`."""
-    value = _parsed(answer, _unchanged if kept is None else partial(_logprobs, kept))
-    try:
-        completion = RawChatResponse.model_validate(value)
-    except ValidationError:
-        reason = error_message(value)
-        said = f"an error: {reason}" if reason else "not a chat completion"
-        raise UpstreamFailed(f"the upstream's answer is {said}") from None
-    readable = list(map(_choice, completion.choices[:count]))
-    if not any(readable):
-        raise UpstreamFailed("the upstream's answer is not a chat completion")
-    # one that can't be read costs itself
-    choices = [choice or {"message": {"role": "assistant", "content": None}} for choice in readable]
-    usage = completion.usage or UsageInfo()
-    if "timings" in value:  # llama.cpp, which counts the first choice alone: the others' tokens are as their lengths
-        first, *others = (len(encoded(choice["message"])) for choice in choices)
-        written = usage.completion_tokens
-        usage.completion_tokens = written + round(written * sum(others) / first)
-    prompt = usage.prompt_tokens
-    return Sampled(completion.model, choices, prompt, prompt, usage.completion_tokens, len(answer))
-
-
-def _choice(sent: Any) -> Json | None:
-    """A completion in OpenAI's form, None if it can't be read."""
-    try:
-        RawChoice.model_validate(sent)
-    except ValidationError:
-        return None
-    return as_openai(sent)
-
-
-def _cards(answer: bytes) -> list[Json]:
-    """The models in a list of them. Raises `UpstreamFailed`."""
-    try:
-        return RawModelList.model_validate(_parsed(answer, _unchanged)).data
-    except ValidationError:
-        raise UpstreamFailed("the upstream's answer is not a list of models") from None
 
 
 def _reseeded(body: Json, number: int) -> Json:

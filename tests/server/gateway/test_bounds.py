@@ -13,7 +13,7 @@ from server import admission
 from server.admission import Claims, Context
 from server.app import create_app
 from server.routes import route
-from server.routes.gateway import candidates
+from server.routes.gateway import candidates, replies
 from server.routes.gateway import upstream as upstream_module
 from server.settings import Settings
 from tests.fakes import upstream
@@ -22,6 +22,7 @@ from tests.server.gateway.test_gateway import ask as chat
 from tests.server.harness import Background, ask
 from tests.support import PATIENCE, asynchronous, until
 from unprm.engines.fake import FakeEngine
+from unprm.shares import Held
 
 LONG = "x" * 40_000
 
@@ -29,8 +30,8 @@ LONG = "x" * 40_000
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (upstream_module, "_logprobs"),
-        (upstream_module, "_unchanged"),  # if the caller asks for log-probabilities
+        (replies, "_logprobs"),
+        (replies, "_unchanged"),  # if the caller asks for log-probabilities
         (upstream_module, "encoded"),
         (candidates, "confidence_of"),
         (route, "to_json"),
@@ -87,17 +88,17 @@ def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(route, "VALUE_BYTES", 0)
     long: Any = {"extra_body": {"unprm": {"strategy": "cisc", "budget": 1}, "top_logprobs": 20}}
     with upstream(boxed(1)) as reasoner, gateway(reasoner, max_body_bytes=2000) as running:
-        holding = running.service.admission.bodies.holding
-        with holding("127.0.0.1/32") as hold:
-            hold(6500)
+        bodies = running.service.admission.bodies
+        with Held(bodies, "127.0.0.1/32") as held:
+            held.take(6500)
             with pytest.raises(openai.RateLimitError, match="bytes of this caller wait or are worked on"):
                 chat(running, **long)
             elected(running, budget=1)  # a short answer finds room
-        with holding("another") as hold:
-            hold(7000)
+        with Held(bodies, "another") as held:
+            held.take(7000)
             chat(running, **long)
-        with holding("anybody") as hold:
-            hold(16_000)  # all that was taken is given back
+        with Held(bodies, "anybody") as held:
+            held.take(16_000)  # all that was taken is given back
 
 
 def test_an_upstream_that_gives_one_at_a_time_gets_few_calls_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

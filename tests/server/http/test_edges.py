@@ -23,7 +23,6 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from server import admission, protocol
-from server import serving as serving_module
 from server.admission import Admission, Claims
 from server.app import create_app
 from server.models.model import Model
@@ -32,8 +31,8 @@ from server.settings import Settings
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
 from tests.support import PATIENCE, until
 from unprm import wire
-from unprm.budget import Budget
 from unprm.engines.fake import FakeEngine, FakeFormat, hashed
+from unprm.shares import Capacity
 from unprm.types import Encoded
 
 
@@ -207,7 +206,7 @@ def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, b
 def test_an_address_has_its_share_of_the_connections(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    room = Budget(8, "connections")
+    room = Capacity(8, "connections")
     monkeypatch.setattr(protocol, "connections", lambda: room)
     with serving() as server:
         held = [server.connect(b"") for _ in range(4)]
@@ -230,7 +229,7 @@ def test_an_address_has_its_share_of_the_connections(
 
 def test_who_is_silent_before_tls_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
-    monkeypatch.setattr(serving_module, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
     with serving(ssl_certfile=tmp_path / "own.pem") as server, server.connect(b"") as connection:
         connection.settimeout(PATIENCE)
         with suppress(ConnectionResetError):

@@ -98,7 +98,7 @@ async def test_one_and_many_take_the_same_path() -> None:
 
 
 @asynchronous
-async def test_callers_share_a_batch_in_order_of_arrival() -> None:
+async def test_callers_share_a_batch() -> None:
     engine, gate, place = held()
     async with place as scorer:
         tasks = [
@@ -109,7 +109,7 @@ async def test_callers_share_a_batch_in_order_of_arrival() -> None:
         assert (scorer.queued_tokens, scorer.queued_requests) == (40, 3)
         gate.set()
         results = await asyncio.gather(*tasks)
-    assert engine.batches[1:] == [(item(3), item(4), item(1), item(2))]
+    assert engine.batches[1:] == [(item(3), item(1), item(2), item(4))]
     assert [values(result) for result in results] == [
         [hashed(item(3)), hashed(item(4))],
         [hashed(item(1))],
@@ -169,7 +169,7 @@ async def test_equal_callers_get_equal_shares_of_what_goes_around() -> None:
         gate.set()
         await asyncio.gather(*tasks)
     callers = [[one.ids[0] // 100 for one in batch] for batch in engine.batches[1:]]
-    assert callers == [[0, 0, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 1, 1, 1], [1, 1]]
+    assert callers == [[0, 1, 0, 1, 0, 0, 0, 0], [0, 1, 0, 1, 0, 1, 1, 1], [1, 1]]
 
 
 @asynchronous
@@ -183,6 +183,18 @@ async def test_callers_share_alike_whatever_the_number_of_their_requests() -> No
     callers = [["one" if sequence.ids[0] >= 200 else "many" for sequence in batch] for batch in engine.batches[1:]]
     # of the four that go around in each batch, two are each caller's; the other four are the first requests'
     assert [batch.count("one") for batch in callers] == [2, 2, 0]
+
+
+@asynchronous
+async def test_what_the_oldest_get_counts_as_their_caller_s() -> None:
+    engine, gate, place = held(batch_tokens=80)
+    async with place as scorer:
+        first = await ask(scorer, *(item(k) for k in range(50)), caller="first")
+        second = await ask(scorer, *(item(100 + k) for k in range(50)), caller="second")
+        gate.set()
+        await asyncio.gather(first, second)
+    shares = [sum(sequence.ids[0] < 100 for sequence in batch) for batch in engine.batches[1:11]]
+    assert shares == [6, *[4] * 9]
 
 
 @asynchronous

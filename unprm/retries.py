@@ -1,0 +1,41 @@
+"""When a call over HTTP is made again."""
+
+import math
+import random
+import time
+from collections.abc import Callable
+
+FIRST_WAIT = 0.25
+"""Seconds before the second attempt, half as many more or less; doubled for each further one, up to `LONGEST_WAIT`."""
+LONGEST_WAIT = 15.0
+
+
+class Attempts:
+    """The attempts of one call, at most `maximum`, until its time is up: `seconds` from now. `now` is a clock in
+    seconds, `jitter` is in [0, 1)."""
+
+    def __init__(
+        self,
+        maximum: int,
+        seconds: float = math.inf,
+        now: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._maximum, self._now, self._jitter = maximum, now, jitter
+        self.seconds, self._until = seconds, now() + seconds
+        self.failed = 0
+
+    @property
+    def left(self) -> float:
+        """Seconds until time is up."""
+        return self._until - self._now()
+
+    def pause(self, error: Exception, *, again: bool, retry_after: float | None = None) -> float:
+        """Seconds before the next attempt, after one that failed. Raises its error if there is none: it would change
+        nothing (not `again`), or no attempt or time is left. `retry_after`: what the server asks for."""
+        self.failed += 1
+        # not before the server said, and not all clients at the same moment
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (self.failed - 1)) * (0.5 + self._jitter()) + (retry_after or 0.0)
+        if not again or self.failed >= self._maximum or wait >= self.left:
+            raise error
+        return wait

@@ -1,0 +1,144 @@
+"""A caller's share of what is limited, by one rule: nobody takes more than it leaves to others, and whoever has had
+least is next.
+
+`Capacity` is held for a while, such as memory or places in a queue; `Turns` are of what is used up, such as the time of
+a thread or the tokens of a batch; a `Quota` is a rate that was agreed on.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+from typing import Protocol, TypeVar
+
+from unprm.errors import Overloaded
+
+
+class Capacity:
+    """`limit` units, called `noun` in errors. A caller may take more only if it then holds at most as much as stays
+    free: one caller alone gets half, the next half of the rest, and there is always some for another.
+
+    An amount counts as half of the limit at most, so that any is taken when nothing is held. `wait`: seconds until this
+    many units may be free again. The rule is that of dynamic thresholds in switches (Choudhury and Hahne, 1998).
+    """
+
+    def __init__(self, limit: int, noun: str, wait: Callable[[int], float] = lambda missing: 1.0) -> None:
+        self.limit = limit
+        self._noun = noun
+        self._wait = wait
+        self._held: Counter[str] = Counter()
+        self.taken = 0
+
+    def check(self, caller: str, amount: int) -> None:
+        """Raises `Overloaded` if the caller can't take this much more."""
+        amount, held = self.counted(amount), self._held[caller]
+        left = self.limit - self.taken - amount
+        if held + amount > left:
+            demand = f"{held} {self._noun} of this caller wait or are worked on, and {amount} more"
+            detail = f"{demand} would be more than what is left for others, {max(left, 0)} of {self.limit}"
+            raise Overloaded(detail, self._wait(held + amount - left))
+
+    def counted(self, amount: int) -> int:
+        """What an amount counts as."""
+        return min(amount, self.limit // 2)
+
+    def add(self, caller: str, amount: int) -> None:
+        """Adds to what a caller holds, whether there is room or not; a negative amount gives it back."""
+        self.taken += amount
+        self._held[caller] += amount
+        if not self._held[caller]:
+            del self._held[caller]
+
+
+class Held:
+    """The `amount` of a capacity that is held for a caller's request, until the end of the block."""
+
+    def __init__(self, capacity: Capacity, caller: str) -> None:
+        self._capacity, self._caller = capacity, caller
+        self.amount = 0
+
+    def __enter__(self) -> "Held":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.set(0)
+
+    def take(self, amount: int) -> None:
+        """Takes more; raises `Overloaded`."""
+        self._capacity.check(self._caller, amount)
+        self.set(self.amount + self._capacity.counted(amount))
+
+    def set(self, amount: int) -> None:
+        """Holds this much from now on, without a check: what was let in may turn out larger, and becomes less."""
+        amount = self._capacity.counted(amount)
+        self._capacity.add(self._caller, amount - self.amount)
+        self.amount = amount
+
+
+class Waits(Protocol):
+    """What waits for a turn: those of one caller in the order of their `rank`, which may be a past cost or time."""
+
+    caller: str
+    rank: int
+
+
+W = TypeVar("W", bound=Waits)
+
+
+class Turns:
+    """Whose turn it is: the caller's with the least cost so far, in any unit. One that comes, or comes back, starts
+    where the caller in turn stands: what it did not use is not saved up (start-time fair queuing, Goyal et al., 1996).
+    """
+
+    def __init__(self) -> None:
+        self._costs: dict[str, int] = {}
+        self._least = 0
+        """Where the caller in turn stands."""
+
+    def deal(self, waiting: Iterable[W], take: Callable[[W], bool]) -> None:
+        """Offers one turn after another until nobody takes any more; `take` says whether the one in turn did, after it
+        has charged what that costs."""
+        requests: dict[str, deque[W]] = {}
+        for each in sorted(waiting, key=lambda each: each.rank):
+            requests.setdefault(each.caller, deque()).append(each)
+        callers = [(self._stands(caller), number, caller) for number, caller in enumerate(requests)]
+        heapify(callers)
+        while callers:
+            stands, number, caller = heappop(callers)
+            one = requests[caller].popleft()
+            if take(one):
+                self._least = stands
+                requests[caller].append(one)
+            if requests[caller]:
+                heappush(callers, (self._stands(caller), number, caller))
+        self._costs = {caller: cost for caller, cost in self._costs.items() if cost > self._least}
+
+    def charge(self, caller: str, cost: int) -> None:
+        """Adds to a caller's cost."""
+        self._costs[caller] = self._stands(caller) + cost
+
+    def _stands(self, caller: str) -> int:
+        return max(self._costs.get(caller, 0), self._least)
+
+
+class Quota:
+    """Tokens that a caller may use: `per_minute` at once, and as many again each minute. Requests are let in while some
+    are left; what they use beyond is owed, and paid back before the next. `clock`: in seconds."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute = per_minute
+        self._clock = clock
+        self._left, self._then = float(per_minute), clock()
+
+    def check(self) -> None:
+        """Raises `Overloaded` if none are left."""
+        self.charge(0)
+        if self._left <= 0:
+            detail = f"the {self.per_minute} tokens a minute of this key are used up"
+            raise Overloaded(detail, (1 - self._left) * 60 / self.per_minute)
+
+    def charge(self, tokens: int) -> None:
+        """Takes tokens, or gives back a negative number of them."""
+        now = self._clock()
+        earned = (now - self._then) * self.per_minute / 60
+        self._left, self._then = min(self.per_minute, self._left + earned) - tokens, now
