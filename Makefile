@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: serve test check types lint test-avx2 test-ray test-browser test-docs test-plugs test-qwen test-vllm audit format clean
+.PHONY: serve test check types lint test-avx2 test-ray test-browser screenshot test-docs test-plugs test-qwen test-vllm audit format clean
 # a process of tests for each core, with a thread each; one that is done takes over tests of the other
 PARALLEL := --numprocesses auto --dist worksteal
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
@@ -43,6 +43,10 @@ test-ray: .venv/dev.installed
 # the tests of the pages in Chromium (Debian: chromium)
 test-browser: .venv/dev.installed
 	$(PYTEST) --dist loadfile -m browser tests/browser
+
+# the picture of the page in the documentation
+screenshot: .venv/dev.installed
+	$(BIN)/python -m tests.browser.first_visit
 
 # every command of the documentation, run as it stands there
 test-docs: .venv/dev.installed

@@ -4,12 +4,14 @@ The responses of the examples are those of the embedded model, in examples.json.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.wire import ProblemDetails
@@ -42,6 +44,14 @@ _TIMEOUT: Json = {
     "schema": {"type": "number", "exclusiveMinimum": 0},
 }
 
+_GROUPS = {
+    "Scores": ("/score_steps", "/preview"),
+    "Votes": ("/vote",),
+    "Answers of an upstream": ("/v1/",),
+    "Administration": ("/admin/",),
+}
+"""Groups of operations, by what their paths begin with."""
+_REST = "The server"
 
 _PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
 
@@ -90,22 +100,35 @@ def _responses() -> dict[str, Json]:
 
 
 class DocumentedApp(FastAPI):
-    """An app whose document has worked examples and the schema of its errors."""
+    """An app whose document has groups, worked examples and the schema of its errors. The title of an operation without
+    one of its own is how its description begins."""
 
     def openapi(self) -> Json:
         """The OpenAPI document."""
         if self.openapi_schema is None:
+            for route in self.routes:
+                if isinstance(route, APIRoute) and route.summary is None:
+                    route.summary = re.split(r"[.:;](?:\s|$)", route.description, maxsplit=1)[0]
             document = super().openapi()
             schema = ProblemDetails.model_json_schema(ref_template=_REFERENCE, mode="serialization")
             document["components"]["schemas"] |= schema.pop("$defs") | {"ProblemDetails": schema}
             document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             _add_examples(document)
+            _group(document)
         return super().openapi()
 
     @cached_property
     def document(self) -> bytes:
         """The OpenAPI document in JSON."""
         return json.dumps(self.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _group(document: Json) -> None:
+    for path, operations in document["paths"].items():
+        group = next((name for name, prefixes in _GROUPS.items() if path.startswith(prefixes)), _REST)
+        for operation in operations.values():
+            operation["tags"] = [group]
+    document["tags"] = [{"name": name} for name in (*_GROUPS, _REST)]
 
 
 def _add_examples(document: Json) -> None:

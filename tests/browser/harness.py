@@ -1,7 +1,6 @@
 """The page in a real browser: opened, watched, and used as a person would."""
 
 import json
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -53,10 +52,14 @@ class Sheet:
             self.complaints.append(f"{response.status} {response.url}")
 
     def open(self, fragment: str = "") -> "Sheet":
-        """Waits until the page knows the model, or that there is none."""
+        """Waits until the page shows its first vote, or why there is none."""
         self.page.goto(f"{self.url}/{fragment}")
-        expect(self.page.locator("#model-line")).not_to_have_text(re.compile("Asking"))
+        self.settled()
         return self
+
+    def settled(self) -> None:
+        """Waits until nothing is scored."""
+        expect(self.page.locator("#results")).to_have_attribute("aria-busy", "false")
 
     def score(self, problem: str, *candidates: Any) -> None:
         """Writes into the form and scores; texts are candidates as they stand, the rest JSON lines."""
@@ -65,22 +68,23 @@ class Sheet:
         self.page.get_by_label("Problem", exact=True).fill(problem)
         self.page.get_by_label("Candidate solutions").fill("\n===\n".join(lines) if plain else "\n".join(lines))
         self.press("Score and vote")
+        self.settled()
 
     def press(self, name: str) -> None:
         self.page.get_by_role("button", name=name, exact=True).click()
 
     def tile(self, strategy: str) -> str:
-        """What the tile of a strategy says: its name, the answer, and by how much."""
+        """What is said of a strategy: its name, and by how much its answer wins."""
         return self._tile(strategy).inner_text()
 
     def elected(self, strategy: str) -> str:
         """The text of the answer that a strategy elects."""
-        return self._tile(strategy).locator(".tile-answer").inner_text()
+        self._tile(strategy)
+        return self.page.locator(f".side:has(input[value={strategy}]) .answer").inner_text()
 
     def choose(self, strategy: str) -> None:
-        """Chooses a vote, and opens why it elects its answer."""
+        """Chooses a vote, which explains why it elects its answer."""
         self._tile(strategy).locator("input").check()
-        self.unfold("#why")
 
     def unfold(self, details: str) -> None:
         """Opens what is folded, unless it is open."""
@@ -89,8 +93,7 @@ class Sheet:
             summary.click()
 
     def _tile(self, strategy: str) -> Locator:
-        expect(self.page.locator("#ballot")).to_be_visible()
-        self.unfold(f".fold:has(input[value={strategy}])")
+        expect(self.page.locator("#sides")).to_be_visible()
         return self.page.locator(f".tile:has(input[value={strategy}])")
 
     def slide(self, *alphas: float) -> None:

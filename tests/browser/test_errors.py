@@ -127,17 +127,20 @@ def test_a_model_that_still_loads_is_waited_for(browser: Browser) -> None:
     with serving(load) as server:
         sheet = Sheet(browser.new_page(), server.url).open()
         expect(sheet.page.locator("#model-line")).to_contain_text("the model is being loaded")
+        expect(sheet.page.locator("#status")).to_contain_text("scored as soon as it is")
         sheet.press("A slip")
         expect(sheet.page.locator("#status")).to_contain_text("scored as soon as it is")
         expect(sheet.page.locator(".complaint")).to_have_count(0)
         gate.set()
         assert sheet.tile("wrf")
+        expect(sheet.page.locator(".solution")).to_have_count(2)
         expect(sheet.page.locator("#model-line")).to_contain_text("fake")
         sheet.page.close()
 
 
 def test_input_that_is_missing_is_asked_for_without_a_request(sheet: Sheet) -> None:
-    sheet.press("Score and vote")
+    before = len(sheet.requests)
+    sheet.score("How many?")
     says_what_to_do(sheet, "no_candidates")
     sheet.score("", "The answer is 1.")
     says_what_to_do(sheet, "no_problem")
@@ -149,11 +152,11 @@ def test_input_that_is_missing_is_asked_for_without_a_request(sheet: Sheet) -> N
     says_what_to_do(sheet, "bad_file")
     sheet.page.goto(f"{sheet.url}/#v1.not_a_link")
     says_what_to_do(sheet, "bad_link")
-    assert not any(url.endswith(("score_steps", "vote/majority")) for url in sheet.requests)
+    assert not any(url.endswith(("score_steps", "vote/majority")) for url in sheet.requests[before:])
 
 
 def test_an_error_goes_away_with_the_next_success(sheet: Sheet) -> None:
-    sheet.press("Score and vote")
+    sheet.score("How many?")
     sheet.complaint()
     sheet.score("", scored(1, [0.5]))
     assert sheet.tile("wrf")

@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, Dialog, Route, expect
 
 from tests.browser.harness import Sheet, scored
 from tests.server.harness import Running, serving
@@ -16,7 +16,8 @@ from unprm.steps import first_error
 from unprm.votes.registry import REWARD_STRATEGIES
 
 PROBLEM = "How many?"
-EXAMPLES = ["A slip", "A close vote", "LaTeX"]
+OF_THE_DOMAIN = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+EXAMPLES = ["A close vote", "A slip", "Own scores"]
 STRATEGIES = REWARD_STRATEGIES
 # majority: 1; the highest reward: 2; WRF: 1 below α = 0.5 …, 2 above
 SPLIT = [scored(1, [0.4]), scored(1, [0.5]), scored(1, [0.6]), scored(2, [0.9, 0.8]), scored(3, [0.1])]
@@ -24,8 +25,8 @@ SPLIT = [scored(1, [0.4]), scored(1, [0.5]), scored(1, [0.6]), scored(2, [0.9, 0
 
 def test_a_problem_is_pasted_scored_and_voted_on(sheet: Sheet, running: Running) -> None:
     texts = ["Step 1: a.\nStep 2: b.\nStep 3: The answer is \\boxed{7}.", "c.\nThe answer is 7.0.", "\\boxed{8}"]
-    sheet.score(PROBLEM, *texts)
-    expected = running.post("/vote/compare", {"problem": PROBLEM, "solutions": texts}).json()
+    sheet.score(OF_THE_DOMAIN, *texts)
+    expected = running.post("/vote/compare", {"problem": OF_THE_DOMAIN, "solutions": texts}).json()
     for strategy in STRATEGIES:
         assert sheet.elected(strategy) == expected["strategies"][strategy]["answer"]
     cards = sheet.page.locator(".solution")
@@ -38,13 +39,16 @@ def test_a_problem_is_pasted_scored_and_voted_on(sheet: Sheet, running: Running)
             .locator(".chip")
             .evaluate_all("chips => chips.map((chip) => getComputedStyle(chip, '::before').content[1])")
         )
-        assert symbols == ["✗" if score < 0.5 else "✓" for score in solution["step_scores"]]
+        error = first_error(solution["step_scores"])
+        right = len(symbols) if error is None else error
+        # a quotation mark ends the content of a step after the error
+        assert symbols == [*["✓"] * right, "✗", *['"'] * len(symbols)][: len(symbols)]
         steps = cards.nth(k).locator(".step")
         marked = steps.evaluate_all("steps => steps.findIndex((step) => step.classList.contains('first-error'))")
-        error = first_error(solution["step_scores"])
         assert marked == (-1 if error is None else error)
+        assert cards.nth(k).locator(".step.after").count() == max(0, len(symbols) - right - 1)
         assert f"{solution['reward']:.3f}" in cards.nth(k).locator(".facts").inner_text()
-    elected = expected["strategies"]["majority"]["solution_index"]  # the fake is a demonstration: no reward decides
+    elected = expected["strategies"]["wrf"]["solution_index"]
     assert "elected" in cards.nth(elected).locator(".vote").inner_text()
     expect(sheet.page.locator("#model-line")).to_have_text("fake on cpu, a demonstration")
 
@@ -57,7 +61,9 @@ def test_where_scores_come_from_is_told(sheet: Sheet) -> None:
         expect(status).to_have_text("5 candidates came with scores: no model was run.")
         sheet.score(PROBLEM, ["a", "The answer is 1."], *SPLIT)
         sheet.tile("wrf")
-        expect(status).to_have_text(re.compile(r"1 solution scored by fake: \d+ tokens run; 5 candidates came with"))
+        expect(status).to_have_text(
+            re.compile(r"1 solution scored by fake: \d+ tokens run, \d+ cached; 5 candidates came with")
+        )
 
 
 @pytest.mark.parametrize("in_domain", [True, False])
@@ -90,7 +96,7 @@ def test_what_a_demonstration_s_scores_are_worth_stays_with_them(sheet: Sheet, i
 
 
 def test_colour_follows_the_score(sheet: Sheet) -> None:
-    sheet.score("", scored(1, [0.0, 0.5, 1.0]))
+    sheet.score("", scored(1, [1.0, 0.75, 0.5]))
     steps = sheet.page.locator(".solution .step")
     expect(steps).to_have_count(3)
     colours = steps.evaluate_all("steps => steps.map(step => getComputedStyle(step).backgroundColor)")
@@ -104,12 +110,10 @@ def test_a_slide_of_alpha_votes_again(sheet: Sheet, running: Running) -> None:
         sheet.slide_and_vote(alpha)
         outcome = running.post("/vote/wrf", {"solutions": SPLIT, "alpha": alpha}).json()
         assert sheet.elected("wrf") == outcome["answer"]
-        assert outcome["tie"] or f"ahead by {outcome['margin']:.3f} (combined)" in sheet.tile("wrf")
-        sheet.unfold("#why")
+        assert outcome["tie"] or f"lead {outcome['margin']:.3f} (combined)" in sheet.tile("wrf")
         best = sheet.page.locator(".class").first
         assert f"{outcome['candidates'][0]['score']:.3f}" in best.inner_text()
     assert {sheet.elected("wrf"), sheet.elected("majority")} == {"1", "2"}
-    assert sheet.page.locator("#alpha-strip > span").count() == 2
 
 
 def test_a_vote_is_explained(sheet: Sheet) -> None:
@@ -135,6 +139,7 @@ def test_a_vote_is_explained(sheet: Sheet) -> None:
 def test_a_tie_is_told(sheet: Sheet) -> None:
     sheet.score("", scored(1, [0.5]), scored(2, [0.5]))
     assert "tie of 2" in sheet.tile("majority")
+    expect(sheet.page.locator(".side .head")).to_have_text(f"1 elected by all {len(STRATEGIES)} votes, by a tie")
     expect(sheet.page.locator("#explanation")).to_contain_text("It is a tie of 2 answers")
     sheet.score("", scored(1, [0.5]), scored(1, [0.7]))
     expect(sheet.page.locator("#explanation")).to_contain_text("wins without a vote")
@@ -146,10 +151,10 @@ def test_another_threshold_needs_no_request(sheet: Sheet) -> None:
     before = len(sheet.requests)
     sheet.page.locator("#options summary").click()
     card = sheet.page.locator(".solution").nth(3)
-    expect(card.locator(".facts")).to_contain_text("no error found")
+    expect(card.locator(".badge")).to_have_count(0)
     sheet.page.get_by_label("Steps below this are errors").fill("0.85")
     sheet.page.get_by_label("Steps below this are errors").blur()
-    expect(card.locator(".facts")).to_contain_text("first error: step 2 of 2")
+    expect(card.locator(".step").nth(1).locator(".badge")).to_have_text("first error")
     expect(sheet.page.locator(".solution").nth(2).locator(".vote")).to_contain_text("elected")
     assert len(sheet.requests) == before
 
@@ -189,7 +194,7 @@ def test_another_model_scores_anew(browser: Browser) -> None:
         number = sheet.page.locator(".solution .chip").first
         expect(number).to_have_text("0.250")
         for choice, score in (("high", "0.750"), ("mean of all 2", "0.500"), ("low", "0.250")):
-            sheet.page.get_by_label("Model", exact=True).select_option(label=choice)
+            sheet.page.locator("#model").select_option(label=choice)
             expect(number).to_have_text(score)
         sheet.page.close()
         assert sheet.complaints == []
@@ -206,7 +211,7 @@ def test_a_hundred_candidates_are_uploaded(sheet: Sheet, layout: str) -> None:
     sheet.page.get_by_label("Problem", exact=True).fill(PROBLEM)
     file = {"name": "candidates.jsonl", "mimeType": "application/json", "buffer": content.encode()}
     sheet.page.locator("#file").set_input_files([file])  # type: ignore[list-item]
-    expect(sheet.page.locator("#count")).to_have_text("100 candidates")
+    expect(sheet.page.locator("#count")).to_have_text("100 candidates.")
     sheet.press("Score and vote")
     expect(sheet.page.locator(".solution")).to_have_count(100)
     expect(sheet.page.locator(".class").first).to_contain_text("15 of 100")
@@ -244,19 +249,16 @@ def test_what_can_t_be_scored_keeps_its_place_and_says_why(browser: Browser) -> 
             assert sheet.elected(strategy) == expected["strategies"][strategy]["answer"]
         assert {sheet.elected("majority"), sheet.elected("prm")} == {"1", "2"}
         cards = sheet.page.locator(".solution")
-        expect(cards.nth(0)).to_contain_text("no error found")
-        expect(cards.nth(1)).to_contain_text("not scored: it is too long for the model")
-        expect(cards.nth(1)).to_contain_text("Solution 2 with its problem takes")
-        expect(cards.nth(2)).to_contain_text("not scored: it has no steps")
-        expect(cards.nth(3)).to_contain_text("not scored: it has too many steps")
+        expect(cards.nth(0)).not_to_contain_text("not scored")
+        expect(cards.nth(1)).to_contain_text("✗ not scored: Solution 2 with its problem takes")
+        expect(cards.nth(2)).to_contain_text("is blank")
+        expect(cards.nth(3)).to_contain_text("more than 2 steps")
         expect(cards.nth(3).locator(".step.unscored")).to_have_count(3)
         facts = cards.nth(3).locator(".facts")
         facts.scroll_into_view_if_needed()  # what is off the screen has no rendered text
-        until(lambda: facts.inner_text().split()[:4] == ["answer", "2", "reward", "none"])
+        until(lambda: "answer 2 reward none" in " ".join(facts.inner_text().split()))
         expect(sheet.page.locator("#notices")).to_contain_text("3 of 4 solutions could not be scored")
         expect(sheet.page.locator("#status")).to_have_text("1 candidate came with scores: no model was run.")
-        sheet.page.get_by_label("Order").select_option("reward")
-        assert sheet.page.locator(".solution h3").all_inner_texts() == [f"Solution {k}" for k in (1, 2, 3, 4)]
         sheet.page.close()
         assert sheet.complaints == []
 
@@ -267,7 +269,9 @@ def test_answers_that_were_compared_as_text_are_named(sheet: Sheet) -> None:
 
     sheet.page.route("**/vote/compare", as_text)
     sheet.score("", *SPLIT)
-    expect(sheet.page.locator("#notices")).to_contain_text("The answers of solutions 1, 3, and 5 could not be compared")
+    expect(sheet.page.locator("#notices")).to_contain_text(
+        "The answer of solution 1, solution 3, and solution 5 could not be compared"
+    )
 
 
 def test_how_texts_are_read_is_part_of_the_request(sheet: Sheet) -> None:
@@ -290,16 +294,14 @@ def test_wrf_is_taken_by_shares(sheet: Sheet, browser: Browser, running: Running
     sheet.tile("wrf")
     sheet.slide_and_vote(0.6)
     assert sheet.elected("wrf") == "2"
-    sheet.unfold("#why")
     sheet.page.get_by_label("Normalisation").select_option("share")
     sheet.voted()
     outcome = running.post("/vote/wrf", {"solutions": solutions, "alpha": 0.6, "normalization": "share"}).json()
     assert sheet.elected("wrf") == outcome["answer"] == "1"
     expect(sheet.page.locator("#explanation")).to_contain_text("0.60 × 0.900 + 0.40 × 0.980 = 0.932")
-    assert sheet.page.locator("#alpha-strip > span").count() == 2
     sheet.press("Copy as curl")
     expect(sheet.page.locator("#status")).to_contain_text("copied")
-    assert '"normalization": "share"' in sheet.page.evaluate("navigator.clipboard.readText()")
+    assert '"normalization":"share"' in sheet.page.evaluate("navigator.clipboard.readText()")
     sheet.press("Copy link")
     expect(sheet.page.locator("#status")).to_contain_text("Link copied")
     address = sheet.page.evaluate("navigator.clipboard.readText()")
@@ -315,18 +317,11 @@ def test_hmr_at_two_halves_asks_the_reward(sheet: Sheet) -> None:
     assert sheet.elected("hmr") == "2"
 
 
-def test_solutions_are_ordered_by_reward(sheet: Sheet) -> None:
-    sheet.score("", *SPLIT)
-    sheet.page.get_by_label("Order").select_option("reward")
-    titles = sheet.page.locator(".solution h3").all_inner_texts()
-    assert titles == [f"Solution {k}" for k in (4, 3, 2, 1, 5)]
-
-
 def test_without_any_answer_the_scores_are_shown(sheet: Sheet) -> None:
     sheet.score(PROBLEM, "I can't tell.", "Nor can I.")
     assert sheet.complaint()[0] == "no_answer"
     expect(sheet.page.locator(".solution")).to_have_count(2)
-    expect(sheet.page.locator(".tile").first).to_be_hidden()
+    expect(sheet.page.locator("#sides")).to_be_hidden()
 
 
 def test_a_link_brings_the_input_back_and_scores_nothing(sheet: Sheet, browser: Browser) -> None:
@@ -368,17 +363,19 @@ def test_the_command_asks_the_same_vote(sheet: Sheet) -> None:
     assert f"{vote['margin']:.3f}" in sheet.tile("wrf")
 
 
-def test_without_a_clipboard_the_text_is_shown_selected(browser: Browser, running: Running) -> None:
+def test_without_a_clipboard_the_text_is_shown(browser: Browser, running: Running) -> None:
     context = browser.new_context()
     context.add_init_script("delete Navigator.prototype.clipboard")
     sheet = Sheet(context.new_page(), running.url).open()
-    sheet.page.get_by_role("button", name="A slip").click()
+    shown: list[str] = []
+
+    def read(dialog: Dialog) -> None:
+        shown.append(dialog.default_value)
+        dialog.dismiss()
+
+    sheet.page.on("dialog", read)
     sheet.press("Copy as curl")
-    expect(sheet.page.locator("#copy-text")).to_have_value(re.compile(r"^curl -s 'http.*vote/wrf'"))
-    selected = sheet.page.evaluate("document.activeElement.selectionEnd - document.activeElement.selectionStart")
-    assert selected == len(sheet.page.locator("#copy-text").input_value())
-    sheet.press("Close")
-    expect(sheet.page.locator("#copy")).to_be_hidden()
+    assert re.match(r"curl -s 'http.*vote/wrf' .*Moor Farm", shown[0])
     context.close()
 
 
@@ -386,7 +383,7 @@ def test_the_examples_are_problems_that_the_demonstration_knows(sheet: Sheet) ->
     problems = sheet.page.evaluate(
         "async () => (await import('./page/examples.js')).EXAMPLES.map(({ problem }) => problem)"
     )
-    assert [parse(problem).answer for problem in problems] == [83, 466, 21]
+    assert [parse(problem).answer for problem in problems] == [466, 83, 21]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -11,14 +11,14 @@ export const key = {
 
 /** The response to a GET, or to a POST of `body` as JSON. Raises `Problem` for an error, and an aborted request's. */
 export async function fetchResponse(address, body, signal) {
-  const response = await fetch(address, { ...options(body), signal }).catch((error) => {
-    throw error.name === "AbortError" ? error : new Problem("unreachable");
-  });
+  const headers = key.get() ? { Authorization: `Bearer ${key.get()}` } : {};
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const options = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
+  const response = await fetch(address, { ...options, headers, signal }).catch(unreachable);
   if (response.ok) return response;
   const details = await jsonOf(response);
   if (typeof details?.code !== "string") throw unexpected(response);
-  const { code, detail, errors, request_id: requestId } = details;
-  throw new Problem(code, { detail, errors, requestId, retryAfter: response.headers.get("Retry-After") });
+  throw new Problem(details.code, { ...details, retryAfter: response.headers.get("Retry-After") });
 }
 
 /** The same, read as JSON. */
@@ -34,9 +34,7 @@ export async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read().catch((error) => {
-      throw error.name === "AbortError" ? error : new Problem("unreachable");
-    });
+    const { done, value } = await reader.read().catch(unreachable);
     if (done) return;
     const lines = (rest + value).split("\n");
     rest = lines.pop();
@@ -50,10 +48,8 @@ export async function* events(response) {
   }
 }
 
-function options(body) {
-  const headers = key.get() ? { Authorization: `Bearer ${key.get()}` } : {};
-  if (body === undefined) return { headers };
-  return { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
+function unreachable(error) {
+  throw error.name === "AbortError" ? error : new Problem("unreachable");
 }
 
 async function jsonOf(response) {

@@ -1,25 +1,29 @@
-// The page: the input on the left, scores and votes on the right.
-import { fetchJson, key } from "./api.js";
-import { asked } from "./asking.js";
-import { clearComplaint, complain, guarded } from "./complaints.js";
-import { asCurl } from "./curl.js";
+// The page: the input on the left, votes and scores on the right.
+import { events, fetchJson, fetchResponse, key } from "./api.js";
 import { byId, counted, el } from "./dom.js";
-import { Problem } from "./errors.js";
+import { clearComplaint, complain, guarded, Problem } from "./errors.js";
 import { EXAMPLES } from "./examples.js";
 import * as input from "./input.js";
-import { fromFragment, toFragment } from "./permalink.js";
-import { Results } from "./results.js";
-import { waitingCard } from "./solutions.js";
+import { asCurl, fromFragment, toFragment } from "./link.js";
+import { arrange, showSolutions, waitingCard } from "./solutions.js";
+import { choice, choose, showAlpha, showVotes, suggest, weights } from "./votes.js";
 
 /** Milliseconds after which a page without a model asks for it again. */
 const LOOK_AGAIN = 1000;
+/** Milliseconds without a change of α after which the votes are taken again. */
+const PAUSE = 100;
+const NOT_YET = "The model is not ready yet. These candidates will be scored as soon as it is.";
+/** For steps that can be scored, and an answer that is found. */
+const INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}.";
 
-const results = new Results((body, signal) => post("vote/compare", body, signal));
+/** What is shown: the request with the scores that came back, `/score_steps`' solutions, and `/vote/compare`'s response. */
+const shown = { request: null, solutions: null, threshold: 0.5, demonstration: null, votes: null, weights: null };
 /** Of the request for scores that is under way, if there is one. */
 let running = null;
+/** Of the votes that are taken. */
+let voting = new AbortController();
+let pause = null;
 let limits = null;
-/** The request that was scored last, with the scores that came back. */
-let scoredRequest = null;
 /** What stops the model behind the gateway while it is being asked. */
 let asking = null;
 /** The code of what keeps the page from knowing the model. */
@@ -27,69 +31,125 @@ let trouble = null;
 /** Whether candidates are to be scored once the model is ready. */
 let waiting = false;
 
+function render() {
+  const { solutions, demonstration, votes } = shown;
+  byId("outcome").hidden = solutions === null;
+  if (solutions === null) return;
+  const meaningful = demonstration?.in_domain !== false;
+  byId("demonstration").textContent = demonstration?.detail ?? "";
+  byId("demonstration").classList.toggle("warning", !meaningful);
+  byId("notices").replaceChildren(...notices(solutions, votes).map((text) => el("p", { class: "notice" }, text)));
+  showSolutions({ ...shown, meaningful });
+  const mark = () => arrange(shown, choice.strategy);
+  showVotes(shown, mark, (first) => {
+    byId("show").value = String(first);
+    mark();
+    byId("solutions-title").scrollIntoView({ block: "start" });
+    byId("show").focus({ preventScroll: true });
+  });
+  mark();
+}
+
+/** What the numbers do not show. */
+function notices(solutions, votes) {
+  const texts = [];
+  const missing = solutions.filter((solution) => solution.reward === null).length;
+  const number = `${missing} of ${counted(solutions.length, "solution")}`;
+  if (missing > 0) texts.push(`${number} could not be scored. Their answers count, but bring no reward.`);
+  const which = new Intl.ListFormat("en").format((votes?.compared_as_text ?? []).map((index) => `solution ${index + 1}`));
+  if (which !== "") texts.push(`The answer of ${which} could not be compared as mathematics in time, only as written.`);
+  return texts;
+}
+
 function say(text) {
   byId("status").textContent = text;
 }
 
-function sayOld() {
-  say(results.there ? "The results below are from before." : "");
+function busy(id, is) {
+  byId(id).setAttribute("aria-busy", String(is));
+}
+
+function reveal() {
+  const place = byId("results");
+  if (place.getBoundingClientRect().top < window.innerHeight / 2) return;
+  place.scrollIntoView({ block: "start" });
+  place.focus({ preventScroll: true });
 }
 
 // ---- scoring
 
+/** Scores what stands in the form, or waits until there is a model that can. */
 async function score() {
-  const request = input.request();
   waiting = false;
+  const request = input.request();
+  say(`Scoring ${counted(request.solutions.length, "candidate")} …`);
+  const scoreThem = async (signal) => {
+    const response = await showScores(request, signal).catch((error) => {
+      if (!signal.aborted) sayOld();
+      throw error;
+    });
+    say(whoScored(request.solutions, response));
+  };
   try {
-    await alone((signal) => scoreAndVote(request, signal));
+    await alone(scoreThem, vote);
   } catch (error) {
     if (error.code !== "model_unavailable" || trouble !== "model_unavailable") throw error;
     waiting = true;
-    say("The model is not ready yet. These candidates will be scored as soon as it is.");
+    say(NOT_YET);
   }
 }
 
-/** Runs an action in place of the one that is under way. */
-async function alone(action) {
+function sayOld() {
+  say(shown.solutions === null ? "" : "The results below are from before.");
+}
+
+/** Runs actions one after the other, in place of those that are under way. */
+async function alone(...actions) {
   running?.abort();
   const controller = new AbortController();
   running = controller;
-  busy(true);
+  busy("results", true);
   try {
-    await action(controller.signal);
+    for (const action of actions) await action(controller.signal);
   } finally {
     if (running === controller) {
       running = null;
-      busy(false);
+      busy("results", false);
     }
   }
 }
 
-async function scoreAndVote(request, signal) {
-  say(`Scoring ${counted(request.solutions.length, "candidate")} …`);
-  const response = await scoreAndShow(request, signal).catch((error) => {
-    if (!signal.aborted) sayOld();
-    throw error;
-  });
-  say(whoScored(request.solutions, response));
-  reveal();
-  await results.vote();
+/** Shows a request's scores. With `more` it is what is shown in another way or with more candidates, and the votes stay. */
+async function showScores(request, signal, more = false) {
+  const response = await post("score_steps", request, signal);
+  const { solutions } = response;
+  clearTimeout(pause);
+  voting.abort(); // whatever is under way is of other scores
+  const demonstration = response.demonstration ?? (more ? shown.demonstration : null);
+  Object.assign(shown, { request: withScores(request, solutions), solutions, threshold: request.threshold, demonstration });
+  if (!more) {
+    shown.votes = null;
+    suggest(demonstration?.in_domain === false ? "majority" : "wrf");
+  }
+  render();
+  return response;
 }
 
-/** Shows a request's scores. With `more` it is the one of before with more candidates, and the votes stay. */
-async function scoreAndShow(request, signal, more = false) {
-  const response = await post("score_steps", request, signal);
-  const { solutions, demonstration } = response;
-  scoredRequest = withScores(request, solutions);
-  byId("empty").hidden = true;
-  byId("shown").hidden = false;
-  if (demonstration || !more) byId("demonstration").textContent = demonstration?.detail ?? "";
-  if (more) results.showRewards(solutions, request.threshold, scoredRequest);
-  else {
-    results.ballot.suggest(demonstration?.in_domain === false ? "majority" : "wrf");
-    results.showScores(request.problem ?? "", solutions, request.threshold, scoredRequest);
+/** Takes the votes; those that are shown stay until the new ones are there. Raises `Problem`. */
+async function vote() {
+  clearTimeout(pause);
+  voting.abort();
+  voting = new AbortController();
+  const { signal } = voting;
+  const by = weights();
+  busy("ballot", true);
+  try {
+    shown.votes = await post("vote/compare", { ...shown.request, ...by, ...input.risk() }, signal);
+    shown.weights = by;
+    render();
+  } finally {
+    if (!signal.aborted) busy("ballot", false);
   }
-  return response;
 }
 
 /** Where the scores of candidates come from. */
@@ -99,9 +159,7 @@ function whoScored(sent, { solutions, usage, model }) {
   const number = scored.length - given;
   const came = given > 0 ? `${counted(given, "candidate")} came with scores` : "";
   if (number === 0) return `${came}: no model was run.`;
-  const { tokens, computed_tokens: computed, cached_tokens: cached } = usage;
-  const before = cached > 0 ? `, ${cached} known from before` : "";
-  const cost = cached === tokens ? `all ${tokens} tokens known from before` : `${computed} tokens run${before}`;
+  const cost = `${usage.computed_tokens} tokens run, ${usage.cached_tokens} cached`;
   return `${counted(number, "solution")} scored by ${model}: ${cost}${came && `; ${came}`}.`;
 }
 
@@ -117,14 +175,17 @@ function withScores(request, scored) {
 async function reward() {
   if (asking !== null) return; // what arrives next is scored so
   if (running !== null) return score(); // what is under way was requested with the reward of before
-  const weights = input.weights();
-  if (!results.there) return;
-  scoredRequest = { ...scoredRequest, ...weights };
-  await alone(async (signal) => {
-    const { solutions } = await post("score_steps", scoredRequest, signal);
-    results.showRewards(solutions, weights.threshold, scoredRequest);
-    await results.vote();
-  });
+  const request = { ...shown.request, aggregate: byId("aggregate").value, threshold: input.threshold() };
+  if (shown.solutions !== null) await alone((signal) => showScores(request, signal, true), vote);
+}
+
+function post(address, request, signal) {
+  const size = new Blob([JSON.stringify(request)]).size;
+  if (limits !== null && size > limits.max_body_bytes) {
+    // a server that refuses a body while it is sent closes the connection, and its answer is lost
+    throw new Problem("body_too_large", { detail: `${size} bytes would be sent, the limit is ${limits.max_body_bytes}.` });
+  }
+  return fetchJson(address, request, signal);
 }
 
 // ---- asking
@@ -138,7 +199,7 @@ async function ask() {
     const stop = new AbortController();
     asking = stop;
     byId("ask").textContent = "Stop";
-    byId("shown").hidden = byId("empty").hidden = true;
+    byId("outcome").hidden = true;
     say(`Asking ${question.model} for ${counted(question.budget, "candidate")} …`);
     reveal();
     try {
@@ -147,8 +208,7 @@ async function ask() {
       if (asking === stop) asking = null;
       byId("ask").textContent = asking === null ? "Ask" : "Stop";
       byId("waiting").replaceChildren();
-      byId("shown").hidden = !results.there;
-      byId("empty").hidden = results.there;
+      byId("outcome").hidden = shown.solutions === null;
     }
   });
 }
@@ -164,12 +224,12 @@ async function askAndVote(question, stop, signal) {
   const scoreArrived = async () => {
     const candidates = [...arrived];
     const request = input.request(candidates.map(({ text, scored }) => scored ?? text), question);
-    const { solutions } = await scoreAndShow(request, signal, candidates.some(({ scored }) => scored !== undefined));
+    const { solutions } = await showScores(request, signal, candidates.some(({ scored }) => scored !== undefined));
     candidates.forEach((candidate, place) => {
-      candidate.scored = scoredRequest.solutions[place];
+      candidate.scored = shown.request.solutions[place];
     });
     showWaiting();
-    if (solutions.some(({ answer }) => answer !== null)) await results.vote();
+    if (solutions.some(({ answer }) => answer !== null)) await vote();
   };
 
   try {
@@ -184,7 +244,7 @@ async function askAndVote(question, stop, signal) {
         say(`${sampled} of ${counted(budget, "candidate")}: ${answer === null ? "no answer yet" : `${answer} leads`}.`);
       } else {
         outcome = outcomeOf(report);
-        results.ballot.suggest(report.strategy);
+        suggest(report.strategy);
       }
     }
   } finally {
@@ -199,31 +259,26 @@ async function askAndVote(question, stop, signal) {
   }
 }
 
+/** Yields `{candidate}` and `{progress}` of the gateway's stream as they come, and at last the report. Raises `Problem`. */
+async function* asked({ problem, model, budget }, signal) {
+  const messages = [
+    { role: "system", content: INSTRUCTION },
+    { role: "user", content: problem },
+  ];
+  const body = { model, messages, stream: true, unprm: { budget, candidates: true } };
+  let last = {};
+  for await (const { unprm } of events(await fetchResponse("v1/chat/completions", body, signal))) {
+    if (!unprm) continue;
+    last = unprm;
+    yield unprm;
+  }
+  if (!("strategy" in last)) throw new Problem("cut_short");
+}
+
 function outcomeOf({ strategy, sampled, answer, notes }) {
   const number = counted(sampled, "candidate");
   const elected = answer === null ? `${number} arrived` : `Of ${number}, the gateway elects ${answer} by ${strategy}`;
   return `${[elected, ...notes].join("; ")}.`;
-}
-
-function post(address, request, signal) {
-  const size = new Blob([JSON.stringify(request)]).size;
-  if (limits !== null && size > limits.max_body_bytes) {
-    // a server that refuses a body while it is sent closes the connection, and its answer is lost
-    throw new Problem("body_too_large", { detail: `${size} bytes would be sent, the limit is ${limits.max_body_bytes}.` });
-  }
-  return fetchJson(address, request, signal);
-}
-
-function busy(is) {
-  byId("score").setAttribute("aria-disabled", String(is));
-  byId("results").setAttribute("aria-busy", String(is));
-}
-
-function reveal() {
-  const place = byId("results");
-  if (place.getBoundingClientRect().top < window.innerHeight / 2) return;
-  place.scrollIntoView({ block: "start" });
-  place.focus({ preventScroll: true });
 }
 
 // ---- the model
@@ -233,24 +288,20 @@ async function showModel() {
     const name = input.modelName();
     const model = await fetchJson(name === null ? "model" : `model?name=${encodeURIComponent(name)}`);
     limits = model.limits;
-    input.offerModels(model.models);
-    input.offerRisk(model.vote_calibration);
+    input.offerModel(model);
     byId("model-line").textContent = `${model.name} on ${model.device}${model.demo ? ", a demonstration" : ""}`;
-    byId("asking").hidden = !limits.max_candidates;
     if (limits.max_candidates) await offerUpstream().catch(() => null); // asked again when it is needed
     if (trouble !== null) clearComplaint();
     trouble = null;
-    if (waiting) guarded(score)();
   } catch (error) {
     trouble = error.code;
-    if (trouble === "model_unavailable") {
-      byId("model-line").textContent = `no model yet: ${error.detail}`;
-      setTimeout(showModel, LOOK_AGAIN);
-    } else {
-      byId("model-line").textContent = "no model yet";
-      complain(error);
-    }
+    const loads = trouble === "model_unavailable";
+    byId("model-line").textContent = loads ? `no model yet: ${error.detail}` : "no model yet";
+    if (loads && waiting) say(NOT_YET);
+    if (loads) setTimeout(showModel, LOOK_AGAIN);
+    else complain(error);
   }
+  if (waiting && trouble === null) await guarded(score)();
 }
 
 async function offerUpstream() {
@@ -261,19 +312,15 @@ async function offerUpstream() {
 // ---- taking it elsewhere
 
 async function link() {
-  const { strategy, alpha, normalization } = results.ballot;
-  const state = { ...input.fields(), strategy, alpha, normalization };
   const address = new URL(location.href);
-  address.hash = await toFragment(state);
+  address.hash = await toFragment({ ...input.fields(), ...weights(), strategy: choice.strategy });
   history.replaceState(null, "", address);
   await copy(address.href, "Link copied. It contains the input, not the scores.");
 }
 
 async function curl() {
-  const { strategy, alpha, normalization } = results.ballot;
-  const weights = { alpha, ...(normalization === "minmax" ? {} : { normalization }) };
-  const request = { ...input.request(), ...(strategy === "wrf" ? weights : {}), ...input.risk() };
-  const address = new URL(`vote/${strategy}`, document.baseURI).href;
+  const request = { ...input.request(), ...(choice.strategy === "wrf" ? weights() : {}), ...input.risk() };
+  const address = new URL(`vote/${choice.strategy}`, document.baseURI).href;
   await copy(asCurl(address, request, key.get() !== ""), "Command copied.");
 }
 
@@ -282,9 +329,7 @@ async function copy(text, done) {
     await navigator.clipboard.writeText(text);
     say(done);
   } catch {
-    byId("copy-text").value = text; // no clipboard without HTTPS, or without the user's leave
-    byId("copy").showModal();
-    byId("copy-text").select();
+    prompt("The browser does not let this page use the clipboard. Copy this:", text); // as without HTTPS
   }
 }
 
@@ -294,53 +339,10 @@ async function openLink() {
   const values = await fromFragment(fragment);
   if (values === null) throw new Problem("bad_link");
   input.fillFields(values);
-  results.ballot.choose(values);
+  choose(values);
   // a link of somebody else must not set the model to work by itself
+  waiting = false;
   say("The link's input is filled in. Score it when you are ready.");
-}
-
-// ---- wiring
-
-function listen() {
-  byId("input").addEventListener("submit", (event) => {
-    event.preventDefault();
-    guarded(score)();
-  });
-  byId("input").addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) guarded(score)();
-  });
-  byId("ask").addEventListener("click", guarded(async () => (asking === null ? ask() : asking.abort())));
-  byId("candidates").addEventListener("input", input.showCount);
-  for (const id of ["problem", "candidates"]) {
-    byId(id).addEventListener("input", () => {
-      if (results.there) say("The input has changed since it was scored.");
-    });
-  }
-  byId("aggregate").addEventListener("change", guarded(reward));
-  byId("threshold").addEventListener("change", guarded(async () => results.showThreshold(input.weights().threshold)));
-  byId("risk").addEventListener("change", guarded(async () => (results.there ? results.vote() : null)));
-  byId("model").addEventListener("change", guarded(switchModel));
-  for (const id of ["split", "extraction"]) byId(id).addEventListener("change", guarded(scoreAgain));
-  byId("key").addEventListener("change", guarded(setKey));
-  byId("file").addEventListener("change", guarded(readFile));
-  byId("link").addEventListener("click", guarded(link));
-  byId("curl").addEventListener("click", guarded(curl));
-  byId("copy-close").addEventListener("click", () => byId("copy").close());
-  window.addEventListener("hashchange", guarded(openLink));
-}
-
-async function switchModel() {
-  await showModel();
-  await scoreAgain();
-}
-
-async function scoreAgain() {
-  if (results.there && asking === null) await score();
-}
-
-async function setKey() {
-  key.set(byId("key").value.trim());
-  await showModel();
 }
 
 async function readFile() {
@@ -348,24 +350,95 @@ async function readFile() {
   byId("file").value = ""; // the same file may be chosen again
   if (file === undefined) return;
   const number = await input.upload(file);
-  say(number > 1 ? `${number} questions were read; choose one.` : `${byId("count").textContent} read from the file.`);
+  say(number > 1 ? `${number} questions were read; choose one.` : "The file is read. Score it when you are ready.");
+}
+
+// ---- wiring
+
+async function scoreAndReveal() {
+  await score();
+  reveal();
+}
+
+async function scoreAgain() {
+  if (shown.solutions !== null && asking === null) await score();
+}
+
+function on(type, actions) {
+  for (const [id, action] of Object.entries(actions)) byId(id).addEventListener(type, guarded(action));
+}
+
+function listen() {
+  on("submit", {
+    input: (event) => {
+      event.preventDefault();
+      return scoreAndReveal();
+    },
+  });
+  byId("input").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) guarded(scoreAndReveal)();
+  });
+  on("click", { ask: () => (asking === null ? ask() : asking.abort()), link, curl });
+  on("change", {
+    aggregate: reward,
+    threshold: () => {
+      shown.threshold = input.threshold();
+      render();
+    },
+    risk: () => (shown.solutions === null ? null : vote()),
+    model: async () => {
+      await showModel();
+      await scoreAgain();
+    },
+    split: scoreAgain,
+    extraction: scoreAgain,
+    key: async () => {
+      key.set(byId("key").value.trim());
+      await showModel();
+    },
+    file: readFile,
+    show: render,
+    normalization: vote,
+  });
+  byId("alpha").addEventListener("input", () => {
+    showAlpha();
+    busy("ballot", true);
+    clearTimeout(pause);
+    pause = setTimeout(guarded(vote), PAUSE);
+  });
+  byId("candidates").addEventListener("input", input.showCount);
+  for (const id of ["problem", "candidates"]) {
+    byId(id).addEventListener("input", () => {
+      if (shown.solutions !== null) say("The input has changed since it was scored.");
+    });
+  }
+  window.addEventListener("hashchange", guarded(openLink));
 }
 
 function offerExamples() {
-  for (const { name, problem, solutions } of EXAMPLES) {
-    const button = el("button", { type: "button", class: "quiet" }, name);
+  const buttons = EXAMPLES.map(({ name, ...example }) => {
     const show = async () => {
-      input.fill({ problem, solutions });
-      await score();
+      input.fill(example);
+      await scoreAndReveal();
     };
-    button.addEventListener("click", guarded(show));
-    byId("examples").append(button);
-  }
+    return el("button", { type: "button", class: "quiet", onclick: guarded(show) }, name);
+  });
+  byId("examples").append(...buttons);
+}
+
+/** A first visit begins with the first example; a link, and what the browser has kept of a form, is left as it is. */
+async function begin() {
+  byId("why").open = matchMedia("(min-width: 40rem)").matches;
+  byId("key").value = key.get();
+  const { problem, candidates } = input.fields();
+  waiting = !location.hash.startsWith("#v") && problem === "" && candidates === "";
+  if (waiting) input.fill(EXAMPLES[0]);
+  input.showCount();
+  await showModel();
+  await openLink();
 }
 
 offerExamples();
 listen();
-byId("key").value = key.get();
-input.showCount();
-await showModel();
-await openLink().catch(complain);
+await begin().catch(complain);
+busy("results", running !== null);

@@ -4,9 +4,10 @@ const SEPARATOR = /^[^\S\n]*={3,}[^\S\n]*$/m;
 /** What the server takes of a candidate in a record of samples; it refuses the rest. */
 const KNOWN = ["id", "text", "steps", "answer", "step_scores"];
 
-/** Candidates of a text: JSON lines, or texts between lines of `===`. */
+/** Candidates of a text: JSON lines, an array, or texts between lines of `===`. */
 export function readCandidates(text) {
-  return fromLines(text, isCandidate) ?? fromArray(text) ?? pieces(text);
+  const pieces = () => text.split(new RegExp(SEPARATOR, "m")).map((piece) => piece.trim()).filter(Boolean);
+  return records(text, isCandidate) ?? pieces();
 }
 
 /** The text that `readCandidates` reads these candidates from. */
@@ -22,38 +23,15 @@ export function writeCandidates(solutions) {
  * `candidates`; or the candidates of a single question, whose problem is null then.
  */
 export function readQuestions(text) {
-  const records = fromLines(text, isQuestion) ?? whole(text);
-  return records?.map(asQuestion) ?? [{ problem: null, solutions: readCandidates(text) }];
+  return records(text, isQuestion)?.map(asQuestion) ?? [{ problem: null, solutions: readCandidates(text) }];
 }
 
-function fromLines(text, accepted) {
-  const lines = text.split("\n").filter((line) => line.trim());
-  const values = [];
-  for (const line of lines) {
-    const value = parsed(line);
-    if (!accepted(value)) return null;
-    values.push(value);
-  }
-  return values.length > 0 ? values : null;
-}
-
-function fromArray(text) {
-  const value = parsed(text);
-  if (Array.isArray(value) && value.length > 0 && value.every(isCandidate)) return value;
-  return value !== null && isCandidate(value) ? [value] : null;
-}
-
-function whole(text) {
-  const value = parsed(text);
-  const records = Array.isArray(value) ? value : [value];
-  return records.length > 0 && records.every(isQuestion) ? records : null;
-}
-
-function pieces(text) {
-  return text
-    .split(new RegExp(SEPARATOR, "m"))
-    .map((piece) => piece.trim())
-    .filter(Boolean);
+/** The JSON values of a text, one a line, in an array or alone, if all are as they should be; else null. */
+function records(text, accepted) {
+  const lines = text.split("\n").filter((line) => line.trim()).map(parsed);
+  const whole = parsed(text);
+  const ways = [lines, ...(Array.isArray(whole) ? [whole] : []), [whole]];
+  return ways.find((values) => values.length > 0 && values.every(accepted)) ?? null;
 }
 
 function parsed(text) {
@@ -78,12 +56,9 @@ function isQuestion(value) {
   return isObject(value) && (Array.isArray(value.solutions) || Array.isArray(value.candidates));
 }
 
-function asQuestion(record) {
-  const problem = record.problem ?? record.question ?? null;
-  return { problem: problem === null ? null : String(problem), solutions: record.solutions ?? record.candidates.map(known) };
-}
-
-function known(candidate) {
-  if (!isObject(candidate)) return candidate;
-  return Object.fromEntries(Object.entries(candidate).filter(([name]) => KNOWN.includes(name)));
+function asQuestion({ problem, question, solutions, candidates }) {
+  const known = (value) =>
+    isObject(value) ? Object.fromEntries(Object.entries(value).filter(([name]) => KNOWN.includes(name))) : value;
+  const text = problem ?? question ?? null;
+  return { problem: text === null ? null : String(text), solutions: solutions ?? candidates.map(known) };
 }

@@ -1,6 +1,7 @@
-// What went wrong, and what to do about it: a sentence for every code.
+// What went wrong, and what to do about it: a sentence for every code, shown in the element `problem-details`.
+import { byId, el } from "./dom.js";
 
-export const SENTENCES = {
+const SENTENCES = {
   // said by the server
   malformed_json: "The server could not read the request. Reload the page, and try again.",
   unauthorized: "This server asks for an API key. Enter yours below “Options and API key”, and score again.",
@@ -39,37 +40,55 @@ export const SENTENCES = {
 
 /** An error with a stable code: the server's problem details, or one of the page's own. */
 export class Problem extends Error {
-  constructor(code, { detail = "", errors = [], requestId = null, retryAfter = null } = {}) {
+  constructor(code, { detail = "", errors = [], request_id: requestId = null, retryAfter = null } = {}) {
     super(detail || code);
     Object.assign(this, { code, detail, errors, requestId, retryAfter });
   }
+}
 
-  /** What happened and what to do; for codes that this page does not know, what the server says. */
-  get sentence() {
-    return SENTENCES[this.code] ?? (this.detail || SENTENCES.unexpected);
-  }
+/** The action, with its errors shown; that it was aborted is none. */
+export function guarded(action) {
+  return async (...values) => {
+    try {
+      clearComplaint();
+      await action(...values);
+    } catch (error) {
+      if (error.name !== "AbortError") complain(error);
+    }
+  };
+}
 
-  /** What the server says beyond the sentence, with the place of the input that it is about. */
-  get particulars() {
-    const texts = this.errors.map(({ pointer, detail }) => `${place(pointer)}${detail}`);
-    if (texts.length === 0 && this.detail && this.detail !== this.sentence) texts.push(this.detail);
-    if (this.requestId !== null && this.code === "internal") texts.push(`Request ${this.requestId}`);
-    if (this.retryAfter !== null) texts.push(`Try again in ${this.retryAfter} s.`);
-    return texts;
+/** Takes the error away. */
+export function clearComplaint() {
+  byId("problem-details").replaceChildren();
+}
+
+/** Shows an error: what happened, what to do, and what the server says beyond that. */
+export function complain(error) {
+  const problem = error instanceof Problem ? error : new Problem("unexpected", { detail: String(error) });
+  const { code, detail, errors, requestId, retryAfter } = problem;
+  const sentence = SENTENCES[code] ?? (detail || SENTENCES.unexpected);
+  const particulars = errors.map((each) => `${place(each.pointer)}${each.detail}`);
+  if (errors.length === 0 && detail && detail !== sentence) particulars.push(detail);
+  if (requestId !== null && code === "internal") particulars.push(`Request ${requestId}`);
+  if (retryAfter !== null) particulars.push(`Try again in ${retryAfter} s.`);
+  const list = el("ul", {}, ...particulars.map((text) => el("li", {}, text)));
+  byId("problem-details").replaceChildren(el("div", { class: "complaint", "data-code": code }, el("p", {}, sentence), list));
+  byId("problem-details").scrollIntoView({ block: "nearest" });
+  if (code === "unauthorized") {
+    byId("options").open = true;
+    byId("key").focus();
   }
 }
 
 /** `/solutions/2/steps/0` as people count: `Candidate 3, step 1: `. */
 function place(pointer) {
+  const nouns = { solutions: "candidate", steps: "step", step_scores: "score" };
   const parts = pointer.split("/").slice(1);
-  const numbered = { solutions: "candidate", steps: "step", step_scores: "score" };
-  const names = [];
-  for (let k = 0; k < parts.length; k += 1) {
-    const noun = numbered[parts[k]];
-    if (noun && /^\d+$/.test(parts[k + 1] ?? "")) names.push(`${noun} ${Number(parts[++k]) + 1}`);
-    else if (/^\d+$/.test(parts[k]) && names.length > 0) names.push(`step ${Number(parts[k]) + 1}`);
-    else if (parts[k]) names.push(parts[k]);
-  }
-  const text = names.join(", ");
+  const names = parts.map((part, k) => {
+    if (!/^\d+$/.test(part)) return /^\d+$/.test(parts[k + 1] ?? "") && nouns[part] ? "" : part;
+    return `${nouns[parts[k - 1]] ?? "step"} ${Number(part) + 1}`;
+  });
+  const text = names.filter(Boolean).join(", ");
   return text && `${text[0].toUpperCase()}${text.slice(1)}: `;
 }

@@ -1,19 +1,25 @@
-// Problems with candidates to begin with.
+// Problems with candidates to begin with; the page opens with the first.
 
-const MOOR = [
-  ["222", "456"],
-  ["232", "466"],
-  ["132", "366"],
-  ["222", "456"],
-  ["232", "466"],
-].map(
-  ([sum, total]) =>
-    `Step 1: 166 + 66 = ${sum}.\nStep 2: 6 * 39 = 234.\nStep 3: ${sum} + 234 = ${total}. The answer is \\boxed{${total}}.`,
-);
+const moor = (sum, product, total, so = "The") =>
+  `Step 1: 166 + 66 = ${sum}.\nStep 2: 6 * 39 = ${product}.\n` +
+  `Step 3: ${sum} + ${product} = ${total}. ${so} answer is \\boxed{${total}}.`;
 
-const given = (id, steps, step_scores) => ({ id, steps, step_scores });
+const given = (step_scores, ...steps) => ({ steps, step_scores });
 
 export const EXAMPLES = [
+  {
+    name: "A close vote",
+    problem:
+      "Moor Farm stores 166 eggs. Moor Farm harvests 66 eggs. Moor Farm gets 6 crates with 39 eggs in each crate. " +
+      "How many eggs does Moor Farm have in the end?",
+    solutions: [
+      moor(222, 234, 456),
+      moor(232, 234, 466),
+      moor(132, 234, 366),
+      moor(232, 224, 456),
+      moor(232, 234, 466, "So the"),
+    ],
+  },
   {
     name: "A slip",
     problem: "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?",
@@ -23,24 +29,17 @@ export const EXAMPLES = [
     ],
   },
   {
-    name: "A close vote",
-    problem:
-      "Moor Farm stores 166 eggs. Moor Farm harvests 66 eggs. Moor Farm gets 6 crates with 39 eggs in each crate. " +
-      "How many eggs does Moor Farm have in the end?",
-    solutions: MOOR,
-  },
-  {
-    name: "LaTeX",
+    name: "Own scores",
     problem:
       "Leo has 48 cards. Leo splits the cards into 3 equal piles and keeps one pile. Leo buys 5 more cards. " +
       "How many cards does Leo have now?",
     solutions: [
-      given("a", ["Three go: $48 - 3 = 45$.", "Five come: $45 + 5 = 50$. The answer is $\\boxed{50}$."], [0.31, 0.42]),
-      given("b", ["One pile is $$\\frac{48}{3} = 16 .$$", "So $16 + 5 = 21$. The answer is $\\boxed{21}$."], [0.97, 0.93]),
-      given("c", ["$3$ of $48$ are away, so $45$ stay.", "With $5$ more, the answer is $\\boxed{50}$."], [0.31, 0.55]),
-      given("d", ["In thirds: \\(\\frac{48}{3} + 5 = \\frac{48 + 15}{3}\\).", "So \\boxed{\\frac{63}{3}}."], [0.9, 0.88]),
-      given("e", ["First $48 + 5 = 53$.", "Then $53 - 3 = 50$. Hence the answer is $\\boxed{50}$."], [0.12, 0.35]),
-      given("f", ["There are $3 \\cdot 48 = 144$ cards.", "With $5$ more, the answer is $\\boxed{149}$."], [0.24, 0.2]),
+      given([0.31, 0.42], "Three go: $48 - 3 = 45$.", "Five come: $45 + 5 = 50$. The answer is $\\boxed{50}$."),
+      given([0.97, 0.93], "One pile is $$\\frac{48}{3} = 16 .$$", "So $16 + 5 = 21$. The answer is $\\boxed{21}$."),
+      given([0.31, 0.55], "$3$ of $48$ are away, so $45$ stay.", "With $5$ more, the answer is $\\boxed{50}$."),
+      given([0.9, 0.88], "In thirds: \\(\\frac{48}{3} + 5 = \\frac{48 + 15}{3}\\).", "So \\boxed{\\frac{63}{3}}."),
+      given([0.12, 0.35], "First $48 + 5 = 53$.", "Then $53 - 3 = 50$. Hence the answer is $\\boxed{50}$."),
+      given([0.24, 0.2], "There are $3 \\cdot 48 = 144$ cards.", "With $5$ more, the answer is $\\boxed{149}$."),
     ],
   },
 ];

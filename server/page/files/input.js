@@ -12,11 +12,11 @@ export function fields() {
   return Object.fromEntries(FIELDS.map((name) => [name, byId(name).value]));
 }
 
-/** How rewards and errors follow from scores. Raises `Problem`. */
-export function weights() {
-  const threshold = byId("threshold").valueAsNumber;
-  if (!(threshold >= 0 && threshold <= 1)) throw new Problem("bad_threshold");
-  return { aggregate: byId("aggregate").value, threshold };
+/** The score below which a step is an error. Raises `Problem`. */
+export function threshold() {
+  const value = byId("threshold").valueAsNumber;
+  if (!(value >= 0 && value <= 1)) throw new Problem("bad_threshold");
+  return value;
 }
 
 /** The request that the form stands for, or for other candidates than its own. Raises `Problem`. */
@@ -24,24 +24,11 @@ export function request(solutions = readCandidates(fields().candidates), { probl
   if (solutions.length === 0) throw new Problem("no_candidates");
   const scored = solutions.every((solution) => Array.isArray(solution.step_scores));
   if (!problem.trim() && !scored) throw new Problem("no_problem");
-  return { ...(problem.trim() ? { problem } : {}), solutions, ...weights(), ...readings(), ...chosenModel() };
-}
-
-/** How steps and answers are read from texts, where it is not left to the server. */
-function readings() {
+  // how steps and answers are read from texts, where it is not left to the server
   const chosen = ["split", "extraction"].map((name) => [name, byId(name).value]);
-  return Object.fromEntries(chosen.filter(([, value]) => value !== "auto"));
-}
-
-/** What share of accepted answers may be wrong, if answers are to be judged. */
-export function risk() {
-  const { value } = byId("risk");
-  return value === "" || byId("risk-field").hidden ? {} : { risk: Number(value) };
-}
-
-/** Offers to judge answers if the server has a calibration of votes. */
-export function offerRisk(calibration) {
-  byId("risk-field").hidden = !calibration;
+  const read = Object.fromEntries(chosen.filter(([, value]) => value !== "auto"));
+  const terms = { aggregate: byId("aggregate").value, threshold: threshold(), ...read, ...chosenModel() };
+  return { ...(problem.trim() ? { problem } : {}), solutions, ...terms };
 }
 
 function chosenModel() {
@@ -49,6 +36,12 @@ function chosenModel() {
   const names = [...select.options].map((option) => option.value).filter((name) => name !== ALL);
   if (names.length < 2) return {};
   return { model: select.value === ALL ? names : select.value };
+}
+
+/** What share of accepted answers may be wrong, if answers are to be judged. */
+export function risk() {
+  const { value } = byId("risk");
+  return value === "" || byId("risk-field").hidden ? {} : { risk: Number(value) };
 }
 
 /** What the gateway is to be asked. Raises `Problem`. */
@@ -68,16 +61,20 @@ export function offerUpstream(names, most) {
   budget.value = String(Math.min(most, budget.valueAsNumber));
 }
 
-/** Offers the served models, if there are several. */
-export function offerModels(names) {
-  const options = names.map((name) => [name, name]);
-  if (names.length > 1) options.push([ALL, `mean of all ${names.length}`]);
+/** Offers what a server with this description has: several models, acceptance at a risk, a gateway. */
+export function offerModel({ models, vote_calibration: calibration, limits }) {
+  const options = models.map((name) => [name, name]);
+  if (models.length > 1) options.push([ALL, `mean of all ${models.length}`]);
   offer(byId("model"), options);
-  byId("model-field").hidden = names.length < 2;
-  if (names.length > 1) byId("options").open = true;
+  byId("model-field").hidden = models.length < 2;
+  if (models.length > 1) byId("options").open = true;
+  byId("risk-field").hidden = !calibration;
+  const asks = Boolean(limits.max_candidates);
+  if (asks && byId("asking").hidden) byId("paste").open = false; // asking is the first thing, pasting the second
+  byId("asking").hidden = !asks;
 }
 
-/** The name of the chosen model, if it is one; else the default's. */
+/** The name of the chosen model, if it is one; else null for the default's. */
 export function modelName() {
   const { value } = byId("model");
   return value === ALL || value === "" ? null : value;
@@ -92,10 +89,9 @@ export function fill({ problem, solutions }) {
 
 /** Writes fields of a link into the form; what it lacks, or can't be, stays. */
 export function fillFields(values) {
-  for (const name of FIELDS) {
+  for (const name of FIELDS.filter((each) => typeof values[each] === "string")) {
     const node = byId(name);
-    if (typeof values[name] !== "string") continue;
-    if (node.tagName === "SELECT" && ![...node.options].some((option) => option.value === values[name])) continue;
+    if (node.options && ![...node.options].some((option) => option.value === values[name])) continue;
     node.value = values[name];
   }
   changed();
@@ -108,7 +104,7 @@ function changed() {
 /** Shows how many candidates there are. */
 export function showCount() {
   const number = readCandidates(byId("candidates").value).length;
-  byId("count").textContent = number === 0 ? "none yet" : counted(number, "candidate");
+  byId("count").textContent = number === 0 ? "None yet." : `${counted(number, "candidate")}.`;
 }
 
 /** Reads an uploaded file; of several questions one can be chosen. Raises `Problem`. */
@@ -118,8 +114,8 @@ export async function upload(file) {
   if (questions.length === 0) throw new Problem("bad_file");
   const select = byId("question");
   const title = ({ problem }, k) => `${k + 1}. ${(problem ?? "").replace(/\s+/g, " ").slice(0, 60)}`;
-  const options = questions.map((question, k) => [String(k), title(question, k)]);
-  offer(select, options, (index) => fill(questions[Number(index)]));
+  offer(select, questions.map((question, k) => [String(k), title(question, k)]));
+  select.onchange = () => fill(questions[Number(select.value)]);
   select.selectedIndex = 0;
   fill(questions[0]);
   return questions.length;

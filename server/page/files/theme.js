@@ -1,27 +1,23 @@
 // Light, dark, or as the system has it. A classic script in the head, so that no page flashes in the wrong colours.
 (() => {
   const CHOICES = ["system", "light", "dark"];
-
-  const stored = () => {
-    const theme = localStorage.getItem("unprm-theme");
-    return CHOICES.includes(theme) ? theme : "system";
-  };
-
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const stored = () => CHOICES.find((theme) => theme === localStorage.getItem("unprm-theme")) ?? "system";
   const apply = () => {
-    document.documentElement.style.colorScheme = stored() === "system" ? "" : stored();
-  };
-
-  apply();
-  document.addEventListener("DOMContentLoaded", () => {
+    const theme = stored();
+    const root = document.documentElement;
+    root.style.colorScheme = theme === "system" ? "" : theme;
+    root.classList.toggle("dark-mode", theme === "dark" || (theme === "system" && system.matches)); // Swagger UI's
     const button = document.getElementById("theme");
-    const name = () => {
-      button.textContent = `Colours: ${stored()}`;
-    };
-    name();
-    button.addEventListener("click", () => {
+    if (button) button.textContent = `Colours: ${theme}`;
+  };
+  apply();
+  system.addEventListener("change", apply);
+  document.addEventListener("DOMContentLoaded", () => {
+    apply();
+    document.getElementById("theme").addEventListener("click", () => {
       localStorage.setItem("unprm-theme", CHOICES[(CHOICES.indexOf(stored()) + 1) % CHOICES.length]);
       apply();
-      name();
     });
   });
 })();

@@ -1,4 +1,5 @@
-// The input as the fragment of an address: it is never sent to a server, and so never logged.
+// The input, to be taken elsewhere: as the fragment of an address, which is never sent to a server and so never logged,
+// and as a command.
 
 const VERSION = "v1.";
 /** Characters of input that a link may unfold to; a small hostile one could unfold to gigabytes. */
@@ -35,4 +36,12 @@ async function through(stream, bytes) {
   });
   const unfolded = new Blob([bytes]).stream().pipeThrough(stream).pipeThrough(limit);
   return new Uint8Array(await new Response(unfolded).arrayBuffer());
+}
+
+/** The request as a command for a POSIX shell; the key is the shell's variable, never the key itself. */
+export function asCurl(address, body, hasKey) {
+  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const key = hasKey ? ' -H "Authorization: Bearer $UNPRM_API_KEY"' : "";
+  const data = quoted(JSON.stringify(body));
+  return `curl -s ${quoted(address)} -H 'Content-Type: application/json'${key} -d ${data}`;
 }

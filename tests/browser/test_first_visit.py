@@ -1,0 +1,111 @@
+"""The page's first ten seconds: what goes in and what comes out is on it before anybody has done anything."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+from tests.browser.first_visit import PICTURE, WIDE, text_in, text_of, visit
+from tests.browser.harness import Sheet, flaws
+from tests.server.harness import Running, serving
+
+PHONE = {"width": 390, "height": 844}
+SCORE = re.compile(r"\b\d\.\d{3}\b")
+
+
+@pytest.fixture(scope="module")
+def mini() -> Iterator[Running]:
+    """A server with the embedded model."""
+    from unprm.models.load import load_engine
+
+    with serving(load_engine) as running:
+        yield running
+
+
+@pytest.fixture(params=[WIDE, PHONE], ids=["desktop", "phone"])
+def first(request: pytest.FixtureRequest, browser: Browser, mini: Running) -> Iterator[Sheet]:
+    """The page as a stranger sees it first."""
+    sheet = visit(browser, mini.url, request.param)
+    yield sheet
+    sheet.page.context.close()
+    assert sheet.complaints == []
+
+
+def seen(*locators: Locator) -> None:
+    for locator in locators:
+        expect(locator).to_be_in_viewport(ratio=1)
+
+
+def test_a_vote_is_on_the_page_with_its_problem_and_candidates(first: Sheet) -> None:
+    page = first.page
+    expect(page.get_by_label("Problem", exact=True)).to_have_value(re.compile("How many eggs"))
+    expect(page.get_by_label("Candidate solutions")).to_have_value(re.compile("Step 1: 166 \\+ 66 = 222"))
+    elected = page.locator(".side").first
+    expect(elected).to_contain_text("466 elected by 5 of 6 votes")
+    seen(page.locator("#problem"), page.locator("#candidates"), page.locator("#score"), elected)
+    assert page.evaluate("scrollY") == 0
+    assert flaws(page) == []
+
+
+def test_the_vote_is_open_with_its_ties_and_reasons(first: Sheet) -> None:
+    page = first.page
+    tie = page.locator(".side").nth(1)
+    expect(tie).to_contain_text("456 elected by 1 of 6 votes, by a tie")
+    expect(tie).to_contain_text("tie of 2")
+    expect(page.locator("#explanation")).to_contain_text("It is ahead of the next answer by 0.499 (combined).")
+    if page.viewport_size == WIDE:
+        seen(tie, page.locator("#explanation"))
+        expect(page.locator("#classes")).to_be_visible()
+    answer, banner = (page.locator(name).bounding_box() for name in (".side >> nth=0", "#demonstration"))
+    assert answer
+    assert banner
+    assert answer["y"] < banner["y"]
+
+
+def test_a_score_says_what_it_means_and_what_follows_an_error_is_dimmed(first: Sheet) -> None:
+    page = first.page
+    expect(page.locator("#legend")).to_contain_text("how likely everything so far is right")
+    steps = page.locator(".solution").first.locator(".step")
+    assert [step.get_attribute("class") for step in steps.all()] == ["step first-error", "step after", "step after"]
+    colours = steps.evaluate_all("steps => steps.map((step) => getComputedStyle(step).color)")
+    assert colours[0] != colours[1] == colours[2]
+    if page.viewport_size == WIDE:
+        seen(page.locator("#legend"), *steps.all())
+
+
+def test_a_link_and_a_form_that_the_browser_has_kept_are_left_as_they_are(first: Sheet) -> None:
+    before = len(first.requests)
+    first.page.goto("about:blank")
+    first.open("#v1.q1YqyEjMK1GyUkqpUEqtSCwAAA")
+    assert first.complaint()[0] == "bad_link"
+    expect(first.page.get_by_label("Problem", exact=True)).to_have_value("")
+    assert not any("score_steps" in url for url in first.requests[before:])
+
+
+def test_outside_of_the_domain_the_banner_warns_and_scores_have_no_colour(first: Sheet) -> None:
+    page = first.page
+    first.score("What is 12 * 12?", "Step 1: 12 * 12 = 144.\nThe answer is 144.", "The answer is 24.")
+    banner = page.locator("#demonstration.warning")
+    expect(banner).to_contain_text("demonstration")
+    expect(page.locator("input[value=majority]")).to_be_checked()
+    expect(page.locator("#legend")).to_have_text("The scores mean nothing here.")
+    steps = page.locator(".solution .step")
+    expect(steps).to_have_count(2)
+    looks = steps.evaluate_all("steps => steps.map((step) => getComputedStyle(step).backgroundColor)")
+    assert set(looks) == {"rgba(0, 0, 0, 0)"}
+    expect(page.locator(".badge")).to_have_count(0)
+    assert "error" not in page.locator("#solutions").inner_text()
+    assert flaws(page) == []
+
+
+def test_the_picture_in_the_documentation_is_of_this_page(browser: Browser, mini: Running) -> None:
+    sheet = visit(browser, mini.url)
+    # what was scored before is cached, and processors differ in the last digits
+    shown, pictured = (
+        re.sub(r"\d+ tokens run, \d+ cached", "", text) for text in (text_of(sheet), text_in(PICTURE.read_bytes()))
+    )
+    assert SCORE.sub("", shown) == SCORE.sub("", pictured)
+    scores, pictured_scores = (list(map(float, SCORE.findall(text))) for text in (shown, pictured))
+    assert scores == pytest.approx(pictured_scores, abs=2e-3)
+    sheet.page.context.close()
