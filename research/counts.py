@@ -107,9 +107,9 @@ def figures(scored: BatchScores, held_out: Sequence[Written], candidates: int) -
     by_mean = _best(held_out, list(map(min, scored.scores)), candidates)
     if scored.intervals is None:
         return [*of_means, "–", "–", by_mean, "–"]
-    low, high = np.concatenate(scored.intervals[first]).T
+    low, high = np.array([(each.low, each.high) for item in scored.intervals[first] for each in item]).T
     inside = float(np.mean((low - NEAR <= exact) & (exact <= high + NEAR)))
-    by_low = _best(held_out, [min(low for low, _ in each) for each in scored.intervals], candidates)
+    by_low = _best(held_out, [min(around.low for around in each) for each in scored.intervals], candidates)
     return [*of_means, f"{100 * inside:.1f}", f"{np.mean(high - low):.3f}", by_mean, by_low]
 
 

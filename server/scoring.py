@@ -162,7 +162,7 @@ async def _encode(
     with span("encode"):
         outcomes = await encode(model, problem, solutions, context)
     room.texts.set(0)
-    context.usage += Usage(tokenization_seconds=model.clock() - begun)
+    context.usage += Usage(tokenization_ms=1000 * (model.clock() - begun))
     tokens = {index: len(item.ids) for index, item in outcomes.items() if isinstance(item, Encoded)}
     model.encoded(sum(length(problem, solutions[index]) for index in tokens), sum(tokens.values()))
     return outcomes

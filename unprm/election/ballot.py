@@ -23,13 +23,10 @@ from unprm.wire import (
     CandidateOut,
     Candidates,
     CompareResponse,
-    CutOut,
     Demonstration,
-    IntervalOut,
     ScoredSolution,
     ScoreResponse,
     Unscored,
-    UsageOut,
     VotedSolution,
     VoteOut,
     VoteResponse,
@@ -194,7 +191,7 @@ class Ballot:
             "compared_as_text": list(self.compared_as_text),
             "model": model,
             "demonstration": self.scores.demonstration,
-            "usage": usage_out(usage),
+            "usage": usage,
         }
 
 
@@ -210,7 +207,7 @@ def score_response(
             ScoredSolution(steps=list(solution.steps), **_result(request, index, solution, scores))
             for index, solution in enumerate(solutions)
         ],
-        usage=usage_out(usage),
+        usage=usage,
     )
 
 
@@ -224,13 +221,13 @@ def _result(request: Candidates, index: int, solution: Solution, scores: Scores)
         "step_scores": None if steps is None else list(steps),
         "reward": None if steps is None else step_text.reward(steps, request.aggregate),
         "first_error": None if steps is None else step_text.first_error(steps, threshold),
-        "step_intervals": intervals and [IntervalOut(low=low, high=high) for low, high in intervals],
+        "step_intervals": intervals and list(intervals),
         "step_log_odds": None if steps is None or not request.log_odds else list(map(log_odds, steps)),
         "unscored": None if error is None else Unscored.of(error),
         "message_scores": None
         if steps is None or solution.messages is None
         else dict(zip(map(str, solution.messages), steps, strict=True)),
-        "cut": {str(index): CutOut(**asdict(cut)) for index, cut in solution.cut.items()} or None,
+        "cut": {str(index): cut for index, cut in solution.cut.items()} or None,
     }
 
 
@@ -243,15 +240,3 @@ def _candidates(result: VoteResult, solutions: Sequence[Solution], longest: int 
 
 def _cut(answer: str, longest: int | None) -> str:
     return answer if longest is None or len(answer) <= longest else answer[:longest] + "…"
-
-
-def usage_out(usage: Usage) -> UsageOut:
-    """The usage as responses have it: times in milliseconds, to a tenth."""
-    return UsageOut(
-        tokens=usage.tokens,
-        computed_tokens=usage.computed_tokens,
-        cached_tokens=usage.cached_tokens,
-        tokenization_ms=round(1000 * usage.tokenization_seconds, 1),
-        queue_ms=round(1000 * usage.queue_seconds, 1),
-        scoring_ms=round(1000 * usage.scoring_seconds, 1),
-    )

@@ -60,8 +60,8 @@ class Request:
             self.total,
             self.computed,
             self.total - self.computed,
-            queue_seconds=self.begun - self.arrived,
-            scoring_seconds=now - self.begun,
+            queue_ms=1000 * (self.begun - self.arrived),
+            scoring_ms=1000 * (now - self.begun),
         )
         scores = [self.scores[index] for index in range(len(self.items))]
         return Scored(scores, usage, self.unread, self.intervals)

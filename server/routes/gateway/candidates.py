@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from unprm import steps as step_text
 from unprm.answers.extraction import extract
 from unprm.concurrent import first_of
-from unprm.errors import UnprmError
+from unprm.errors import UnprmError, UpstreamFailed
 from unprm.openai.models import Json, LogProbs, is_json
 from unprm.types import Extraction
 from unprm.votes.registry import VOTES, Strategy
@@ -23,7 +23,7 @@ from ...service import Service
 from .completion import NO_ANSWER, NO_CALL, Verbatim, action, calls_of, length_of, text_of
 from .report import Sample, UpstreamFailure
 from .schema import ChatRequest
-from .upstream import Sampled, Upstream, UpstreamFailed
+from .upstream import Sampled, Upstream
 
 WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""

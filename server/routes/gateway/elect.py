@@ -6,14 +6,13 @@ from typing import Literal
 
 from unprm.concurrent import all_of
 from unprm.election.adaptive import Standing, least_decided
-from unprm.errors import DeadlineExceeded, Overloaded
+from unprm.errors import DeadlineExceeded, Overloaded, UpstreamFailed, UpstreamRefused
 
 from ...admission import Context
 from ...service import Service
 from .candidates import Candidates
 from .election import Elected, Observer, Progress, Rounds, Terms
 from .report import Attempt, Sample
-from .upstream import UpstreamFailed, UpstreamRefused
 
 IN_FLIGHT = 8
 """Maximum number of requests for which candidates are sampled at a time."""

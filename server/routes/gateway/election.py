@@ -7,9 +7,9 @@ from functools import partial
 
 from unprm.answers.options import lists_options
 from unprm.election.adaptive import stability
-from unprm.election.ballot import Ballot, usage_out
+from unprm.election.ballot import Ballot
 from unprm.election.decide import representative
-from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
+from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable, UpstreamFailed
 from unprm.openai.models import Json
 from unprm.types import Extraction
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
@@ -22,7 +22,7 @@ from .. import votes
 from .candidates import Candidates
 from .report import Report, Sample, Stopped, UnscoredCandidate, notes
 from .schema import Election
-from .upstream import Sampled, UpstreamFailed
+from .upstream import Sampled
 
 _RESERVE = 0.1
 """Fraction of a request's time reserved for scoring and voting."""
@@ -166,7 +166,7 @@ class Rounds:
             "stopped": self.stopped or "budget",
             "stable": self.stable,
             "failures": candidates.failures,
-            "usage": usage_out(self._context.usage),
+            "usage": self._context.usage,
             "solutions": candidates.samples if terms.request.candidates else None,
         }
         report = Report(**won)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from unprm.errors import InvalidRequest
+from unprm.errors import InvalidRequest, UpstreamFailed
 from unprm.openai.models import Json
 from unprm.wire import Request
 
@@ -17,7 +17,6 @@ from .election import Elected, Progress
 from .report import Sample
 from .schema import ChatRequest, Election, Passed, chat_request
 from .stream import parts_of, told
-from .upstream import UpstreamFailed
 
 _EXAMPLE: Json = {"model": "m", "max_tokens": 1024, "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
 _STOPPED = {"length": "max_tokens", "content_filter": "refusal"}

@@ -12,7 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from unprm.election.acceptance import acceptance
-from unprm.errors import InvalidRequest, NotText
+from unprm.errors import InvalidRequest, NotText, UpstreamFailed, UpstreamRefused
 from unprm.openai.models import Json
 from unprm.types import DEFAULT_STRATEGY, Usage
 from unprm.votes.registry import VOTES
@@ -31,7 +31,7 @@ from .messages import CountRequest, MessageEvents, MessagesRequest, message
 from .responses import ResponsesRequest, response
 from .schema import BUDGET, MISSPELLED, NAMED, BulkRequest, ChatRequest, CompletionRequest, Passed, TooManyCandidates
 from .stream import EVENTS, Chunks, ElectionStream, chat_completion
-from .upstream import Sampled, Upstream, UpstreamFailed, UpstreamRefused
+from .upstream import Sampled, Upstream
 
 _LISTING = (
     "invalid_request",

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
-from unprm.errors import Overloaded, UnprmError
+from unprm.errors import Overloaded, UnprmError, UpstreamFailed, UpstreamRefused
 from unprm.openai.choices import Choices
 from unprm.openai.client import (
     LONGEST_RETRY_AFTER,
@@ -53,18 +53,6 @@ _BYTES = 4
 _ENDING = re.compile(rb'"finish_reason": ?"')
 _WITH_LOGPROBS = 8
 """An answer may be as long as a request's body; with log-probabilities, this many times as long."""
-
-
-class UpstreamRefused(UnprmError):
-    """The upstream rejects the request, for instance an unknown model or a context that is too long."""
-
-    code = "upstream_refused"
-
-
-class UpstreamFailed(UnprmError):
-    """The upstream did not answer, or not as OpenAI's API does."""
-
-    code = "upstream_failed"
 
 
 @dataclass(slots=True)
