@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from tests.browser.harness import Sheet, scored
+from tests.browser.harness import EXAMPLES, Sheet, scored
 from tests.server.harness import Running, serving
 from tests.support import until
 from unprm.engines.fake import FakeEngine
@@ -16,7 +16,6 @@ from unprm.steps import first_error
 from unprm.votes.registry import REWARD_STRATEGIES
 
 PROBLEM = "How many?"
-EXAMPLES = ["A slip", "A close vote", "LaTeX"]
 STRATEGIES = REWARD_STRATEGIES
 # majority: 1; the highest reward: 2; WRF: 1 below α = 0.5 …, 2 above
 SPLIT = [scored(1, [0.4]), scored(1, [0.5]), scored(1, [0.6]), scored(2, [0.9, 0.8]), scored(3, [0.1])]

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClas
 from typer.testing import CliRunner
 
 from tests.server.harness import serving
-from tests.unprm.engines.torch.test_heads import write
+from tests.unprm.engines.torch.kinds import write
 from training import resumable
 from training.__main__ import app
 from training.prm import publish
