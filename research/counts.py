@@ -110,9 +110,9 @@ def figures(scored: Sequence[StepScores], held_out: Sequence[Written], candidate
     intervals = [each.intervals for each in scored if each.intervals is not None]
     if not intervals:
         return [*of_means, "–", "–", by_mean, "–"]
-    low, high = np.concatenate(intervals[first]).T
+    low, high = np.array([(each.low, each.high) for around in intervals[first] for each in around]).T
     inside = float(np.mean((low - NEAR <= exact) & (exact <= high + NEAR)))
-    by_low = _best(held_out, [min(low for low, _ in each) for each in intervals], candidates)
+    by_low = _best(held_out, [min(each.low for each in around) for around in intervals], candidates)
     return [*of_means, f"{100 * inside:.1f}", f"{np.mean(high - low):.3f}", by_mean, by_low]
 
 

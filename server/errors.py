@@ -12,9 +12,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from unprm.errors import InvalidRequest, Overloaded, UnprmError
+from unprm.errors import FieldError, InvalidRequest, UnprmError
 from unprm.fields import MAX_ERRORS, field_errors, summary
-from unprm.wire import FieldError, ProblemDetails
+from unprm.wire import ProblemDetails
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -95,7 +95,7 @@ def problem(error: Exception, request_id: str, dialect: Dialect = "unprm") -> Re
         detail = str(error)
         if isinstance(error, InvalidRequest) and error.pointer:
             fields = [FieldError(pointer=error.pointer, detail=detail)]
-        if isinstance(error, Overloaded):
+        if isinstance(error, UnprmError) and error.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     details = details_of(code, detail, request_id, fields[:MAX_ERRORS])
     said = details.model_dump(mode="json")

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 logger = logging.getLogger(__name__)
 
-_WAITING_BYTES = 64 * 2**20
+WAITING_BYTES = 64 * 2**20
+"""Of entries that are not written yet, at most."""
 _SCHEMA = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
@@ -66,9 +67,9 @@ class Entry(NamedTuple):
 class Journal:
     """A file of at most about `max_bytes`. `dropped`: number of entries left out. Raises `JournalUnusable`."""
 
-    def __init__(self, file: Path, max_bytes: int) -> None:
+    def __init__(self, file: Path, max_bytes: int, waiting_bytes: int = WAITING_BYTES) -> None:
         self.dropped = 0
-        self._max_bytes = max_bytes
+        self._max_bytes, self._most_waiting = max_bytes, waiting_bytes
         self._lock = threading.Lock()
         self._waiting_bytes = 0
         self._failing = False
@@ -88,7 +89,7 @@ class Journal:
         """Queues an entry to be written, or drops it if too much is queued."""
         size = len(entry.request) + len(entry.response) + 200
         with self._lock:
-            if self._waiting_bytes + size > _WAITING_BYTES:
+            if self._waiting_bytes + size > self._most_waiting:
                 self.dropped += 1
                 return
             self._waiting_bytes += size

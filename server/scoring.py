@@ -97,7 +97,7 @@ class RequestScorer(Scorer):
         with span("encode"):
             inputs = await encode(model, problem, solutions, self._context)
         room.texts.set(0)
-        self._context.usage += Usage(tokenization_seconds=model.clock() - begun)
+        self._context.usage += Usage(tokenization_ms=1000 * (model.clock() - begun))
         tokens = {index: len(item.ids) for index, item in inputs.items() if isinstance(item, Encoded)}
         model.encoded(sum(length(problem, solutions[index]) for index in tokens), sum(tokens.values()))
         return inputs

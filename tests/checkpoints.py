@@ -23,6 +23,20 @@ from transformers import (
     Qwen3ForSequenceClassification,
 )
 
+from unprm.formats.registry import families
+
+PUBLISHED = [name for name in families() if name not in ("unprm", "probe")]
+"""The families of published PRMs."""
+VARIANTS = ["fover-qwen", "versaprm-qwen"]
+"""Families on another architecture."""
+PROBLEM = "Tom has 12 apples and buys 34 more.\nHow many are there?"
+STEPS = ["12 + 34 = 46.", "Tom has 46 apples – all his own.", "The answer is \\boxed{46}"]
+OTHERS = [
+    ("What is 1 + 1?", ["1 + 1 = 3."]),
+    ("What is 2 × 3?", ["It is 2 + 2 + 2.", "That is 6 😀.", "So", "the answer is 6."]),
+    ("x", ["a\nb.", "c"]),
+]
+"""Further problems with the steps of a solution."""
 WORDS = Regex(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -199,6 +213,9 @@ def fover(directory: Path) -> Path:
     return _causal(LlamaForCausalLM(LlamaConfig(vocab_size=size, **SHAPE | LONG)), directory)
 
 
+rlhflow = fover
+
+
 def fover_qwen(directory: Path) -> Path:
     size = _save_tokenizer(bytelevel(*map(special, QWEN)), directory, QWEN_CHAT)
     return _causal(Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SHAPE | LONG)), directory)
@@ -232,25 +249,9 @@ def trl(directory: Path) -> Path:
     )
 
 
-WRITERS: dict[str, Callable[[Path], Path]] = {
-    "math-shepherd": math_shepherd,
-    "rlhflow": fover,
-    "qwen-prm": qwen_prm,
-    "eurus": eurus,
-    "skywork": skywork,
-    "actprm": actprm,
-    "outcome": outcome,
-    "fover": fover,
-    "fover-qwen": fover_qwen,
-    "granite": granite,
-    "versaprm": versaprm,
-    "versaprm-qwen": versaprm_qwen,
-    "trl": trl,
-}
-
-
 def write(family: str, directory: Path, seed: int = 0) -> Path:
-    """Writes a checkpoint of a family; its weights depend on the seed."""
+    """Writes a checkpoint of a family by the function of its name; its weights depend on the seed."""
     torch.manual_seed(seed)
     directory.mkdir(parents=True)
-    return WRITERS[family](directory)
+    writer: Callable[[Path], Path] = globals()[family.replace("-", "_")]
+    return writer(directory)

@@ -5,9 +5,14 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from server.models.load import load
+from server.settings import Settings
 from tests.fakes import Seen, openai_server
+from tests.server.harness import Running, serving
+from tests.support import until
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.self_test import QUESTIONS
 from unprm.models.judge import load_judge
@@ -89,3 +94,14 @@ def judging(answer: Callable[[Any], Any] = checks_sums, **more: Any) -> Iterator
     """Serves until the end of the block."""
     with openai_server(answer, **more) as (url, requests):
         yield Judge(url, requests)
+
+
+@contextmanager
+def served(judge: Judge, **options: Any) -> Iterator[Running]:
+    """A server before the judge, which is ready."""
+    chosen = {"model": ["judge"], "judge_url": judge.url, "judge_model": MODEL, **options}
+    settings = Settings(**chosen)
+    (request,) = settings.models().values()
+    with serving(partial(load, settings, request), partial(load, settings), **chosen) as running:
+        until(lambda: running.get("/readyz").status_code == 200)
+        yield running

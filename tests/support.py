@@ -1,8 +1,11 @@
 """What tests of all kinds need: where files are, free ports, patience, and the tables of a page."""
 
 import asyncio
+import os
 import re
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
@@ -77,3 +80,22 @@ class Columns(NamedTuple):
 def columns(scores: Sequence[StepScores]) -> Columns:
     """The scores of at least one solution, field by field."""
     return Columns(*map(list, zip(*scores, strict=True)))
+
+
+MODELS = {"torch", "transformers", "tokenizers", "safetensors", "huggingface_hub", "numpy"}
+"""Packages that models need."""
+
+
+def imported(*command: str) -> set[str]:
+    """The packages that Python imports as it runs a command."""
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "clients")))
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *command],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}

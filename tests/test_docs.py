@@ -12,7 +12,7 @@ from tests.support import ROOT
 from training.prm.settings import TRAIN_PRESETS, TrainSettings
 from training.settings import PRESETS
 from unprm.mini.domain import knows
-from unprm.votes.registry import REWARD_STRATEGIES, VOTES
+from unprm.votes.registry import VOTES
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 NAMED = re.compile(r"`((?:unprm|server|training|research|clients|tests|benchmarks|docker)/[\w/.-]+\.\w+)(?:::(\w+))?`")
@@ -68,24 +68,10 @@ def test_the_differences_from_the_paper_are_those_of_the_presets() -> None:
             assert str(operator.attrgetter(field)(settings)) == value, f"{name}: {setting}"
 
 
-NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-
-
 def test_the_tables_of_sizes_are_those_of_the_plan() -> None:
     """If this fails: `python -m benchmarks.sizing`."""
     lines = (ROOT / "docs/sizing.md").read_text("utf-8").splitlines()
     assert [line for line in lines if line.startswith("|")] == list(filter(None, sizing.tables().splitlines()))
-
-
-def test_the_readme_alone_counts_the_votes() -> None:
-    by_confidence = len(VOTES) - len(REWARD_STRATEGIES)
-    total, rewarded, confident = (NUMBERS[count] for count in (len(VOTES), len(REWARD_STRATEGIES), by_confidence))
-    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    assert f"**{total.capitalize()} votes**: {rewarded} by answers and rewards" in readme
-    assert f" and {confident} by the reasoner's own confidence" in readme
-    count = re.compile(rf"\b({'|'.join(NUMBERS)})( of the)?\s+votes\b")
-    others = (ROOT / "docs").glob("*.md")
-    assert [page.name for page in others if page.name != "LOG.md" and count.search(page.read_text("utf-8"))] == []
 
 
 def test_the_table_of_votes_is_that_of_the_registry() -> None:

@@ -1,14 +1,9 @@
 """What programs import before they do their work: the time that a start takes, without a clock."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-from tests.support import ROOT
+from tests.support import MODELS, imported
 
-MODELS = {"torch", "transformers", "tokenizers", "safetensors", "huggingface_hub", "numpy"}
 SERVERS = {"fastapi", "starlette", "uvicorn", "httpx", "prometheus_client"}
 LOAD = """
 import gc, sys
@@ -21,21 +16,6 @@ load(settings, model)
 assert gc.isenabled()
 assert None not in sys.modules.values()  # what was kept from being imported can be imported again
 """
-
-
-def imported(*command: str) -> set[str]:
-    """The packages that Python imports as it runs a command."""
-    paths = os.pathsep.join(map(str, (ROOT, ROOT / "clients")))
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", *command],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
-    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
 
 
 @pytest.mark.parametrize(

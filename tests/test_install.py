@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 import training.__main__
 import unprm_client.__main__
 from tests.clients.programs import environment, listening
-from tests.support import ROOT
+from tests.support import PATIENCE, ROOT
 from unprm.__main__ import NAMES, PROGRAMS
 from unprm_client import Client
 
@@ -148,7 +148,7 @@ def test_the_client_asks_the_server(environment_with: Callable[[str], Environmen
     client, server = environment_with("client"), environment_with("serve")
     request = json.dumps(REQUEST)
     with listening(str(server.script), "serve", program=str(server.python), PYTHONPATH="") as url:
-        with Client(url, attempts=100) as waiting:
+        with Client(url, attempts=1000, timeout=5 * PATIENCE) as waiting:
             waiting.model()
         assert json.loads(client.run("-c", CALL, url, sent=request)) == ["7", []]
         scored = client.unprm("score", "--url", url, "--json", sent=request)

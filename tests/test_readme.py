@@ -9,13 +9,8 @@ import sys
 import httpx
 import pytest
 
+from tests.pages import EXAMPLES, approximately, part
 from tests.support import PATIENCE, ROOT, free_port, until
-
-PAGES = "docs/requests.md", "README.md"
-"""In this order: the first shows how many tokens were known from before."""
-_EXAMPLE = re.compile(r"```sh\n(curl [^`]*?)```\n[^`]*```json\n([^`]*?)```")
-EXAMPLES = [(page, *found) for page in PAGES for found in _EXAMPLE.findall((ROOT / page).read_text("utf-8"))]
-"""Page, command and answer."""
 
 
 @pytest.fixture(scope="module")
@@ -45,24 +40,6 @@ def _wait(free, server):
     until(ready, every=0.1)
 
 
-def _approximately(value):
-    """Numbers to a thousandth: processors differ in the last digits of a model's scores."""
-    if isinstance(value, dict):
-        return {key: _approximately(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_approximately(inner) for inner in value]
-    return pytest.approx(value, abs=1e-3) if isinstance(value, float) else value
-
-
-def _part(whole, like):
-    """Of an answer, the fields that another has."""
-    if isinstance(like, dict):
-        return {key: _part(whole[key], inner) for key, inner in like.items()}
-    if isinstance(like, list):
-        return [_part(value, inner) for value, inner in zip(whole, like, strict=True)]
-    return whole
-
-
 def test_the_pages_have_their_examples():
     assert [page for page, *_ in EXAMPLES] == ["docs/requests.md", "docs/requests.md", "README.md"]
 
@@ -81,7 +58,7 @@ def _answers(port, command, answer):
     response = httpx.post(f"http://{url.replace(':8000', f':{port}')}", content=body, headers=headers, timeout=PATIENCE)
     assert response.status_code == 200, response.text
     shown = json.loads(answer)
-    assert _part(response.json(), shown) == _approximately(shown)
+    assert part(response.json(), shown) == approximately(shown)
 
 
 def test_the_table_of_the_embedded_model_is_what_was_measured():

@@ -7,8 +7,6 @@ from typer import BadParameter, Option
 
 from unprm.types import Extraction, SamplingSettings, Split
 from unprm.uncertainty import MEASURES
-from unprm.votes.registry import VoteTerms
-from unprm.votes.wrf import Normalization
 
 LayoutName = Literal[
     "native",
@@ -163,26 +161,6 @@ class Reading:
 
 AUTO = Reading()
 """The default."""
-
-
-@dataclass(frozen=True, slots=True)
-class WrfSettings:
-    """Settings of the vote `wrf`: `alpha`, the weight of the reward in [0, 1], and how rewards and frequencies are
-    normalised."""
-
-    alpha: Annotated[float, Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5
-    normalization: Annotated[
-        Normalization, Option(help="How WRF normalises: min-max over the answers, or reward and share unchanged.")
-    ] = "minmax"
-
-    @property
-    def terms(self) -> VoteTerms:
-        """The settings of all votes, the others at their defaults."""
-        return VoteTerms(alpha=self.alpha, normalization=self.normalization)
-
-
-WRF = WrfSettings()
-"""The paper's settings."""
 
 
 @dataclass(frozen=True, slots=True)

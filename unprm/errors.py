@@ -1,23 +1,56 @@
-"""Every error that unprm raises on purpose.
+"""Every error that unprm raises on purpose, in a program, and in a client whose server reports it.
 
 `code` is stable: clients and the server's table of statuses rely on it. The message says what was sent and
 what was expected, and never repeats a user's text.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """An invalid field: its JSON pointer and what is wrong with it."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    pointer: str
+    detail: str
 
 
 class UnprmError(Exception):
-    """Base of all errors of this library."""
+    """Base of all errors of this library and its clients.
 
-    code: ClassVar[str]
+    `code`: empty where only a client can fail. Of an error that a server reported, `status`: HTTP's; `errors`: the
+    offending fields. `retry_after`: seconds, if the server says when to try again.
+    """
+
+    code: str = ""
+    status: int | None = None
+    request_id: str | None = None
+    errors: Sequence[FieldError] = ()
+    retry_after: float | None = None
+
+    @classmethod
+    def saying(cls, message: str) -> Self:
+        """The error in these words, without what its constructor would know."""
+        return cls.__new__(cls, message)
 
 
-class InvalidRequest(UnprmError):
+class RequestRefused(UnprmError):
+    """The request can't be answered as it stands, now or later."""
+
+
+class TryAgain(UnprmError):
+    """The request is valid, and may be answered later."""
+
+
+class InvalidRequest(RequestRefused):
     """The request can't be answered as it stands; `pointer` is the JSON pointer of the offending field."""
 
     code = "invalid_request"
+    pointer = ""
 
     def __init__(self, detail: str, pointer: str = "") -> None:
         super().__init__(detail)
@@ -98,6 +131,15 @@ class NoLogProbs(Unscorable):
         )
 
 
+class UnknownModel(InvalidRequest):
+    """A model that is not served."""
+
+    code = "unknown_model"
+
+    def __init__(self, served: Sequence[str]) -> None:
+        super().__init__(f"no served model has the name that was sent; there are {', '.join(served)}", "/model")
+
+
 class NoAnswer(InvalidRequest):
     """A vote in which no candidate has an answer."""
 
@@ -111,8 +153,20 @@ class NoAnswer(InvalidRequest):
         )
 
 
-class Overloaded(UnprmError):
-    """Too much is waiting; nothing of the request was run. `detail` says what waits, `retry_after` is in seconds."""
+class UpstreamRefused(RequestRefused):
+    """The gateway's upstream rejects the request, for instance an unknown model or a context that is too long."""
+
+    code = "upstream_refused"
+
+
+class UpstreamFailed(TryAgain):
+    """The gateway's upstream did not answer, or not as OpenAI's API does."""
+
+    code = "upstream_failed"
+
+
+class Overloaded(TryAgain):
+    """Too much is waiting; nothing of the request was run. `detail` says what waits."""
 
     code = "overloaded"
 
@@ -134,7 +188,7 @@ class DeadlineExceeded(UnprmError):
         self.seconds = seconds
 
 
-class ShuttingDown(UnprmError):
+class ShuttingDown(TryAgain):
     """The server is draining and takes no new work."""
 
     code = "shutting_down"
@@ -143,7 +197,7 @@ class ShuttingDown(UnprmError):
         super().__init__("the server is shutting down and takes no new work")
 
 
-class ModelUnavailable(UnprmError):
+class ModelUnavailable(TryAgain):
     """The model is not loaded, or failed on this request."""
 
     code = "model_unavailable"

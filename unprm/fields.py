@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from unprm.wire import FieldError
+from unprm.errors import FieldError
 
 MAX_ERRORS = 16
 """Maximum errors listed in a response."""

@@ -35,14 +35,11 @@ from unprm.wire import (
     CandidateOut,
     Candidates,
     CompareResponse,
-    CutOut,
     Demonstration,
-    IntervalOut,
     RiskTerms,
     ScoredSolution,
     ScoreResponse,
     Unscored,
-    UsageOut,
     VotedSolution,
     VoteOut,
     VoteResponse,
@@ -310,7 +307,7 @@ class Ballot:
             demonstration=self.demonstration,
             aggregate=self.request.aggregate,
             solutions=[ScoredSolution(steps=list(each.steps), **_result(self.request, each, of)) for each, of in pairs],
-            usage=usage_out(scorer.usage),
+            usage=scorer.usage,
         )
 
     def voted(self, strategy: Strategy, scorer: Scorer) -> VoteResponse:
@@ -360,7 +357,7 @@ class Ballot:
             "compared_as_text": list(self.compared_as_text),
             "model": scorer.name,
             "demonstration": self.demonstration,
-            "usage": usage_out(scorer.usage),
+            "usage": scorer.usage,
         }
 
 
@@ -370,7 +367,7 @@ def _result(request: Candidates, solution: Solution, outcome: Outcome | None) ->
         "id": solution.id,
         "answer": solution.answer,
         "unscored": Unscored.of(outcome) if isinstance(outcome, Unscorable) else None,
-        "cut": {str(index): CutOut(**asdict(cut)) for index, cut in solution.cut.items()} or None,
+        "cut": {str(index): cut for index, cut in solution.cut.items()} or None,
     }
     if not isinstance(outcome, StepScores):
         return fields | dict.fromkeys(("step_scores", "reward", "first_error"))
@@ -380,22 +377,10 @@ def _result(request: Candidates, solution: Solution, outcome: Outcome | None) ->
         "step_scores": list(values),
         "reward": step_text.reward(values, request.aggregate),
         "first_error": step_text.first_error(values, threshold),
-        "step_intervals": intervals and [IntervalOut(low=low, high=high) for low, high in intervals],
+        "step_intervals": intervals and list(intervals),
         "step_log_odds": list(map(log_odds, values)) if request.log_odds else None,
         "message_scores": None if messages is None else dict(zip(map(str, messages), values, strict=True)),
     }
-
-
-def usage_out(usage: Usage) -> UsageOut:
-    """The usage as responses have it: times in milliseconds, to a tenth."""
-    return UsageOut(
-        tokens=usage.tokens,
-        computed_tokens=usage.computed_tokens,
-        cached_tokens=usage.cached_tokens,
-        tokenization_ms=round(1000 * usage.tokenization_seconds, 1),
-        queue_ms=round(1000 * usage.queue_seconds, 1),
-        scoring_ms=round(1000 * usage.scoring_seconds, 1),
-    )
 
 
 # what a model in this process computes

@@ -1,10 +1,10 @@
 """The values passed between the parts of unprm, and the protocols of those parts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Annotated, Final, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Protocol
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, PlainSerializer
 
 from unprm.calibration import Calibration
 
@@ -33,15 +33,29 @@ DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous",
 """What settled a vote: `unanimous` if all candidates have the answer, `only_answer` if no other could be read and some
 candidates have none."""
 
+Milliseconds = Annotated[float, PlainSerializer(lambda ms: round(ms, 1), return_type=float)]
+"""Told to a tenth."""
 
-Interval = tuple[float, float]
-"""Around a step's score, in [0, 1]: the 5 % and the 95 % quantile of the distribution whose mean it is, widened to the
-score where that lies outside."""
+_EXACT = ConfigDict(extra="forbid")
+"""Of what stands in responses as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Around a step's score: the 5 % and the 95 % quantile of the distribution whose mean it is, widened to the score
+    where that lies outside."""
+
+    __pydantic_config__: ClassVar = _EXACT
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Characters of a message, and how many of them are read."""
+    """Characters of a message that was cut, and how many of them were kept."""
+
+    __pydantic_config__: ClassVar = _EXACT
 
     characters: int
     kept: int
@@ -111,18 +125,18 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`tokens`: needed to score everything from scratch; `computed_tokens`: actually run by the model.
+    """A request's tokens: in total, run by the model, and reused from earlier requests. Times in milliseconds:
+    tokenization, the wait for the first batch, and from there to the last score; summed over models and over the rounds
+    of a chat completion."""
 
-    `tokenization_seconds`: from texts to token ids, the wait for a thread included; `queue_seconds`: until the first
-    batch; `scoring_seconds`: from there to the last score. These are ignored when usages are compared.
-    """
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
 
     tokens: int = 0
     computed_tokens: int = 0
     cached_tokens: int = 0
-    tokenization_seconds: float = field(default=0.0, compare=False)
-    queue_seconds: float = field(default=0.0, compare=False)
-    scoring_seconds: float = field(default=0.0, compare=False)
+    tokenization_ms: Milliseconds = field(default=0.0, compare=False)
+    queue_ms: Milliseconds = field(default=0.0, compare=False)
+    scoring_ms: Milliseconds = field(default=0.0, compare=False)
 
     @classmethod
     def of(cls, scores: "Sequence[StepScores]") -> "Usage":
@@ -131,7 +145,14 @@ class Usage:
         return cls(tokens, computed, tokens - computed)
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        return Usage(
+            self.tokens + other.tokens,
+            self.computed_tokens + other.computed_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.tokenization_ms + other.tokenization_ms,
+            self.queue_ms + other.queue_ms,
+            self.scoring_ms + other.scoring_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,26 +232,32 @@ class SamplingSettings:
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """Result of an engine's self-test before it serves, on sequences that share prefixes.
+    """Result of an engine's self-test before it serves, on sequences that share prefixes."""
 
-    `difference`: between values that should be equal: in the torch engine the root mean square of that of margins, in
-    the worst of several runs, in others the largest of scores; `tolerance`: the largest allowed. `cached`: tokens that
-    were run once are not run again.
-    """
+    __pydantic_config__: ClassVar = _EXACT
 
-    difference: float
-    tolerance: float
-    cached: bool
+    difference: Annotated[
+        float,
+        Field(
+            ge=0,
+            description="Difference between values that should be equal: margins of the engine and of plain forward "
+            "passes (torch, root mean square), or, at most, scores of the same steps alone and together (vllm, "
+            "remote), or scored twice (judge).",
+        ),
+    ]
+    tolerance: Annotated[float, Field(gt=0, description="Largest difference at which the model is still served.")]
+    cached: Annotated[bool, Field(description="Whether tokens are run only once.")]
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Bytes that an engine takes on its device: the weights; the slots for keys and values, when all are in use; and
-    the activations of a pass, at most."""
+    """Bytes that the model takes on its device."""
 
-    weights: int
-    slots: int
-    activations: int
+    __pydantic_config__: ClassVar = _EXACT
+
+    weights: Annotated[int, Field(ge=0)]
+    slots: Annotated[int, Field(ge=0, description="KV cache when full, including the prefix cache.")]
+    activations: Annotated[int, Field(ge=0, description="Peak of a pass of --batch-tokens, on a CPU of 1,024 tokens.")]
 
 
 @dataclass(frozen=True, slots=True)

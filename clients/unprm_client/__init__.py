@@ -8,7 +8,7 @@ from unprm.wire import (
     VoteResponse,
 )
 from unprm_client._client import AsyncClient, Client
-from unprm_client.errors import ClientError, DeadlineExceeded, ServerError
+from unprm_client.errors import ClientError, DeadlineExceeded
 
 __all__ = [
     "AsyncClient",
@@ -18,7 +18,6 @@ __all__ = [
     "DeadlineExceeded",
     "ModelResponse",
     "ScoreResponse",
-    "ServerError",
     "SolutionIn",
     "VoteResponse",
 ]

@@ -26,7 +26,7 @@ _AHEAD = 4
 def begin(attempts: Attempts) -> tuple[dict[str, str], float]:
     """Headers that tell the server the deadline of the next attempt of a call, and seconds to wait for its answer."""
     if (left := attempts.left) <= 0:
-        raise errors.DeadlineExceeded(f"the call was not answered within its {attempts.seconds:g} s")
+        raise errors.DeadlineExceeded.saying(f"the call was not answered within its {attempts.seconds:g} s")
     return {"X-Request-Timeout": f"{left:.3f}"}, left + _GRACE
 
 
@@ -46,7 +46,7 @@ def client_errors(request: httpx.Request) -> Iterator[None]:
         raise errors.ConnectionFailed(f"{server} did not take the connection in time") from error
     except httpx.TimeoutException as error:
         seconds = request.extensions["timeout"]["read"]
-        raise errors.DeadlineExceeded(f"{server} did not answer within {seconds:.1f} s") from error
+        raise errors.DeadlineExceeded.saying(f"{server} did not answer within {seconds:.1f} s") from error
     except httpx.ConnectError as error:
         raise errors.ConnectionFailed(f"{server} can't be reached: {error}") from error
     except httpx.HTTPError as error:

@@ -12,7 +12,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from unprm.affinity import HEADER, question_hash
-from unprm.errors import InvalidRequest
+from unprm.errors import FieldError, InvalidRequest, UnprmError
 from unprm.fields import summary, validation_errors
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
@@ -21,9 +21,7 @@ from unprm.wire import (
     CompareRequest,
     CompareResponse,
     DefaultVoteRequest,
-    FieldError,
     ModelResponse,
-    ProblemDetails,
     ScoreRequest,
     ScoreResponse,
     SolutionIn,
@@ -173,15 +171,5 @@ def _work(
     return Call("POST", path, result, body, marks, seconds)
 
 
-def _invalid(detail: str, found: Sequence[Any] = ()) -> errors.InvalidRequest:
-    return errors.InvalidRequest(
-        ProblemDetails(
-            type="urn:unprm:error:invalid_request",
-            title="The request does not fit the contract",
-            status=0,
-            detail=detail,
-            code="invalid_request",
-            request_id="",
-            errors=list(found),
-        )
-    )
+def _invalid(detail: str, found: Sequence[FieldError] = ()) -> UnprmError:
+    return errors.told(InvalidRequest, InvalidRequest.code, detail, found)

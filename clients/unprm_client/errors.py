@@ -1,22 +1,20 @@
-"""Every error that the clients raise.
+"""The errors of `unprm.errors`, and those of HTTP.
 
-All are `ClientError`s. Those that the server reports are `ServerError`s with a `code`: `RequestRefused` if the same
-request will be refused again, `TryAgain` if it may succeed later.
-
-A newer server may send codes that have no class here: they become `RequestRefused` or `TryAgain`.
+An error that the server reports is of the class with its `code`. A newer server may send codes that have no class: they
+become `RequestRefused` or `TryAgain`.
 """
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
 
 import httpx
 from pydantic import ValidationError
 
-from unprm.wire import FieldError, ProblemDetails
+from unprm.errors import *
+from unprm.errors import FieldError, InvalidRequest, RequestRefused, TryAgain, UnprmError
+from unprm.wire import ProblemDetails
 
-
-class ClientError(Exception):
-    """Base of all errors of the clients."""
+ClientError = UnprmError
+"""Base of all errors of the clients."""
 
 
 class ConnectionFailed(ClientError):
@@ -31,137 +29,60 @@ class UnexpectedResponse(ClientError):
         self.status = status
 
 
-class DeadlineExceeded(ClientError):
-    """The call's time ran out: while it was sent, before a retry, or on the server."""
-
-    def __init__(self, detail: str, request_id: str | None = None) -> None:
-        super().__init__(detail)
-        self.request_id = request_id
-
-
-class ServerError(ClientError):
-    """An error that the server returned.
-
-    `status`: HTTP's, 0 if the client refused before sending anything. `code`: stable, for programs; `detail`: for
-    people; `errors`: the offending fields with their JSON pointers; `retry_after`: seconds, if the server sent them.
-    """
-
-    code: ClassVar[str | None] = None
-
-    def __init_subclass__(cls, code: str | None = None) -> None:
-        """Enters a class under its code in `BY_CODE`."""
-        cls.code = code
-        if code is not None:
-            BY_CODE[code] = cls
-
-    def __init__(self, problem: ProblemDetails, retry_after: float | None = None) -> None:
-        super().__init__(_message(problem))
-        self.status = problem.status
-        self.problem_code = problem.code
-        self.detail = problem.detail
-        self.request_id = problem.request_id
-        self.errors: list[FieldError] = problem.errors
-        self.retry_after = retry_after
-
-
-BY_CODE: dict[str, type[ServerError]] = {}
-"""The class of each code that has one."""
-
-
-class RequestRefused(ServerError):
-    """The request can't be answered as it stands."""
-
-
-class TryAgain(ServerError):
-    """The request is valid; the server can't answer it now."""
-
-
-class MalformedJson(RequestRefused, code="malformed_json"):
+class MalformedJson(RequestRefused):
     """The body is not JSON."""
 
-
-class InvalidRequest(RequestRefused, code="invalid_request"):
-    """The request does not fit the contract; `errors` says where."""
+    code = "malformed_json"
 
 
-class TooManySolutions(RequestRefused, code="too_many_solutions"):
-    """More solutions than the server accepts."""
-
-
-class BlankSolution(RequestRefused, code="blank"):
-    """A solution without text."""
-
-
-class TooManySteps(RequestRefused, code="too_many_steps"):
-    """A solution with more steps than the server accepts."""
-
-
-class SolutionTooLong(RequestRefused, code="solution_too_long"):
-    """A solution that does not fit the model's window."""
-
-
-class NoVerdict(RequestRefused, code="no_verdict"):
-    """A solution of which the server's judge did not judge all steps."""
-
-
-class NoLogProbs(RequestRefused, code="no_logprobs"):
-    """A solution without log-probabilities of its steps' tokens, by which the server's model scores."""
-
-
-class UnknownModel(RequestRefused, code="unknown_model"):
-    """The server has no model of this name."""
-
-
-class NoAnswer(RequestRefused, code="no_answer"):
-    """A vote in which no solution has an answer."""
-
-
-class BodyTooLarge(RequestRefused, code="body_too_large"):
+class BodyTooLarge(RequestRefused):
     """The request is larger than the server reads."""
 
+    code = "body_too_large"
 
-class UnsupportedMediaType(RequestRefused, code="unsupported_media_type"):
+
+class UnsupportedMediaType(RequestRefused):
     """The body is not declared as JSON."""
 
+    code = "unsupported_media_type"
 
-class NotFound(RequestRefused, code="not_found"):
+
+class NotFound(RequestRefused):
     """There is nothing at this address."""
 
+    code = "not_found"
 
-class MethodNotAllowed(RequestRefused, code="method_not_allowed"):
+
+class MethodNotAllowed(RequestRefused):
     """The address does not take this method."""
 
+    code = "method_not_allowed"
 
-class Unauthorized(RequestRefused, code="unauthorized"):
+
+class Unauthorized(RequestRefused):
     """The key is missing or wrong."""
 
+    code = "unauthorized"
 
-class ForeignSite(RequestRefused, code="foreign_site"):
+
+class ForeignSite(RequestRefused):
     """The server has no key, and is called by a name that may be anybody's."""
 
-
-class UpstreamRefused(RequestRefused, code="upstream_refused"):
-    """The model behind the gateway refused the request."""
+    code = "foreign_site"
 
 
-class Overloaded(TryAgain, code="overloaded"):
-    """Too much is waiting on the server; nothing of the request was run."""
-
-
-class ModelUnavailable(TryAgain, code="model_unavailable"):
-    """The model is not loaded yet, or failed."""
-
-
-class ShuttingDown(TryAgain, code="shutting_down"):
-    """The server is about to end."""
-
-
-class UpstreamFailed(TryAgain, code="upstream_failed"):
-    """The model behind the gateway did not answer properly."""
-
-
-class InternalError(TryAgain, code="internal"):
+class InternalError(TryAgain):
     """Something went wrong on the server."""
+
+    code = "internal"
+
+
+BY_CODE: dict[str, type[UnprmError]] = {
+    each.code: each
+    for each in list(globals().values())
+    if isinstance(each, type) and issubclass(each, UnprmError) and vars(each).get("code")
+}
+"""The class of each code that has one."""
 
 
 def server_at(url: httpx.URL) -> str:
@@ -176,18 +97,23 @@ def of_response(status: int, headers: Mapping[str, str], body: bytes, url: httpx
     except ValidationError:
         detail = f"the body is no problem details of unprm; is {server_at(url)} one of it?"
         return UnexpectedResponse(status, detail)
-    if problem.code == "deadline_exceeded":
-        return DeadlineExceeded(problem.detail, problem.request_id)
-    fallback = TryAgain if status in (429, 503) else RequestRefused
-    return BY_CODE.get(problem.code, fallback)(problem, _seconds(headers.get("retry-after")))
+    kind = BY_CODE.get(problem.code, TryAgain if status in (429, 503) else RequestRefused)
+    error = told(kind, problem.code, problem.detail, problem.errors)
+    error.code, error.status, error.request_id = problem.code, problem.status, problem.request_id
+    error.retry_after = _seconds(headers.get("retry-after"))
+    return error
+
+
+def told(kind: type[UnprmError], code: str, detail: str, found: Sequence[FieldError] = ()) -> UnprmError:
+    """The error of this class in words for people, with the offending fields."""
+    others = [error for error in found if error.pointer and error.detail not in detail]
+    error = kind.saying(f"{code}: {detail}" + "".join(f" [{each.pointer}: {each.detail}]" for each in others))
+    error.errors = found
+    if isinstance(error, InvalidRequest) and found:
+        error.pointer = found[0].pointer
+    return error
 
 
 def _seconds(retry_after: str | None) -> float | None:
     """The header's number; its other form, a date, is never sent by the server."""
     return float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
-
-
-def _message(problem: ProblemDetails) -> str:
-    others = [error for error in problem.errors if error.pointer and error.detail not in problem.detail]
-    where = "".join(f" [{error.pointer}: {error.detail}]" for error in others)
-    return f"{problem.code}: {problem.detail}{where}"

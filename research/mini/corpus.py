@@ -161,13 +161,19 @@ def _first_difference(tokenizer: PreTrainedTokenizerBase, ids: list[int], right:
 
 
 def batches(
-    tokenizer: PreTrainedTokenizerBase, mixture: Mixture, seed: str, tokens: int, lengths: Sequence[int]
+    tokenizer: PreTrainedTokenizerBase,
+    mixture: Mixture,
+    seed: str,
+    tokens: int,
+    lengths: Sequence[int],
+    sorted_at_once: int = CHUNK,
 ) -> Iterator[tuple[int, list[Document]]]:
     """Endless batches `(length, documents)`: at most `tokens` tokens when padded to `length`, one of the ascending
     `lengths`. Documents longer than all of these are left out."""
     for chunk in itertools.count():
         rng = random.Random(f"{seed}/{chunk}")
-        documents = sorted((encode(tokenizer, document(rng, mixture)) for _ in range(CHUNK)), key=lambda d: len(d.ids))
+        written = (encode(tokenizer, document(rng, mixture)) for _ in range(sorted_at_once))
+        documents = sorted(written, key=lambda d: len(d.ids))
         made: list[tuple[int, list[Document]]] = []
         for doc in documents:
             length = next((length for length in lengths if len(doc.ids) <= length), None)

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from training.evaluate.metrics import percent
 from training.evaluate.right_votes import STUDIED, right_share, uses_rewards
 from training.evaluate.vote_results import in_markdown
+from unprm.votes.registry import VoteTerms
 
 from .drawing import GREY, PALETTE, legend, line, percent_axis, picture, styles
 from .found import BestOfN, BySize, averaged
@@ -91,7 +92,9 @@ def _draw_lanes(prm: BestOfN, shares: Sequence[float], figure: Figure) -> None:
     above.set_ylabel("questions")
     ticks = []
     for height, vote in enumerate(reversed(STUDIED)):
-        outcomes = [right_share(vote, each, range(len(each.classes)), prm.wrf.terms) for each in prm.judged]
+        outcomes = [
+            right_share(vote, each, range(len(each.classes)), VoteTerms(**dict(prm.wrf))) for each in prm.judged
+        ]
         ticks.append(f"{vote}\n{percent(sum(outcomes) / len(outcomes))}")
         labels = [{0.0: "wrong", 1.0: "right"}.get(outcome, "tied") for outcome in outcomes]
         for label, (offset, style) in OUTCOMES.items():

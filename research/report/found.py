@@ -14,9 +14,8 @@ from training.evaluate.metrics import Share
 from training.evaluate.processbench import Result
 from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import STUDIED
-from training.settings import WrfSettings
 from unprm.errors import RecordInvalid
-from unprm.votes.wrf import Normalization
+from unprm.votes.wrf import Normalization, WrfTerms
 
 BySize = Mapping[int, Share]
 """By the number N of candidates."""
@@ -35,7 +34,7 @@ class BestOfN:
     accuracy: dict[str, BySize]
     any_right: BySize
     judged: tuple[JudgedCandidates, ...]
-    wrf: WrfSettings
+    wrf: WrfTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ def _best_of_n(paths: Sequence[Path]) -> BestOfN:
         {vote: averaged([run.accuracy[vote] for run in runs]) for vote in STUDIED},
         averaged([run.any_right for run in runs]),
         () if kept is None else tuple(judging.kept(paths[kept].parent)),
-        WrfSettings(shown.alpha, shown.normalization),
+        WrfTerms(alpha=shown.alpha, normalization=shown.normalization),
     )
 
 

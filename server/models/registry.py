@@ -6,22 +6,13 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from unprm.errors import InvalidRequest
+from unprm.errors import InvalidRequest, UnknownModel
 from unprm.wire import ModelState
 
 from ..admission import FairPool
 from ..observe import Metrics
 from ..settings import Settings
 from .model import Model, Source
-
-
-class UnknownModel(InvalidRequest):
-    """A model that is not served."""
-
-    code = "unknown_model"
-
-    def __init__(self, served: Sequence[str]) -> None:
-        super().__init__(f"no served model has the name that was sent; there are {', '.join(served)}", "/model")
 
 
 class Models:

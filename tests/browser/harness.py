@@ -142,3 +142,6 @@ def scored(answer: object, scores: Sequence[float], **more: Any) -> dict[str, An
     """A candidate with its answer and step scores."""
     steps = [f"Step {k + 1} of the way." for k in range(len(scores))]
     return {"steps": steps, "answer": str(answer), "step_scores": list(scores), **more}
+
+
+EXAMPLES = ["A slip", "A close vote", "LaTeX"]

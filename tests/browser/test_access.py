@@ -3,8 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.harness import Sheet, flaws, scored
-from tests.browser.test_page import EXAMPLES
+from tests.browser.harness import EXAMPLES, Sheet, flaws, scored
 from tests.server.harness import Running
 
 WIDE = {"steps": ["$$" + "+".join(f"x_{{{k}}}" for k in range(60)) + "$$", "w" * 300], "answer": "\\frac{1}{2}"}

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from playwright.sync_api import Browser, Dialog, Route, expect
 
-from tests.browser.harness import Sheet, scored
+from tests.browser.harness import EXAMPLES, Sheet, scored
 from tests.server.harness import Running, serving
 from tests.support import until
 from unprm.engines.fake import FakeEngine
@@ -17,7 +17,6 @@ from unprm.votes.registry import REWARD_STRATEGIES
 
 PROBLEM = "How many?"
 OF_THE_DOMAIN = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
-EXAMPLES = ["A close vote", "A slip", "Own scores"]
 STRATEGIES = REWARD_STRATEGIES
 # majority: 1; the highest reward: 2; WRF: 1 below α = 0.5 …, 2 above
 SPLIT = [scored(1, [0.4]), scored(1, [0.5]), scored(1, [0.6]), scored(2, [0.9, 0.8]), scored(3, [0.1])]

@@ -18,19 +18,14 @@ from server.settings import Settings
 from tests.adder import adding
 from tests.clients.programs import ROOT, listening, printed
 from tests.fakes import openai_server, upstream
+from tests.pages import AGENTS, AGENTS_BLOCKS, AGENTS_PROGRAMS, approximately, part
 from tests.server.calibrations import calibration
-from tests.server.harness import Running, serving
+from tests.server.harness import Running, embedded, serving
 from tests.support import PATIENCE
-from tests.test_readme import _approximately, _part
-from unprm import mini
-from unprm.types import Engine
 from unprm.votes.registry import REWARD_STRATEGIES
 
 SCRIPT = Path(sys.prefix) / "bin" / "unprm"
-PAGE = (ROOT / "docs" / "agents.md").read_text("utf-8")
-BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
-PROGRAMS = [block for language, block in BLOCKS if language == "python"]
-COMMANDS = [block for language, block in BLOCKS if language == "sh"]
+COMMANDS = [block for language, block in AGENTS_BLOCKS if language == "sh"]
 FARM = [
     "Step 1: 166 + 66 = 222.\nStep 2: 6 * 39 = 234.\nStep 3: 222 + 234 = 456. The answer is \\boxed{456}.",
     "Step 1: 166 + 66 = 232.\nStep 2: 6 * 39 = 234.\nStep 3: 232 + 234 = 466. The answer is \\boxed{466}.",
@@ -41,13 +36,6 @@ FARM = [
 """The README's candidates, as an upstream gives them."""
 
 
-def embedded() -> Engine:
-    """What `python -m server` serves without options."""
-    from unprm.models.load import load_engine
-
-    return load_engine(mini.NAME, device="cpu", dtype="float32", prefix_cache_gb=1.0)
-
-
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
     with upstream("The answer is \\boxed{68}.") as reasoner, serving(embedded(), upstream_url=reasoner.url) as running:
@@ -55,12 +43,12 @@ def gateway() -> Iterator[Running]:
 
 
 def block(language: str, start: str) -> str:
-    (found,) = [text for named, text in BLOCKS if named == language and text.startswith(start)]
+    (found,) = [text for named, text in AGENTS_BLOCKS if named == language and text.startswith(start)]
     return found
 
 
 def test_the_page_has_its_blocks() -> None:
-    assert len(PROGRAMS) == 6
+    assert len(AGENTS_PROGRAMS) == 6
     assert len(COMMANDS) == 6
 
 
@@ -76,13 +64,16 @@ def test_the_page_has_its_blocks() -> None:
 )
 def test_a_program_prints(gateway: Running, number: int, output: str, capsys: pytest.CaptureFixture[str]) -> None:
     reasoner = str(gateway.service.settings.upstream_url)
-    exec(PROGRAMS[number].replace("http://127.0.0.1:8000", gateway.url).replace("http://gpu-1:8000/v1", reasoner), {})
+    exec(
+        AGENTS_PROGRAMS[number].replace("http://127.0.0.1:8000", gateway.url).replace("http://gpu-1:8000/v1", reasoner),
+        {},
+    )
     assert capsys.readouterr().out.startswith(output)
 
 
 def test_the_agent_s_calls_are_elected(capsys: pytest.CaptureFixture[str]) -> None:
     with openai_server(adding) as (url, seen), serving(embedded(), upstream_url=url) as running:
-        exec(PROGRAMS[0].replace("http://127.0.0.1:8000", running.url), {})
+        exec(AGENTS_PROGRAMS[0].replace("http://127.0.0.1:8000", running.url), {})
     assert capsys.readouterr().out == "The sum is 224. The answer is 224.\n"
     called = [message["tool_calls"][0]["id"] for message in seen[-1].body["messages"] if message["role"] == "assistant"]
     assert called == ["call_0", "call_1", "call_2"]
@@ -104,7 +95,7 @@ def test_the_gateway_answers_as_the_page_says() -> None:
     with upstream(*FARM) as reasoner, serving(embedded(), upstream_url=reasoner.url) as running:
         answer = running.post(words[2].removeprefix("localhost:8000"), body).json()
     report = json.loads(block("json", '{\n "notes"'))
-    assert _part(answer["unprm"], report) == _approximately(report)
+    assert part(answer["unprm"], report) == approximately(report)
     assert answer["choices"][0]["message"]["content"] == FARM[report["solution_index"]]
 
 
@@ -120,7 +111,7 @@ def test_the_gateway_s_attempts_are_those_of_the_page(tmp_path: Path) -> None:
 
 
 def test_the_settings_of_the_page_exist_with_their_defaults() -> None:
-    rows = re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", AGENTS, re.MULTILINE)
     assert len(rows) == 10
     for name, default in rows:
         value: Any = Settings.model_fields[name.replace("-", "_")].default
@@ -156,10 +147,10 @@ def test_the_mcp_server_s_command_listens(gateway: Running) -> None:
 
 
 def test_the_page_s_links_exist() -> None:
-    for link in re.findall(r"\]\(([^)#]+)", PAGE):
+    for link in re.findall(r"\]\(([^)#]+)", AGENTS):
         assert (ROOT / "docs" / link).exists(), link
 
 
 def test_the_table_has_every_example() -> None:
-    named = set(re.findall(r"clients/examples/([\w.]+)\)", PAGE))
+    named = set(re.findall(r"clients/examples/([\w.]+)\)", AGENTS))
     assert named == {path.name for path in (ROOT / "clients" / "examples").iterdir() if path.is_file()}

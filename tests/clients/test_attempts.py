@@ -24,8 +24,8 @@ def refusal(code: str, status: int, headers: dict[str, str] | None = None) -> ht
     return httpx.Response(status, headers=headers, content=problem(code, status).model_dump_json())
 
 
-OVERLOADED = errors.Overloaded(problem("overloaded", 429), retry_after=3.0)
-UNAVAILABLE = errors.ModelUnavailable(problem("model_unavailable", 503))
+OVERLOADED = errors.Overloaded("busy", retry_after=3.0)
+UNAVAILABLE = errors.ModelUnavailable("gone")
 GONE = errors.ConnectionFailed("gone")
 
 
@@ -72,9 +72,9 @@ def test_gives_up_with_the_last_error_after_all_attempts(error: errors.ClientErr
 @pytest.mark.parametrize(
     "error",
     [
-        errors.InvalidRequest(problem("invalid_request", 422)),
-        errors.Unauthorized(problem("unauthorized", 401)),
-        errors.DeadlineExceeded("late"),
+        errors.InvalidRequest("no"),
+        errors.Unauthorized("no"),
+        errors.DeadlineExceeded(3.0),
         errors.UnexpectedResponse(200, "a page"),
     ],
 )
@@ -189,4 +189,4 @@ def test_newer_servers_may_tell_more(server: Running) -> None:
             with pytest.raises(kind) as caught:
                 client.score_steps(PROBLEM, ["a"])
             assert type(caught.value) is kind
-            assert caught.value.problem_code == "brand_new"
+            assert caught.value.code == "brand_new"

@@ -4,11 +4,13 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import httpx
 import pytest
 
+import unprm.errors
 from server.errors import TABLE
 from tests.server.harness import PROBLEM, Running, ask, boxed, serving
 from unprm.engines.fake import FakeEngine
@@ -118,8 +120,16 @@ def test_describes_as_the_server(server: Running, call: Calls) -> None:
 
 
 def test_every_code_of_the_server_has_an_exception() -> None:
-    assert set(errors.BY_CODE) | {"deadline_exceeded"} == set(TABLE)
-    assert all(issubclass(error, errors.ServerError) for error in errors.BY_CODE.values())
+    assert set(TABLE) <= set(errors.BY_CODE)
+
+
+def test_an_error_is_the_same_class_in_a_program_and_from_a_server(server: Running, call: Calls) -> None:
+    with pytest.raises(unprm.errors.NoAnswer) as here:
+        unprm.vote(None, ["a", "b"], "majority")
+    with pytest.raises(unprm.errors.NoAnswer) as there:
+        call("vote", "majority", PROBLEM, ["a", "b"])
+    assert str(here.value) in str(there.value)
+    assert here.value.pointer == there.value.pointer == "/solutions"
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -127,7 +137,7 @@ def test_errors_of_a_server_are_exceptions(kind: str) -> None:
     options: dict[str, Any] = {"max_solutions": 2, "max_steps": 3, "max_body_bytes": 2000, "api_key": "k"}
     with serving(FakeEngine(max_tokens=60), **options) as running:
         call = caller(kind, running.url, api_key="k")
-        expected: list[tuple[type[errors.ServerError], list[Any], dict[str, Any]]] = [
+        expected: list[tuple[type[errors.ClientError], list[Any], dict[str, Any]]] = [
             (errors.TooManySolutions, ["a", "b", "c"], {}),
             (errors.TooManySteps, [["a", "b", "c", "d"]], {}),
             (errors.SolutionTooLong, ["a" * 100], {}),
@@ -137,8 +147,7 @@ def test_errors_of_a_server_are_exceptions(kind: str) -> None:
         for kind_of_error, solutions, more in expected:
             with pytest.raises(kind_of_error) as caught:
                 call("score_steps", PROBLEM, solutions, **more)
-            assert caught.value.status == TABLE[caught.value.problem_code].status
-            assert caught.value.problem_code == kind_of_error.code
+            assert caught.value.status == TABLE[caught.value.code].status
             assert caught.value.request_id
         with pytest.raises(errors.NoAnswer):
             call("vote", "majority", PROBLEM, ["a"])
@@ -165,12 +174,12 @@ def test_what_is_wrong_is_told_before_it_is_sent(
     """With the pointers and words of the server itself."""
     with pytest.raises(errors.InvalidRequest) as caught:
         call("score_steps", *arguments, **options)
-    assert caught.value.status == 0
+    assert caught.value.status is None
     assert [error.pointer for error in caught.value.errors] == [pointer]
     if arguments[1] != ["\ud800"]:
         problem = {} if arguments[0] is None else {"problem": arguments[0]}
         response = server.post("/score_steps", {**problem, "solutions": arguments[1], **options}).json()
-        assert response["errors"] == [error.model_dump() for error in caught.value.errors]
+        assert response["errors"] == list(map(asdict, caught.value.errors))
 
 
 def test_an_unknown_vote_is_told_with_those_there_are(call: Calls) -> None:

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.test_agents_page import PROGRAMS
 from tests.commands import programs, test_serving, test_training
 from tests.commands.blocks import ELLIPSIS, ROOT, RUN, Block, fenced, spoken
-from tests.plugs.test_plugs_page import PROGRAMS as PLUGS
-from tests.test_readme import EXAMPLES
+from tests.pages import AGENTS_PROGRAMS, EXAMPLES, PLUGS_PROGRAMS
 
 HERE = test_serving, test_training
 """Imported for what they enter in `RUN`."""
@@ -33,9 +31,9 @@ UNDERSTOOD = [
 def elsewhere(block: Block) -> bool:
     """Whether a test of its page runs it."""
     if block.page == "docs/agents.md":
-        return block.text in PROGRAMS or block.text.startswith(("cat", "curl"))
+        return block.text in AGENTS_PROGRAMS or block.text.startswith(("cat", "curl"))
     if block.page == "docs/plugs.md":
-        return block.text in PLUGS.values()
+        return block.text in PLUGS_PROGRAMS.values()
     return (block.page, block.text) in [(page, command) for page, command, _ in EXAMPLES]
 
 

@@ -12,24 +12,11 @@ import pytest
 from mcp import Client as Tools
 
 from tests.commands.blocks import Block, changed, runs
-from tests.commands.world import PRM, REASONERS, World, wait
+from tests.commands.world import PRM, PROBLEM, REASONERS, REQUEST, RIGHT, WRONG, World, rewards, wait
 from tests.judge_server import judging
 from unprm import mini
 
 pytestmark = [pytest.mark.docs, pytest.mark.timeout(1800)]
-
-PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
-RIGHT = ["Step 1: 4 * 15 = 60.", "Step 2: 23 + 60 = 83. The answer is \\boxed{83}."]
-WRONG = ["Step 1: 4 * 15 = 50.", "Step 2: 23 + 50 = 73. The answer is \\boxed{73}."]
-REQUEST = {"problem": PROBLEM, "solutions": [RIGHT, WRONG]}
-
-
-def rewards(client: httpx.Client, **more: Any) -> tuple[float, float]:
-    """Of the right solution and of the wrong one."""
-    answer = client.post("/score_steps", json=REQUEST | more)
-    assert answer.status_code == 200, answer.text
-    right, wrong = answer.json()["solutions"]
-    return right["reward"], wrong["reward"]
 
 
 def check_judgement(client: httpx.Client) -> None:

@@ -9,8 +9,7 @@ import re
 import pytest
 
 from tests.commands.blocks import Block, changed, runs
-from tests.commands.test_serving import PROBLEM, REQUEST, RIGHT, WRONG, rewards
-from tests.commands.world import REASONERS, World
+from tests.commands.world import PROBLEM, REASONERS, REQUEST, RIGHT, WRONG, World, rewards
 from tests.support import ROOT, TEST_DATA, tables
 from training.data.questions import make_mini
 from unprm import mini

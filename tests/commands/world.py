@@ -220,3 +220,17 @@ def _answers(client: httpx.Client, path: str | None) -> bool:
 
 def _shell(text: str) -> list[str]:
     return ["bash", "-euo", "pipefail", "-c", text]
+
+
+PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
+RIGHT = ["Step 1: 4 * 15 = 60.", "Step 2: 23 + 60 = 83. The answer is \\boxed{83}."]
+WRONG = ["Step 1: 4 * 15 = 50.", "Step 2: 23 + 50 = 73. The answer is \\boxed{73}."]
+REQUEST = {"problem": PROBLEM, "solutions": [RIGHT, WRONG]}
+
+
+def rewards(client: httpx.Client, **more: Any) -> tuple[float, float]:
+    """Of the right solution and of the wrong one."""
+    answer = client.post("/score_steps", json=REQUEST | more)
+    assert answer.status_code == 200, answer.text
+    right, wrong = answer.json()["solutions"]
+    return right["reward"], wrong["reward"]

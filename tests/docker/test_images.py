@@ -25,10 +25,10 @@ from pydantic import SecretStr
 from server.scale.settings import RAY, ScaleSettings
 from server.serving import LAST_SECONDS
 from server.settings import PREFIX, Settings
+from tests.docker.manifests import DOCKER, ray_service
 from tests.server.options import read
 from tests.support import ROOT
 
-DOCKER = ROOT / "docker"
 DOCKERFILES = ["Dockerfile", "Dockerfile.cpu"]
 UNIT = DOCKER / "systemd" / "unprm.service"
 COMPOSE = ["compose.yaml", "compose.gpu.yaml", "compose.scale.yaml"]
@@ -340,12 +340,6 @@ def test_the_unit_starts_the_server_and_waits_for_it(tmp_path: Path) -> None:
 def _longest_end(**options: Any) -> float:
     """Seconds that a server may take from SIGTERM to its end."""
     return Settings(**options).max_drain_seconds + LAST_SECONDS
-
-
-def ray_service() -> dict[str, Any]:
-    """The manifest of the service that KubeRay runs."""
-    documents = yaml.safe_load_all((DOCKER / "kubernetes" / "ray.yaml").read_text("utf-8"))
-    return next(document for document in documents if document["kind"] == "RayService")
 
 
 def _nodes() -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ from server.settings import Settings
 from tests.golden.kept import pretty, rounded
 from tests.server.calibrations import calibration
 from unprm.engines.fake import FakeEngine
-from unprm.types import Encoded, StepScores
+from unprm.types import Encoded, Interval, StepScores
 
 PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
 UNKNOWN = "What is the sum of the first nine primes?"
@@ -30,7 +30,7 @@ class WithIntervals(FakeEngine):
 
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
         return [
-            found._replace(intervals=tuple((each / 2, (1 + each) / 2) for each in found.values))
+            found._replace(intervals=tuple(Interval(each / 2, (1 + each) / 2) for each in found.values))
             for found in super().score(batch)
         ]
 

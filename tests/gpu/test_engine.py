@@ -11,10 +11,10 @@ from torch import nn
 from transformers import AutoModelForCausalLM, MistralConfig, MistralForCausalLM
 
 from tests.support import columns
-from unprm.engines.torch import segments
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.memory import CACHED
 from unprm.engines.torch.readers import AtPositions
+from unprm.engines.torch.segments import TOGETHER
 from unprm.models.load import load_engine, load_model
 from unprm.models.options import EngineOptions, ModelSpec
 from unprm.types import Encoded, ModelDescription
@@ -42,12 +42,12 @@ class _First(nn.Linear):
 class Case:
     """A random network in an engine, and as transformers runs it."""
 
-    def __init__(self, device, dtype, pass_tokens=700, cache_bytes=2**26, **changes):
+    def __init__(self, device, dtype, pass_tokens=700, cache_bytes=2**26, together=TOGETHER, **changes):
         torch.manual_seed(0)
         network = MistralForCausalLM(MistralConfig(**SHAPE | {"sliding_window": None} | changes)).to(device, dtype)
         self._plain, self._head = copy.deepcopy(network.model).eval(), _First(128, 1).to(device)
         reader = AtPositions(network.model, self._head, device)
-        self.engine = TorchEngine(reader, None, ABOUT, pass_tokens, cache_bytes)
+        self.engine = TorchEngine(reader, None, ABOUT, pass_tokens, cache_bytes, together)
         self._tolerance = TOLERANCES[dtype]
 
     def check(self, items):
@@ -119,10 +119,9 @@ def _read_later(rng):
 
 
 @pytest.mark.parametrize("batches", [_whole, _one_token, _in_parts, _ragged, _deep, _read_later])
-@pytest.mark.parametrize("together", [segments.TOGETHER, 400], ids=["one run", "many runs"])
-def test_every_layout_of_segments(device, batches, together, monkeypatch):
-    monkeypatch.setattr(segments, "TOGETHER", together)  # keys that are gathered at once
-    case = Case(device, torch.bfloat16, pass_tokens=500)
+@pytest.mark.parametrize("together", [TOGETHER, 400], ids=["one run", "many runs"])
+def test_every_layout_of_segments(device, batches, together):
+    case = Case(device, torch.bfloat16, pass_tokens=500, together=together)
     for batch in batches(random.Random(1)):
         case.check(batch)
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -13,21 +12,15 @@ import pytest
 
 from tests.adder import adding
 from tests.clients.programs import environment, listening
-from tests.clients.test_agents_page import embedded
 from tests.fakes import Upstream, openai_server, upstream
-from tests.server.harness import Running, serving
+from tests.pages import PLUGS_PROGRAMS
+from tests.server.harness import Running, embedded, serving
 from tests.support import PATIENCE, ROOT, TEST_DATA
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 from unprm.engines.fake import FakeEngine
 
 PYTHON = ROOT / ".venv-plugs" / "bin" / "python"
-PAGE = (ROOT / "docs" / "plugs.md").read_text("utf-8")
-PROGRAMS = {
-    section.partition("\n")[0]: program
-    for section in PAGE.split("\n## ")
-    for program in re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-}
 RIGHT = "Step 1: 4 * 15 = 60.\nStep 2: 23 + 60 = 83. The answer is \\boxed{83}."
 WRONG = "Step 1: 4 * 15 = 50.\nStep 2: 23 + 50 = 73. The answer is \\boxed{73}."
 EPOCHS = 6
@@ -92,7 +85,7 @@ def test_inspect(tmp_path: Path) -> None:
         for order in (1, -1):
             texts = {row["problem"]: row["samples"][::order] for row in rows}
             with upstream(for_problem=texts) as reasoner:
-                printed.append(ran(PROGRAMS["Inspect"], tmp_path, server, reasoner, LAB_API_KEY="none"))
+                printed.append(ran(PLUGS_PROGRAMS["Inspect"], tmp_path, server, reasoner, LAB_API_KEY="none"))
         accuracies = {}
         equivalence = Equivalence()
         for strategy in ("majority", "wrf", "prm"):
@@ -120,7 +113,7 @@ build_filter_ensemble("wrf", [["elected", {"strategy": "wrf"}], ["take_first", N
 print(json.dumps([instance.filtered_resps["wrf"] for instance in instances]))
 """
     with serving() as server:
-        kept = json.loads(ran(PROGRAMS["lm-evaluation-harness"] + use, tmp_path, server).splitlines()[-1])
+        kept = json.loads(ran(PLUGS_PROGRAMS["lm-evaluation-harness"] + use, tmp_path, server).splitlines()[-1])
         assert kept == [elected(server, "wrf", row["problem"], row["samples"]) for row in rows]
     assert any(text != row["samples"][0] for text, row in zip(kept, rows, strict=True))
 
@@ -138,7 +131,7 @@ except ValueError as error:
     print(error)
 """
     with serving(embedded()) as server:
-        right, wrong, blank, error = ran(PROGRAMS["SkyRL"] + use, tmp_path, server).splitlines()
+        right, wrong, blank, error = ran(PLUGS_PROGRAMS["SkyRL"] + use, tmp_path, server).splitlines()
         solutions = [f"Step 1: 4 * 15 = {each}.\nStep 2: 23 + {each} = {23 + each}." for each in (60, 50)]
         scored = server.post("/score_steps", {"problem": PROBLEM, "solutions": solutions}).json()["solutions"]
     assert [float(right), float(wrong)] == [solution["reward"] for solution in scored]
@@ -156,7 +149,7 @@ def test_optillm(tmp_path: Path) -> None:
     with serving(embedded()) as server, upstream(WRONG, RIGHT, WRONG) as reasoner:
         more = {**here(tmp_path, server), "OPENAI_API_KEY": "none"}
         with listening(*start, "--base-url", reasoner.url, program=str(PYTHON), **more) as url:
-            program = PROGRAMS["OptiLLM"].replace("http://127.0.0.1:8080", url)
+            program = PLUGS_PROGRAMS["OptiLLM"].replace("http://127.0.0.1:8080", url)
             assert ran(program, tmp_path, server) == f"{RIGHT}\n"
     (body,) = reasoner.bodies
     assert body == {"model": "reasoner", "messages": [{"role": "user", "content": PROBLEM}], "n": 3}
@@ -197,7 +190,7 @@ AGENTS: list[tuple[str, list[Any], str, int]] = [
 @pytest.mark.parametrize(("framework", "texts", "output", "calls"), AGENTS, ids=[each[0] for each in AGENTS])
 def test_an_agent(framework: str, texts: list[Any], output: str, calls: int, tmp_path: Path) -> None:
     """The model's first solution is wrong; the server's scores bring the framework to ask again."""
-    program = PROGRAMS[framework.removesuffix("'s Refine")]
+    program = PLUGS_PROGRAMS[framework.removesuffix("'s Refine")]
     if framework == "DSPy's Refine":
         program = program.replace("BestOfN", "Refine")
     with serving(embedded()) as server, upstream(*texts) as reasoner:
@@ -211,7 +204,7 @@ def test_an_agent(framework: str, texts: list[Any], output: str, calls: int, tmp
 @pytest.mark.parametrize("whole", [False, True])
 def test_anthropic_s_client(whole: bool, tmp_path: Path) -> None:
     """Three tool calls and the answer, each elected among candidates of which some go astray."""
-    program = PROGRAMS["Anthropic's client"]
+    program = PLUGS_PROGRAMS["Anthropic's client"]
     if whole:
         program = program.replace("with client.messages.stream(", "if answer := client.messages.create(")
         program = program.replace(") as stream:", "):").replace("stream.get_final_message()", "answer")
@@ -224,8 +217,9 @@ def test_anthropic_s_client(whole: bool, tmp_path: Path) -> None:
 def test_the_page_s_programs_are_all_run() -> None:
     agents = [each[0] for each in AGENTS if each[0] != "DSPy's Refine"]
     others = ["SkyRL", "Inspect", "lm-evaluation-harness", "OptiLLM", "Anthropic's client"]
-    assert sorted(PROGRAMS) == sorted([*others, *agents])
+    assert sorted(PLUGS_PROGRAMS) == sorted([*others, *agents])
     lengths = {
-        name: len(list(itertools.filterfalse(str.isspace, text.splitlines(True)))) for name, text in PROGRAMS.items()
+        name: len(list(itertools.filterfalse(str.isspace, text.splitlines(True))))
+        for name, text in PLUGS_PROGRAMS.items()
     }
     assert max(lengths[each] for each in agents) <= 25, lengths

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.clients.programs import environment, listening
-from tests.clients.test_agents_page import embedded
-from tests.server.harness import Running, serving
+from tests.server.harness import Running, embedded, serving
 from tests.support import PATIENCE, ROOT
 from unprm.calibration import log_odds
 

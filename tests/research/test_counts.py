@@ -10,7 +10,7 @@ from research.counts import Size, Written, figures, measure
 from research.mini.slips import Author
 from unprm.answers.extraction import extract
 from unprm.mini.storyteller import generate
-from unprm.types import StepScores
+from unprm.types import Interval, StepScores
 
 
 def test_an_author_finishes_what_was_written_from_any_step_on():
@@ -32,10 +32,10 @@ def test_the_figures_by_hand():
     held_out = [Written(problem, steps, shares) for shares in ((0.5, 1.0), (0.5, 0.0), (0.25, 0.0), (0.5, 1.0))]
     scores = [(0.5, 0.9), (0.8, 0.8), (0.25, 0.5), (0.3, 0.6)]
     intervals = [
-        ((0.4, 0.6), (0.8, 0.97)),
-        ((0.0, 1.0), (0.3, 1.0)),
-        ((0.28, 0.4), (0.01, 0.6)),
-        ((0.1, 1.0), (0.2, 1.0)),
+        (Interval(0.4, 0.6), Interval(0.8, 0.97)),
+        (Interval(0.0, 1.0), Interval(0.3, 1.0)),
+        (Interval(0.28, 0.4), Interval(0.01, 0.6)),
+        (Interval(0.1, 1.0), Interval(0.2, 1.0)),
     ]
     # of the first of two candidates: 0.97 is not near enough to 1, 0.01 is near enough to 0, and 0.28 not to 0.25
     brier = (0 + 0.1**2 + 0 + 0.5**2) / 4

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 
 from server.app import create_app
 from server.models.model import Open, Source
@@ -18,8 +19,9 @@ from server.service import Service
 from server.serving import DrainingServer
 from server.settings import Settings
 from tests.support import PATIENCE, until
+from unprm import mini
 from unprm.engines.fake import FakeEngine, FakeFormat
-from unprm.types import Encoded
+from unprm.types import Encoded, Engine
 
 PROBLEM = "How many?"
 
@@ -32,7 +34,12 @@ class Running:
     port: int
     http: httpx.Client
     server: DrainingServer
-    service: Service
+    app: FastAPI
+
+    @property
+    def service(self) -> Service:
+        service: Service = self.app.state.service
+        return service
 
     def post(self, path: str, body: Any, **options: Any) -> httpx.Response:
         return self.http.post(path, json=body, **options)
@@ -75,7 +82,7 @@ def serving(
         port = server.servers[0].sockets[0].getsockname()[1]
         url = f"http://127.0.0.1:{port}"
         with httpx.Client(base_url=url, timeout=PATIENCE) as client:
-            yield Running(url, port, client, server, app.state.service)
+            yield Running(url, port, client, server, app)
     finally:
         server.should_exit = True
         thread.join()
@@ -119,3 +126,14 @@ def boxed(answer: object, *steps: str) -> list[str]:
 def read(*steps: str) -> Encoded:
     """What the fake engine reads of the one problem and these steps."""
     return FakeFormat().encode(PROBLEM, steps)
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def embedded() -> Engine:
+    """What `python -m server` serves without options."""
+    from unprm.models.load import load_engine
+
+    return load_engine(mini.NAME, device="cpu", dtype="float32", prefix_cache_gb=1.0)

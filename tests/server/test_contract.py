@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from tests.server.harness import PROBLEM, Running, ask, boxed, read
 from unprm import wire
 from unprm.engines.fake import FakeEngine, hashed
+from unprm.types import Usage
 from unprm.votes.registry import REWARD_STRATEGIES, VOTES
 
 SCORED = {"unscored": None}
-NO_USAGE = dict.fromkeys(wire.UsageOut.model_fields, 0)
+NO_USAGE = asdict(Usage())
 
 
 def given(answer: object, *scores: float, **more: object) -> dict[str, object]:

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from tests import checkpoints
-from tests.judge_server import judging
+from tests.judge_server import judging, served
 from tests.server.harness import Running, serving
-from tests.server.models.test_judge import served
 from unprm.calibration import log_odds
 from unprm.engines.fake import FakeEngine, FakeFormat, hashed
 from unprm.models.load import load_engine

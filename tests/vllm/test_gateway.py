@@ -9,17 +9,12 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 
 
 from tests.server.harness import Running, serving
+from tests.vllm.problems import PROBLEM
 from unprm import mini
 from unprm.models.load import load_engine
 
 # what vLLM and PyTorch warn of in their own code
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.xdist_group("reasoner")]
-
-PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
-HARD_PROBLEM = (
-    "Moor Farm stores 166 eggs. Moor Farm harvests 66 eggs. Moor Farm gets 6 crates with 39 eggs in each crate. "
-    "How many eggs does Moor Farm have in the end?"
-)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 from benchmarks import servers
 from tests.server.harness import serving
 from tests.support import columns
-from tests.vllm.test_gateway import HARD_PROBLEM
+from tests.vllm.problems import HARD_PROBLEM
 from unprm import mini
 from unprm.calibration import Calibration
 from unprm.checkpoints.files import load_merged, locate, read_tokenizer

@@ -12,9 +12,10 @@ from rich.console import Console
 
 from unprm.commands import with_options
 from unprm.types import Aggregate
+from unprm.votes.wrf import Normalization, WrfTerms
 
 from .. import resumable
-from ..settings import Reading, WrfSettings
+from ..settings import Reading
 from ..stage import directory
 
 if TYPE_CHECKING:
@@ -97,8 +98,12 @@ def best_of_n(
     candidates: Annotated[Path, typer.Argument(help="Samples of `training sample`, or JSON lines.", exists=True)],
     output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
     prm: PrmOptions,
-    wrf: WrfSettings,
     reading: Reading,
+    alpha: Annotated[float, typer.Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5,
+    normalization: Annotated[
+        Normalization,
+        typer.Option(help="How WRF normalises: min-max over the answers, or reward and share unchanged."),
+    ] = "minmax",
     reward: Annotated[
         str, typer.Option(help="Field of each candidate with its reward or step scores, used instead of a model.")
     ] = "",
@@ -111,6 +116,7 @@ def best_of_n(
     from ..evaluate import best_of_n, pool, vote_results
 
     questions = pool.load(candidates, reward)
+    wrf = WrfTerms(alpha=alpha, normalization=normalization)
     with ExitStack() as stack:
         scorer = None if reward else stack.enter_context(prm.scoring())
         results = best_of_n.evaluate(questions, scorer, Equivalence(), output, console, wrf, seed, reading)

@@ -20,11 +20,13 @@ from rich.console import Console
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
 from unprm.types import Aggregate
+from unprm.votes.registry import VoteTerms
+from unprm.votes.wrf import WrfTerms
 
 from .. import resumable
 from ..resumable import ResumableFile
 from ..schema import adapter
-from ..settings import AUTO, WRF, Reading, WrfSettings
+from ..settings import AUTO, Reading
 from . import pool
 from .bootstrap import Estimate, Numbers, compare
 from .judging import GIVEN, judge
@@ -36,6 +38,8 @@ from .scorers import Scorer
 from .vote_results import AGGREGATES, ANY_RIGHT, NO_REWARD, Results, Row, first_reward, markdown
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+WRF = WrfTerms()
+"""The paper's settings."""
 DRAWS = 16
 """Draws per question and N, if there are more subsets of N candidates."""
 
@@ -46,7 +50,7 @@ def evaluate(
     equivalence: Equivalence,
     output: Path,
     console: Console,
-    wrf: WrfSettings = WRF,
+    wrf: WrfTerms = WRF,
     seed: int = 0,
     reading: Reading = AUTO,
     aggregates: Sequence[Aggregate] = AGGREGATES,
@@ -55,7 +59,7 @@ def evaluate(
     same as a table. Arguments as for `judge` and `results`."""
     measured = results(judge(questions, scorer, equivalence, output, console, reading), wrf, seed, aggregates)
     accuracy = adapter(dict[str, dict[int, Share]]).dump_python(measured.accuracy, mode="json")
-    record = {"model": scorer.identity.model if scorer else GIVEN, **asdict(wrf), "seed": seed}
+    record = {"model": scorer.identity.model if scorer else GIVEN, **dict(wrf), "seed": seed}
     record |= {"any_right": accuracy.pop(ANY_RIGHT), "accuracy": accuracy, **asdict(measured)}
     resumable.replace(output / "votes.md", markdown(measured))
     resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
@@ -81,7 +85,7 @@ def write_solutions(questions: Sequence[CandidatePool], place: Path, reading: Re
 
 def results(
     judged: Sequence[JudgedCandidates],
-    wrf: WrfSettings = WRF,
+    wrf: WrfTerms = WRF,
     seed: int = 0,
     aggregates: Sequence[Aggregate] = AGGREGATES,
 ) -> Results:
@@ -89,7 +93,7 @@ def results(
     aggregates of step scores used as rewards, besides the minimum, which is always used."""
     counts = [len(candidates.classes) for candidates in judged]
     sizes = [size for size in SIZES if size <= min(counts)]
-    rules = {name: partial(right_share, name, terms=wrf.terms) for name in takeable(judged)}
+    rules = {name: partial(right_share, name, terms=VoteTerms(**dict(wrf))) for name in takeable(judged)}
     scored = all(candidates.scores is not None for candidates in judged)
     others = [name for name in aggregates if name != AGGREGATES[0]] if scored else []
     by_reward: dict[str, Sequence[JudgedCandidates]] = {first_reward(bool(others)): judged}

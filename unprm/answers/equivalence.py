@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -68,13 +68,16 @@ class Equivalence:
     """Groups answers into classes of equal ones. Thread-safe.
 
     `deadline` is in seconds of processor time of one call: answers whose turn comes later are compared as text in that
-    call. One answer costs tens of milliseconds at most, whatever it says. `cache_size` is in answers.
+    call. One answer costs tens of milliseconds at most, whatever it says. `cache_size` is in answers. `clock` tells the
+    thread's processor time.
     """
 
-    def __init__(self, *, deadline: float = 2.0, cache_size: int = 65536) -> None:
+    def __init__(
+        self, *, deadline: float = 2.0, cache_size: int = 65536, clock: Callable[[], float] = time.thread_time
+    ) -> None:
         if deadline <= 0 or cache_size < 0:
             raise ValueError(f"{deadline=}, {cache_size=}")
-        self.deadline = deadline
+        self.deadline, self._clock = deadline, clock
         self._cache = KeyCache(cache_size)
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -103,11 +106,11 @@ class Equivalence:
 
     def advance(self, begun: Begun, seconds: float) -> None:
         """Computes keys for about that many seconds of processor time; at least one, if any is wanted."""
-        start, spent = time.thread_time(), 0.0
+        start, spent = self._clock(), 0.0
         while begun.wanted:
             answer = begun.wanted.pop()
             begun.keys[answer] = self._cache.put(answer, self._key(answer), begun.scope)
-            spent = time.thread_time() - start
+            spent = self._clock() - start
             if spent >= min(seconds, begun.left):
                 break
         begun.left -= spent

@@ -48,8 +48,8 @@ class QueuedRequest:
         assert self.begun is not None, "it has scores"
         scores = [self.scores[index] for index in range(len(self.items))]
         usage = Usage.of(scores)
-        queued, took = self.begun - self.arrived, now - self.begun
-        return ScoredItems(scores, replace(usage, queue_seconds=queued, scoring_seconds=took))
+        queued, took = 1000 * (self.begun - self.arrived), 1000 * (now - self.begun)
+        return ScoredItems(scores, replace(usage, queue_ms=queued, scoring_ms=took))
 
 
 Batch = dict[Encoded, list[tuple[QueuedRequest, int]]]

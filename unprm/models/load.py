@@ -54,7 +54,8 @@ def load_model(spec: ModelSpec, options: EngineOptions) -> Engine:
     missing or does not fit.
     """
     place = torch.device(_device(spec, options, Gpu.find()))
-    _check_dtype(options.dtype, place)
+    if place.type == "cuda" and options.dtype in ("int8", "float8"):
+        _check_dtype(options.dtype, torch.cuda.get_device_name(place), torch.cuda.get_device_capability(place))
     source = ModelSource.find(spec)
     files = source.files
     fast = place.type == "cpu" and multiplies_bf16_fast(place)  # a GPU that is asked initialises CUDA: see `Gpu.find`
@@ -216,10 +217,10 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
             raise ModelInvalid(f"vLLM does not score models with this head: use --engine torch{more}")
         engine = "torch"
     installed = find_spec("vllm") is not None
-    if engine == "vllm" and not installed:
-        raise ModelInvalid("vLLM is not installed: pip install 'unprm[vllm]', or use --engine torch")
     if engine == "vllm" and dtype == "int8":
         raise ModelInvalid("int8 isn't supported with vLLM: use --engine torch, or --dtype float8")
+    if engine == "vllm" and not installed:
+        raise ModelInvalid("vLLM is not installed: pip install 'unprm[vllm]', or use --engine torch")
     if engine == "auto":
         engine = "vllm" if installed and place.type == "cuda" and dtype != "int8" else "torch"
     if engine == "torch" and dtype == "float8":
@@ -242,14 +243,12 @@ def _device(spec: ModelSpec, options: EngineOptions, gpu: Gpu) -> str:
     return pick_device(options.device, gpu, falls_back=spec.model in mini.ADAPTERS)
 
 
-def _check_dtype(dtype: Dtype, device: torch.device) -> None:
-    """Raises `ModelInvalid` if the device can't compute in `dtype`."""
-    if device.type != "cuda":
-        return
+def _check_dtype(dtype: Dtype, gpu: str, capability: tuple[int, int]) -> None:
+    """Raises `ModelInvalid` if a GPU of this name and generation can't compute in `dtype`."""
     if dtype == "int8":
         raise ModelInvalid("int8 is computed on CPUs alone: on a GPU use --dtype bfloat16")
-    if dtype == "float8" and torch.cuda.get_device_capability(device) < (8, 9):
-        raise ModelInvalid(f"{torch.cuda.get_device_name(device)} does not compute in float8: use --dtype bfloat16")
+    if dtype == "float8" and capability < (8, 9):
+        raise ModelInvalid(f"{gpu} does not compute in float8: use --dtype bfloat16")
 
 
 def _pick_dtype(dtype: Dtype, device: str, stored: int, fast: bool) -> torch.dtype:

@@ -40,7 +40,6 @@ ADMITTED_TOKENS = 8192
 DIGITS = 5
 """Of what is written down: already more than another machine's arithmetic reproduces."""
 RECOVERY = 1000
-"""Steps after which a halved limit of rows is doubled again."""
 
 
 def rows_at_once(model: PreTrainedModel, settings: SamplingSettings) -> int:
@@ -79,6 +78,8 @@ class TransformersSampler(TokenSampler):
     probe's scores of the same steps, but after the sampler's own prompt, with what stands between the steps as the
     model wrote it, and with nothing after the last step: an engine puts the probe's separator there and reads its
     token. A text that the token limit cut off is scored up to its last token but one.
+
+    `recovery`: steps after which a halved limit of rows is doubled again.
     """
 
     def __init__(
@@ -88,9 +89,10 @@ class TransformersSampler(TokenSampler):
         name: str,
         settings: SamplingSettings,
         probe: ProbeReader | None = None,
+        recovery: int = RECOVERY,
     ) -> None:
         super().__init__(directory, name, settings)
-        self._probe = probe
+        self._probe, self._recovery = probe, recovery
         self._window: int = model.config.max_position_embeddings
         self._batch = DecodingBatch(model, settings, end_tokens(directory), rows_at_once(model, settings), probe)
         self._limit = self._batch.size
@@ -199,12 +201,15 @@ class TransformersSampler(TokenSampler):
         self._limit, self._steps = len(rows) // 2, 0
         self._waiting.extendleft(reversed(left))
         logger.warning(
-            "out of memory with %d completions; at most %d for the next %d tokens", len(rows), self._limit, RECOVERY
+            "out of memory with %d completions; at most %d for the next %d tokens",
+            len(rows),
+            self._limit,
+            self._recovery,
         )
 
     def _grow(self) -> None:
         self._steps += 1
-        if self._limit < self._batch.size and self._steps >= RECOVERY:
+        if self._limit < self._batch.size and self._steps >= self._recovery:
             self._limit, self._steps = min(2 * self._limit, self._batch.size), 0
 
     def _finish(self, row: Row) -> None:

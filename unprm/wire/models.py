@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from unprm.types import DEFAULT_STRATEGY
+from unprm.types import DEFAULT_STRATEGY, MemoryPlan, SelfTest
 from unprm.votes.registry import Strategy
 from unprm.wire.responses import VoteCalibrationOut
 from unprm.wire.types import WireModel
@@ -41,27 +41,6 @@ class ModelsResponse(WireModel):
     models: list[ModelState]
 
 
-class SelfTestOut(WireModel):
-    """Result of an engine's self-test before it serves, on sequences that share prefixes."""
-
-    difference: float = Field(
-        ge=0,
-        description="Difference between values that should be equal: margins of the engine and of plain forward passes "
-        "(torch, root mean square), or, at most, scores of the same steps alone and together (vllm, remote), or scored "
-        "twice (judge).",
-    )
-    tolerance: float = Field(gt=0, description="Largest difference at which the model is still served.")
-    cached: bool = Field(description="Whether tokens are run only once.")
-
-
-class MemoryOut(WireModel):
-    """Bytes that the model takes on its device."""
-
-    weights: int = Field(ge=0)
-    slots: int = Field(ge=0, description="KV cache when full, including the prefix cache.")
-    activations: int = Field(ge=0, description="Peak of a pass of --batch-tokens, on a CPU of 1,024 tokens.")
-
-
 class ModelResponse(WireModel):
     """A served model; `demo` marks the embedded model, which knows only its own small domain."""
 
@@ -80,10 +59,10 @@ class ModelResponse(WireModel):
         description="Hash of weights, input format and `dtype`; models that score differently differ in it. null if "
         "another program runs the model and does not report what it loaded.",
     )
-    self_test: SelfTestOut | None = Field(
+    self_test: SelfTest | None = Field(
         default=None, description="null if each sequence is run alone, by the model's own forward pass."
     )
-    memory: MemoryOut | None = Field(
+    memory: MemoryPlan | None = Field(
         default=None, description="null if another program holds the model (vllm, remote, judge)."
     )
     demo: bool

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from unprm.errors import Unscorable
-from unprm.types import Aggregate, DecidedBy
+from unprm.errors import FieldError, Unscorable
+from unprm.types import Aggregate, Cut, DecidedBy, Interval, Usage
 from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
@@ -20,16 +20,8 @@ _is_none = partial(is_, None)
 _StepLogOdds = Annotated[list[float] | None, Field(exclude_if=_is_none)]
 
 
-class IntervalOut(WireModel):
-    """Around a step's score: the 5 % and the 95 % quantile of the distribution whose mean it is, widened to the score
-    where that lies outside."""
-
-    low: float
-    high: float
-
-
 _StepIntervals = Annotated[
-    list[IntervalOut] | None,
+    list[Interval] | None,
     Field(
         exclude_if=_is_none,
         description="One for each of `step_scores`; missing unless a single model computed them, which was trained by "
@@ -38,34 +30,14 @@ _StepIntervals = Annotated[
 ]
 
 
-class CutOut(WireModel):
-    """Characters of a message that was cut, and how many of them were kept."""
-
-    characters: int
-    kept: int
-
-
 _MessageScores = Annotated[
     dict[str, float] | None,
     Field(exclude_if=_is_none, description="For a trajectory: scores by the index of the assistant message."),
 ]
 _CutMessages = Annotated[
-    dict[str, CutOut] | None,
+    dict[str, Cut] | None,
     Field(exclude_if=_is_none, description="For a trajectory: the messages that were cut, by index."),
 ]
-
-
-class UsageOut(WireModel):
-    """A request's tokens: in total, run by the model, and reused from earlier requests. Times in milliseconds:
-    tokenization, the wait for the first batch, and from there to the last score; summed over models and over the rounds
-    of a chat completion."""
-
-    tokens: int
-    computed_tokens: int
-    cached_tokens: int
-    tokenization_ms: float = 0.0
-    queue_ms: float = 0.0
-    scoring_ms: float = 0.0
 
 
 class Unscored(WireModel):
@@ -118,7 +90,7 @@ class ScoreResponse(WireModel):
     demonstration: DemonstrationField = None
     aggregate: Aggregate
     solutions: list[ScoredSolution]
-    usage: UsageOut
+    usage: Usage
 
 
 class CandidateOut(WireModel):
@@ -222,7 +194,7 @@ class Voted(WireModel):
     )
     model: str
     demonstration: DemonstrationField = None
-    usage: UsageOut
+    usage: Usage
 
 
 class VoteResponse(Voted, VoteOut):
@@ -253,13 +225,6 @@ class PreviewResponse(WireModel):
     tokens: list[str]
     positions: list[int]
     steps: list[str]
-
-
-class FieldError(WireModel):
-    """An invalid field: its JSON pointer and what is wrong with it."""
-
-    pointer: str
-    detail: str
 
 
 class ProblemDetails(WireModel):

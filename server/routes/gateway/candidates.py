@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from unprm import steps as step_text
 from unprm.answers.extraction import extract
 from unprm.concurrent import first_of
-from unprm.errors import UnprmError
+from unprm.errors import UnprmError, UpstreamFailed
 from unprm.openai.models import Json, LogProbs, is_json
 from unprm.types import Extraction
 from unprm.votes.registry import VOTES, Strategy
@@ -21,7 +21,7 @@ from unprm.wire import AnySolution, SolutionIn, confidence_of
 from ...admission import Context
 from ...service import Service
 from .completion import NO_ANSWER, NO_CALL, Verbatim, action, calls_of, length_of, text_of
-from .replies import Sampled, UpstreamFailed
+from .replies import Sampled
 from .report import Sample, UpstreamFailure
 from .schema import ChatRequest
 from .upstream import Upstream

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from unprm.errors import UnprmError
+from unprm.errors import UpstreamFailed
 from unprm.openai.client import error_message
 from unprm.openai.models import Json, UsageInfo
 
@@ -15,12 +15,6 @@ _DATA = b"data:"
 _DONE = b"[DONE]"
 _IN_PIECES = ("arguments", "input")
 """Fields of a call that come in pieces; the others come whole, and some servers repeat them."""
-
-
-class StreamInvalid(UnprmError):
-    """What the upstream streams is not a chat completion, or an error, which is then quoted."""
-
-    code = "upstream_failed"
 
 
 class Deltas:
@@ -45,7 +39,7 @@ class Deltas:
 
     def feed(self, data: bytes) -> list[tuple[int, Json]]:
         """Reads the next part of the stream; returns the choices that end in it, by their indices. Raises
-        `StreamInvalid`."""
+        `UpstreamFailed`."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         ended: list[tuple[int, Json]] = []
         for line in lines:
@@ -57,7 +51,7 @@ class Deltas:
         try:
             value = from_json(event, allow_inf_nan=False)
             if value.get("error"):
-                raise StreamInvalid(f"the upstream's answer is an error: {error_message(value) or 'without a reason'}")
+                raise UpstreamFailed(f"the upstream's answer is an error: {error_message(value) or 'without a reason'}")
             self.model = value.get("model") or self.model
             usage = value.get("usage")
             choices = (value["choices"] if usage is None else value.get("choices")) or ()
@@ -65,7 +59,7 @@ class Deltas:
                 self._count(UsageInfo.model_validate(usage), last=not choices)
             return [self._end(part.get("index") or 0) for part in choices if self._add(part)]
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise StreamInvalid("the upstream's stream is not a chat completion") from None
+            raise UpstreamFailed("the upstream's stream is not a chat completion") from None
 
     def _count(self, usage: UsageInfo, *, last: bool) -> None:
         """`last`: it is told after the choices, once, or by llama.cpp once for each; else it is that so far."""

@@ -12,9 +12,9 @@ from unprm.answers.options import lists_options
 from unprm.concurrent import all_of
 from unprm.election.adaptive import Standing, least_decided, stability
 from unprm.election.decide import representative
-from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable
+from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable, UpstreamFailed, UpstreamRefused
 from unprm.openai.models import Json
-from unprm.pipeline import Ballot, NoConfidence, usage_out
+from unprm.pipeline import Ballot, NoConfidence
 from unprm.types import Extraction
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import LONGEST_COMPARED, AnySolution, Unscored, VoteOut, VoteRequest
@@ -24,7 +24,7 @@ from ...models.model import Model
 from ...scoring import RequestScorer
 from ...service import Service
 from .candidates import SampledCandidates
-from .replies import Sampled, UpstreamFailed, UpstreamRefused
+from .replies import Sampled
 from .report import Attempt, Report, Sample, Stopped, UnscoredCandidate, notes
 from .schema import Election
 
@@ -173,7 +173,7 @@ class Rounds:
             "stopped": self.stopped or "budget",
             "stable": self.stable,
             "failures": candidates.failures,
-            "usage": usage_out(self._context.usage),
+            "usage": self._context.usage,
             "solutions": candidates.samples if terms.request.candidates else None,
         }
         report = Report(**won)

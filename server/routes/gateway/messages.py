@@ -7,14 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from unprm.errors import InvalidRequest
+from unprm.errors import InvalidRequest, UpstreamFailed
 from unprm.openai.models import Json
 from unprm.wire import Request
 
 from ...errors import event
 from .completion import calls_of, refusal_of, text_of, thoughts_of
 from .election import Elected, Progress
-from .replies import UpstreamFailed
 from .report import Sample
 from .schema import ChatRequest, Election, Passed, chat_request
 from .stream import parts_of, told

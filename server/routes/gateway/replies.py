@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from unprm.errors import UnprmError
+from unprm.errors import UpstreamFailed
 from unprm.openai.client import encoded, error_message
 from unprm.openai.models import Json, RawChatResponse, RawChoice, RawModelList, UsageInfo
 from unprm.trajectories import TOKEN
@@ -25,18 +25,6 @@ UNREADABLE: Json = {"message": {"role": "assistant", "content": None}}
 """In place of a completion that can't be read, which costs only itself."""
 Kept = Collection[str] | None
 """Fields of a token with its log-probability that are kept; None: all of them."""
-
-
-class UpstreamRefused(UnprmError):
-    """The upstream rejects the request, for instance an unknown model or a context that is too long."""
-
-    code = "upstream_refused"
-
-
-class UpstreamFailed(UnprmError):
-    """The upstream did not answer, or not as OpenAI's API does."""
-
-    code = "upstream_failed"
 
 
 @dataclass(slots=True)

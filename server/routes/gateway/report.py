@@ -6,9 +6,9 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from unprm.openai.models import Json
-from unprm.types import DecidedBy
+from unprm.types import DecidedBy, Usage
 from unprm.votes.registry import VOTES, Strategy
-from unprm.wire import Accept, Calibrated, CandidateOut, DemonstrationField, Unscored, UsageOut
+from unprm.wire import Accept, Calibrated, CandidateOut, DemonstrationField, Unscored
 
 Stopped = Literal["stable", "budget", "failures"]
 """Why an election sampled no more candidates, see `Report`."""
@@ -93,7 +93,7 @@ class Report(BaseModel):
     failures: list[UpstreamFailure]
     model: str
     demonstration: DemonstrationField = None
-    usage: UsageOut
+    usage: Usage
     accept: Accept = None
     calibration: Calibrated = None
     attempts: list[Attempt] | None = Field(default=None, exclude_if=lambda attempts: attempts is None)

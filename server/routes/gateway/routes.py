@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from unprm import pipeline
 from unprm.election.acceptance import acceptance
-from unprm.errors import InvalidRequest, NotText
+from unprm.errors import InvalidRequest, NotText, UpstreamFailed, UpstreamRefused
 from unprm.openai.models import Json
 from unprm.types import DEFAULT_STRATEGY, Usage
 from unprm.votes.registry import VOTES
@@ -28,7 +28,7 @@ from ..route import WorkRoute
 from .candidates import SampledCandidates
 from .election import Elected, ElectionTerms, Rounds, elect, elect_all
 from .messages import CountRequest, MessageEvents, MessagesRequest, message
-from .replies import Sampled, UpstreamFailed, UpstreamRefused
+from .replies import Sampled
 from .responses import ResponsesRequest, response
 from .schema import BUDGET, MISSPELLED, NAMED, BulkRequest, ChatRequest, CompletionRequest, Passed, TooManyCandidates
 from .stream import EVENTS, Chunks, ElectionStream, chat_completion

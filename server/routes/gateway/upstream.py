@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from starlette.exceptions import HTTPException
 
-from unprm.errors import Overloaded, UnprmError
+from unprm.errors import Overloaded, UnprmError, UpstreamFailed, UpstreamRefused
 from unprm.openai.choices import Choices
 from unprm.openai.client import (
     LONGEST_RETRY_AFTER,
@@ -32,8 +32,6 @@ from .replies import (
     UNREADABLE,
     Kept,
     Sampled,
-    UpstreamFailed,
-    UpstreamRefused,
     Used,
     read_choice,
     read_completions,

@@ -109,12 +109,11 @@ def test_a_seed_always_gives_the_same_documents(mixture, digest):
     assert found.hexdigest()[:16] == digest
 
 
-def test_batches_fit_their_length_and_come_again_from_the_same_seed(tokenizer, monkeypatch):
-    monkeypatch.setattr(corpus, "CHUNK", 200)
+def test_batches_fit_their_length_and_come_again_from_the_same_seed(tokenizer):
     lengths = (96, 160, 256)
 
     def some(seed):
-        return list(itertools.islice(corpus.batches(tokenizer, corpus.RIGHT, seed, 2048, lengths), 20))
+        return list(itertools.islice(corpus.batches(tokenizer, corpus.RIGHT, seed, 2048, lengths, 200), 20))
 
     first = some("a")
     for length, documents in first:

@@ -14,7 +14,7 @@ from research.searches.study import study, variants
 from research.searches.truth import agreement
 from tests.support import tables
 from tests.training import lines
-from tests.training.data.test_construct import _annotate, _console, _records, _sample, _select
+from tests.training.data.construction import records_of, run_annotate, run_sample, run_select, silent
 from tests.training.scripted import ScriptedSampler
 from training import resumable
 from training.data import stats
@@ -31,8 +31,8 @@ def equivalence():
 def selected(tmp_path_factory, equivalence):
     """A directory with samples and selected solutions."""
     place = tmp_path_factory.mktemp("study")
-    _sample(place)
-    _select(place, equivalence)
+    run_sample(place)
+    run_select(place, equivalence)
     return place
 
 
@@ -41,7 +41,7 @@ def studied(selected, equivalence):
     """The directory of a study of all searches, and its sampler."""
     sampler, output = ScriptedSampler(), selected / "study"
     searches = variants(AnnotateSettings())
-    work = study(selected / "selected.jsonl", sampler, equivalence, output, searches, 4, _console())
+    work = study(selected / "selected.jsonl", sampler, equivalence, output, searches, 4, silent())
     assert asyncio.run(work) == {}
     return output, sampler
 
@@ -50,8 +50,8 @@ def test_a_study_charges_each_search_what_it_takes_alone(studied, selected, equi
     (output, sampler), settings = studied, AnnotateSettings()
     charged = 0
     for name, variant in variants(settings).items():
-        alone = _records(_annotate(selected, equivalence, variant, name=f"alone-{name}")[1])
-        assert _records(output / f"{name}.jsonl") == alone
+        alone = records_of(run_annotate(selected, equivalence, variant, name=f"alone-{name}")[1])
+        assert records_of(output / f"{name}.jsonl") == alone
         charged += sum(record["samples"] for record in alone)
     assert sampler.completions < charged
     agreed = agreement(stats.load(output / "uncertainty.jsonl"))

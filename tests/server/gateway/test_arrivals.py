@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from tests.adder import SCHEMA, call, calling
 from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, STREAMED, Upstream, upstream
-from tests.server.gateway.test_gateway import PROBLEM, boxed, gateway, refusal
+from tests.server.gateway.harness import PROBLEM, boxed, gateway, refusal
 
 PATH = "/v1/chat/completions"
 LONG, FOREVER = 5.0, {0: 1}

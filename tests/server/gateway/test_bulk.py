@@ -5,7 +5,7 @@ from typing import Any
 from starlette.responses import PlainTextResponse
 
 from tests.fakes import COMPLETION_TOKENS, Upstream, upstream
-from tests.server.gateway.test_gateway import boxed, gateway
+from tests.server.gateway.harness import boxed, gateway
 from tests.server.harness import Running
 from unprm.engines.fake import FakeEngine
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from server.routes.gateway.deltas import Deltas, StreamInvalid
+from server.routes.gateway.deltas import Deltas
+from unprm.errors import UpstreamFailed
 
 CHOICES = 4
 
@@ -97,7 +98,7 @@ def test_usage_may_come_without_choices() -> None:
 @pytest.mark.parametrize("error", [{"code": 500}, ["busy"], {"message": "busy"}, "busy"], ids=str)
 def test_an_error_in_any_form_ends_the_stream(error: Any) -> None:
     data = {"error": error, "choices": []}
-    with pytest.raises(StreamInvalid, match=r"busy|an error"):
+    with pytest.raises(UpstreamFailed, match=r"busy|an error"):
         Deltas(CHOICES).feed(f"data: {json.dumps(data)}\n\n".encode())
 
 

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse
 
 from tests.adder import SCHEMA
 from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
-from tests.server.gateway.test_gateway import PROBLEM, boxed, gateway, refusal
+from tests.server.gateway.harness import PROBLEM, boxed, gateway, refusal
 from tests.server.harness import serving
 from unprm.engines.fake import FakeEngine
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.adder import SCHEMA, TASK, call, calling
 from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, STREAMED, upstream
-from tests.server.gateway.test_gateway import PROBLEM, boxed, gateway, refusal
+from tests.server.gateway.harness import PROBLEM, boxed, gateway, refusal
 
 PATH = "/v1/messages"
 TOOL = {"name": "add", "description": "Adds.", "input_schema": SCHEMA}

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
 from tests.server.calibrations import calibration
-from tests.server.gateway.test_gateway import PROBLEM, ask, boxed, elected
+from tests.server.gateway.harness import PROBLEM, ask, boxed, elected
 from tests.server.harness import Running, serving
 from unprm.engines.fake import FakeEngine
 
@@ -80,16 +80,25 @@ def test_if_no_upstream_s_answer_is_accepted_the_second_s_says_so(tmp_path: Path
     assert "a risk of 0.05 takes a certainty of 0.600, it has 0.500" in report["notes"][-1]
 
 
-def test_if_the_second_upstream_fails_the_first_s_answer_stands(tmp_path: Path) -> None:
-    broken = {0: JSONResponse({"error": {"message": "no"}}, 500)}
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (JSONResponse({"error": {"message": "no"}}, 500), "the upstream answered 500"),
+        (
+            Response('data: {"error": {"message": "busy"}}\n\n', media_type="text/event-stream"),
+            "the upstream's answer is an error: busy",
+        ),
+    ],
+)
+def test_if_the_second_upstream_fails_the_first_s_answer_stands(tmp_path: Path, broken: Response, why: str) -> None:
     with (
         upstream(*SPLIT) as first,
-        upstream(*AGREED, errors=broken) as second,
+        upstream(*AGREED, errors={0: broken}) as second,
         judged(tmp_path, first, second) as running,
     ):
         _, report = elected(running, **TERMS, on_reject="escalate")
     assert (report["answer"], report["accept"]) == ("1", False)
-    assert report["notes"][-1] == "the second upstream gave no answer: the upstream answered 500"
+    assert report["notes"][-1] == f"the second upstream gave no answer: {why}"
 
 
 def test_candidates_without_an_answer_are_not_accepted(tmp_path: Path) -> None:

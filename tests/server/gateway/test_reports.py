@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import upstream
-from tests.server.gateway.test_gateway import PROBLEM, ask, boxed, elected, gateway
+from tests.server.gateway.harness import PROBLEM, ask, boxed, elected, gateway
 from unprm.engines.fake import FakeEngine
 from unprm.errors import ModelUnavailable
 

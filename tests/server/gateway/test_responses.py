@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from tests.fakes import COMPLETION_TOKENS, openai_server, upstream
-from tests.server.gateway.test_gateway import boxed, client, gateway
+from tests.server.gateway.harness import boxed, client, gateway
 from tests.server.harness import PROBLEM, serving
 from unprm.engines.fake import FakeEngine
 

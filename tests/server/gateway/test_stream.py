@@ -14,14 +14,15 @@ from starlette.types import Message, Receive, Scope, Send
 
 from server.admission import CONTEXT, Admission, Claims, Context
 from server.routes.gateway.election import Elected, Observer, Progress
-from server.routes.gateway.replies import Sampled, UpstreamFailed
+from server.routes.gateway.replies import Sampled
 from server.routes.gateway.report import Report, Sample
 from server.routes.gateway.schema import ChatRequest
 from server.routes.gateway.stream import Chunks, ElectionStream
 from tests.fakes import COMPLETION_TOKENS, upstream
-from tests.server.gateway.test_gateway import PROBLEM, ask, boxed, gateway
+from tests.server.gateway.harness import PROBLEM, ask, boxed, gateway
 from tests.server.harness import Running
 from tests.support import asynchronous, until
+from unprm.errors import UpstreamFailed
 
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True}
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.adder import TASK, TOOLS, adding, call, calling
 from tests.fakes import openai_server, upstream
-from tests.server.gateway.test_gateway import PROBLEM, ask, boxed, client, gateway
+from tests.server.gateway.harness import PROBLEM, ask, boxed, client, gateway
 from tests.server.harness import serving
 from unprm.engines.fake import FakeEngine, hashed
 from unprm.types import Encoded

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import Upstream, upstream
-from tests.server.gateway.test_gateway import PROBLEM, ask, boxed
+from tests.server.gateway.harness import PROBLEM, ask, boxed
 from tests.server.harness import Running, serving
 from tests.support import TEST_DATA
 from unprm import steps

@@ -13,13 +13,9 @@ import pytest
 
 from server.middleware import Keys, KeysInvalid
 from tests.fakes import openai_server, upstream
-from tests.server.harness import PROBLEM, Background, ask, boxed, read, serving
+from tests.server.harness import PROBLEM, Background, ask, bearer, boxed, read, serving
 from tests.support import until
 from unprm.engines.fake import FakeEngine
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
 
 
 def test_keys_of_a_file_are_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,7 @@ from server.routes.gateway.messages import MessagesRequest
 from server.routes.route import OBJECT_BYTES, PARSED, VALUE_BYTES, parse, parsed_size
 from server.settings import Settings
 from tests.fakes import upstream
-from tests.server.gateway.test_gateway import gateway
+from tests.server.gateway.harness import gateway
 from tests.server.harness import Background, Running, ask
 from tests.server.turns import Turns, post
 from tests.support import until

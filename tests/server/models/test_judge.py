@@ -2,8 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,25 +12,23 @@ import pytest
 from server.models.load import load
 from server.settings import Settings, SettingsInvalid
 from tests.fakes import Refusal, upstream
-from tests.judge_server import MODEL, Judge, answered, checks_sums, choice, is_self_test, judging, last_step, token
-from tests.server.harness import Background, Running, boxed, serving
+from tests.judge_server import (
+    MODEL,
+    answered,
+    checks_sums,
+    choice,
+    is_self_test,
+    judging,
+    last_step,
+    served,
+    token,
+)
+from tests.server.harness import Background, boxed, serving
 from tests.server.options import read
-from tests.support import PATIENCE, until
-from tests.test_imports import MODELS, imported
+from tests.support import MODELS, PATIENCE, imported, until
 
 PROBLEM = "What is 1 + 2 + 3?"
 RIGHT, WRONG = boxed(6, "1 + 2 = 3", "3 + 3 = 6"), boxed(7, "1 + 2 = 3", "3 + 3 = 7")
-
-
-@contextmanager
-def served(judge: Judge, **options: Any) -> Iterator[Running]:
-    """A server before the judge, which is ready."""
-    chosen = {"model": ["judge"], "judge_url": judge.url, "judge_model": MODEL, **options}
-    settings = Settings(**chosen)
-    (request,) = settings.models().values()
-    with serving(partial(load, settings, request), partial(load, settings), **chosen) as running:
-        until(lambda: running.get("/readyz").status_code == 200)
-        yield running
 
 
 def test_votes_are_decided_by_the_judge_and_cost_what_its_server_counts() -> None:

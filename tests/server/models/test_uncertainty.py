@@ -9,8 +9,7 @@ import pytest
 from server.models.load import load
 from server.settings import Settings
 from tests.server.harness import Running, ask, boxed, serving
-from tests.support import until
-from tests.test_imports import MODELS, imported
+from tests.support import MODELS, imported, until
 from unprm.engines.uncertainty import READOUT, UncertaintyEngine
 
 SURE, UNSURE = [-0.01] * 8, [-4.0] * 8

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from server import journal as journal_module
 from server.journal import Entry, Journal, JournalUnusable
 from tests.fakes import openai_server
 from tests.server.harness import ask, boxed, serving
@@ -105,9 +104,8 @@ def test_what_cannot_be_written_is_counted_and_holds_up_nobody(
     assert "CANARY" not in caplog.text
 
 
-def test_what_comes_faster_than_it_is_written_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "_WAITING_BYTES", 5000)
-    journal = Journal(tmp_path / "j", 2**20)
+def test_what_comes_faster_than_it_is_written_is_dropped(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j", 2**20, waiting_bytes=5000)
     journal.note(entry(0, size=4000))
     journal.note(entry(1, size=10_000))
     journal.close()

@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.server.harness import ask, boxed
-from tests.server.test_process import process
+from tests.server.processes import process
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 

@@ -21,9 +21,8 @@ import pytest
 import yaml
 
 from server.settings import SettingsInvalid
-from tests.docker.test_images import ray_service
-from tests.server.harness import ask, boxed
-from tests.server.http.test_keys import bearer
+from tests.docker.manifests import ray_service
+from tests.server.harness import ask, bearer, boxed
 from tests.support import ROOT, free_ports, until
 
 pytest.importorskip("ray")

@@ -20,8 +20,7 @@ import pytest
 
 from server.scale.settings import RAY, ScaleSettings
 from tests.fakes import Upstream, upstream
-from tests.server.harness import ask, boxed, raw, serving
-from tests.server.http.test_keys import bearer
+from tests.server.harness import ask, bearer, boxed, raw, serving
 from tests.support import ROOT, free_port, until
 from unprm.engines.fake import FakeEngine
 

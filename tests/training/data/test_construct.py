@@ -15,16 +15,22 @@ from rich.console import Console
 from tests import forked
 from tests.training import lines
 from tests.training.data import mortal
+from tests.training.data.construction import (
+    ANNOTATE,
+    QUESTIONS,
+    SAMPLE,
+    records_of,
+    run_annotate,
+    run_sample,
+    run_select,
+)
 from tests.training.scripted import ScriptedSampler
 from training import resumable
 from training.cli.data import build as build_command
 from training.data import build, stats
-from training.data.annotate import annotate, unresolved_path
+from training.data.annotate import unresolved_path
 from training.data.merge import merge
-from training.data.questions import make_mini
-from training.data.sample import sample
 from training.data.search import sequential
-from training.data.select import Selector, select
 from training.layouts.files import read_labelled
 from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
 from unprm import steps
@@ -33,14 +39,7 @@ from unprm.errors import OutputMismatch, RecordInvalid
 from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
 
-QUESTIONS = make_mini(12, seed=1)
-SAMPLE = SampleSettings(k=12)
 COLUMNS = "prompt", "answer", "completions", "label"
-ANNOTATE = AnnotateSettings(search="sequential")
-
-
-def _console():
-    return Console(file=io.StringIO())
 
 
 @pytest.fixture(scope="module")
@@ -48,40 +47,17 @@ def equivalence():
     return Equivalence()
 
 
-def _sample(place, sampler=None, settings=SAMPLE, concurrency=4):
-    sampler = sampler or ScriptedSampler()
-    work = sample(QUESTIONS, sampler, place / "samples.jsonl", settings, concurrency, _console())
-    return asyncio.run(work)
-
-
-def _select(place, equivalence, settings=None):
-    selector = Selector(equivalence, ScriptedSampler().decode, settings or SelectSettings())
-    select(place / "samples.jsonl", place / "selected.jsonl", selector, _console())
-    return selector
-
-
-def _annotate(place, equivalence, settings=ANNOTATE, sampler=None, concurrency=4, name="annotated"):
-    sampler, output = sampler or ScriptedSampler(), place / f"{name}.jsonl"
-    work = annotate(place / "selected.jsonl", sampler, equivalence, output, settings, concurrency, _console())
-    failures = asyncio.run(work)
-    return failures, output
-
-
 @pytest.fixture(scope="module")
 def selected(tmp_path_factory, equivalence):
     """A directory with samples and selected solutions."""
     place = tmp_path_factory.mktemp("construct")
-    assert _sample(place) == {}
-    _select(place, equivalence)
+    assert run_sample(place) == {}
+    run_select(place, equivalence)
     return place
 
 
-def _records(path):
-    return sorted(lines.read(path), key=lambda record: record["id"])
-
-
 def test_samples_hold_what_the_sampler_gave(selected):
-    records = _records(selected / "samples.jsonl")
+    records = records_of(selected / "samples.jsonl")
     assert [record["id"] for record in records] == sorted(question.id for question in QUESTIONS)
     for record in records:
         assert len(record["completions"]) == SAMPLE.k
@@ -89,23 +65,23 @@ def test_samples_hold_what_the_sampler_gave(selected):
 
 
 def test_samples_do_not_depend_on_concurrency(selected, tmp_path):
-    _sample(tmp_path, concurrency=1)
-    assert _records(tmp_path / "samples.jsonl") == _records(selected / "samples.jsonl")
+    run_sample(tmp_path, concurrency=1)
+    assert records_of(tmp_path / "samples.jsonl") == records_of(selected / "samples.jsonl")
 
 
 def test_a_question_that_always_fails_is_reported_and_leaves_the_others(tmp_path):
     failing = QUESTIONS[3]
-    failures = _sample(tmp_path, ScriptedSampler(fails=failing.problem))
+    failures = run_sample(tmp_path, ScriptedSampler(fails=failing.problem))
     assert failures == {failing.id: "the script says so"}
-    assert len(_records(tmp_path / "samples.jsonl")) == len(QUESTIONS) - 1
+    assert len(records_of(tmp_path / "samples.jsonl")) == len(QUESTIONS) - 1
     sampler = ScriptedSampler()
-    assert _sample(tmp_path, sampler) == {}
+    assert run_sample(tmp_path, sampler) == {}
     assert sampler.completions == SAMPLE.k  # only what was missing
 
 
 def test_another_number_of_samples_is_refused(selected):
     with pytest.raises(OutputMismatch, match="k was 12, is 13"):
-        _sample(selected, settings=replace(SAMPLE, k=13))
+        run_sample(selected, settings=replace(SAMPLE, k=13))
 
 
 def test_records_of_a_server_that_was_left_to_its_own_settings_are_not_added_to(tmp_path, equivalence):
@@ -113,18 +89,18 @@ def test_records_of_a_server_that_was_left_to_its_own_settings_are_not_added_to(
     never have."""
     remote = ScriptedSampler()
     remote.neutral = {"top_k": -1}
-    _sample(tmp_path)
+    run_sample(tmp_path)
     with pytest.raises(OutputMismatch, match=r'neutral_sampling was null, is {"top_k": -1}'):
-        _sample(tmp_path, remote)
-    _select(tmp_path, equivalence)
-    _annotate(tmp_path, equivalence)
+        run_sample(tmp_path, remote)
+    run_select(tmp_path, equivalence)
+    run_annotate(tmp_path, equivalence)
     with pytest.raises(OutputMismatch, match=r'neutral_sampling was null, is {"top_k": -1}'):
-        _annotate(tmp_path, equivalence, sampler=remote)
-    assert _annotate(tmp_path, equivalence, sampler=remote, name="anew")[0] == {}
+        run_annotate(tmp_path, equivalence, sampler=remote)
+    assert run_annotate(tmp_path, equivalence, sampler=remote, name="anew")[0] == {}
 
 
 def test_selected_solutions_are_the_most_uncertain_of_each_kind(selected):
-    chosen = _records(selected / "selected.jsonl")
+    chosen = records_of(selected / "selected.jsonl")
     counts = Counter((record["question"], record["correct"]) for record in chosen)
     assert max(counts[q, True] for q, _ in counts) == 2
     assert max(counts[q, False] for q, _ in counts) <= 6
@@ -134,7 +110,7 @@ def test_selected_solutions_are_the_most_uncertain_of_each_kind(selected):
 
 
 def test_steps_and_tokens_belong_together(selected):
-    for record in _records(selected / "selected.jsonl"):
+    for record in records_of(selected / "selected.jsonl"):
         bounds = zip([0, *record["ends"][:-1]], record["ends"], strict=True)
         pieces = ["".join(map(chr, record["ids"][start:end])) for start, end in bounds]
         assert [piece.strip() for piece in pieces] == record["steps"]
@@ -142,26 +118,26 @@ def test_steps_and_tokens_belong_together(selected):
 
 
 def test_malformed_solutions_are_left_out_and_counted(tmp_path, equivalence):
-    _sample(tmp_path)
+    run_sample(tmp_path)
     path = tmp_path / "samples.jsonl"
-    records = _records(path)
+    records = records_of(path)
     first = records[0]["completions"]
     first[0]["finished"] = False
     first[1] |= {"text": "Step 1: 1 + 1 = 2.", "ids": list(map(ord, "Step 1: 1 + 1 = 2."))}
     first[2] |= {"text": "", "ids": []}
     lines.write(path, resumable.config_of(path), records)
-    selector = _select(tmp_path, equivalence, SelectSettings(m=99, n=99))
+    selector = run_select(tmp_path, equivalence, SelectSettings(m=99, n=99))
     twice = selector.dropped.pop("same text as another")
     assert selector.dropped == {"over the token limit": 1, "no answer": 2}
-    assert len(_records(tmp_path / "selected.jsonl")) == len(QUESTIONS) * SAMPLE.k - 3 - twice
+    assert len(records_of(tmp_path / "selected.jsonl")) == len(QUESTIONS) * SAMPLE.k - 3 - twice
 
 
 @pytest.mark.parametrize("selection", ["similarity", "random"])
 def test_other_selections_take_as_many(selected, tmp_path, equivalence, selection):
     (tmp_path / "samples.jsonl").write_bytes((selected / "samples.jsonl").read_bytes())
     (tmp_path / "samples.config.json").write_bytes((selected / "samples.config.json").read_bytes())
-    _select(tmp_path, equivalence, SelectSettings(selection=selection))
-    ours, others = (_records(place / "selected.jsonl") for place in (tmp_path, selected))
+    run_select(tmp_path, equivalence, SelectSettings(selection=selection))
+    ours, others = (records_of(place / "selected.jsonl") for place in (tmp_path, selected))
     assert Counter((r["question"], r["correct"]) for r in ours) == Counter(
         (r["question"], r["correct"]) for r in others
     )
@@ -169,9 +145,9 @@ def test_other_selections_take_as_many(selected, tmp_path, equivalence, selectio
 
 
 def test_labels_are_those_of_the_exact_checker_where_rollouts_never_recover(selected, equivalence):
-    failures, output = _annotate(selected, equivalence, replace(ANNOTATE, estimator="frequency"))
+    failures, output = run_annotate(selected, equivalence, replace(ANNOTATE, estimator="frequency"))
     assert failures == {}
-    records = _records(output)
+    records = records_of(output)
     agreed = 0
     for record in records:
         true = first_error(parse(record["problem"]), record["steps"])
@@ -189,29 +165,29 @@ def test_labels_are_those_of_the_exact_checker_where_rollouts_never_recover(sele
 
 
 def test_the_question_alone_is_sampled_once(selected, equivalence, tmp_path):
-    questions = _records(_annotate(selected, equivalence, name="once")[1].with_suffix(".questions.jsonl"))
-    wrong = {record["question"] for record in _records(selected / "selected.jsonl") if not record["correct"]}
+    questions = records_of(run_annotate(selected, equivalence, name="once")[1].with_suffix(".questions.jsonl"))
+    wrong = {record["question"] for record in records_of(selected / "selected.jsonl") if not record["correct"]}
     assert {question["id"] for question in questions} == {f"{name}/scripted" for name in wrong}
     assert all(0 < question["tau"] <= 1 for question in questions)
 
 
 def test_annotation_does_not_depend_on_concurrency_or_interruptions(selected, equivalence):
-    whole = _records(_annotate(selected, equivalence, concurrency=1, name="one")[1])
-    assert _records(_annotate(selected, equivalence, concurrency=12, name="twelve")[1]) == whole
+    whole = records_of(run_annotate(selected, equivalence, concurrency=1, name="one")[1])
+    assert records_of(run_annotate(selected, equivalence, concurrency=12, name="twelve")[1]) == whole
     interrupted = selected / "interrupted.jsonl"
-    _annotate(selected, equivalence, name="interrupted")
+    run_annotate(selected, equivalence, name="interrupted")
     lines = interrupted.read_text().splitlines(keepends=True)
     interrupted.write_text("".join(random.Random(2).sample(lines, len(lines) // 2)))
-    _annotate(selected, equivalence, name="interrupted")
-    assert _records(interrupted) == whole
+    run_annotate(selected, equivalence, name="interrupted")
+    assert records_of(interrupted) == whole
 
 
 @pytest.mark.parametrize("search", ["uncertainty", "adaptive_binary", "bayes", "random"])
 def test_every_search_labels_every_solution_or_says_why_not(selected, equivalence, search):
-    output = _annotate(selected, equivalence, AnnotateSettings(search=search), name=search)[1]
-    labelled, unresolved = _records(output), _records(unresolved_path(output))
+    output = run_annotate(selected, equivalence, AnnotateSettings(search=search), name=search)[1]
+    labelled, unresolved = records_of(output), records_of(unresolved_path(output))
     done = {record["id"] for record in [*labelled, *unresolved]}
-    assert done == {record["id"] for record in _records(selected / "selected.jsonl")}
+    assert done == {record["id"] for record in records_of(selected / "selected.jsonl")}
     for record in labelled:
         assert record["labels"] == sorted(record["labels"], reverse=True)  # true, then false
         assert all(record["labels"]) is record["correct"]
@@ -224,8 +200,8 @@ def test_every_search_labels_every_solution_or_says_why_not(selected, equivalenc
 
 def test_shared_prefixes_are_drawn_once_and_labels_stay_good(selected, equivalence):
     alone, together = ScriptedSampler(), ScriptedSampler()
-    _annotate(selected, equivalence, sampler=alone, name="alone")
-    shared = _annotate(selected, equivalence, replace(ANNOTATE, share_prefixes=True), together, name="shared")[1]
+    run_annotate(selected, equivalence, sampler=alone, name="alone")
+    shared = run_annotate(selected, equivalence, replace(ANNOTATE, share_prefixes=True), together, name="shared")[1]
     assert together.completions < alone.completions
     costs = stats.costs(shared)
     assert costs.samples + costs.tau_samples == together.completions
@@ -234,29 +210,29 @@ def test_shared_prefixes_are_drawn_once_and_labels_stay_good(selected, equivalen
 
 def test_a_model_that_never_solves_the_question_labels_nothing(selected, equivalence, tmp_path):
     (tmp_path / "selected.config.json").write_text("{}")
-    wrong = [record | {"answer": "no such number"} for record in _records(selected / "selected.jsonl")]
+    wrong = [record | {"answer": "no such number"} for record in records_of(selected / "selected.jsonl")]
     lines.write(tmp_path / "selected.jsonl", {}, [record for record in wrong if not record["correct"]])
     sampler = ScriptedSampler()
-    output = _annotate(tmp_path, equivalence, sampler=sampler)[1]
-    assert _records(output) == []
-    left = _records(unresolved_path(output))
+    output = run_annotate(tmp_path, equivalence, sampler=sampler)[1]
+    assert records_of(output) == []
+    left = records_of(unresolved_path(output))
     assert {record["reason"] for record in left} <= {"the model never solves the question"}
     assert sampler.completions == 72 * len({record["question"] for record in left})
 
 
 def test_solutions_of_another_model_or_without_tokens_are_refused(selected, equivalence, tmp_path):
     for change, message in (({"model": "gpt"}, "by gpt"), ({"ids": []}, "without token ids")):
-        records = [record | change for record in _records(selected / "selected.jsonl")]
+        records = [record | change for record in records_of(selected / "selected.jsonl")]
         lines.write(tmp_path / "selected.jsonl", {}, records)
         with pytest.raises(RecordInvalid, match=message):
-            _annotate(tmp_path, equivalence)
+            run_annotate(tmp_path, equivalence)
 
 
 def test_merged_data_is_read_by_the_trainer_and_has_no_duplicates(selected, equivalence, tmp_path):
-    output = _annotate(selected, equivalence, name="merged")[1]
+    output = run_annotate(selected, equivalence, name="merged")[1]
     merged = merge([output, output], tmp_path)
     rows = [json.loads(line) for line in (tmp_path / "data" / "train.jsonl").read_text().splitlines()]
-    labelled = _records(output)
+    labelled = records_of(output)
     assert merged.solutions == len(rows)
     assert merged.solutions + merged.refuted == len({(r["problem"], *r["steps"]) for r in labelled})
     assert merged.duplicates == 2 * len(labelled) - len(rows) - merged.refuted
@@ -270,7 +246,7 @@ def test_merged_data_is_read_by_the_trainer_and_has_no_duplicates(selected, equi
 def test_merged_data_loads_as_a_data_set(selected, equivalence, tmp_path):
     import datasets
 
-    merged = merge([_annotate(selected, equivalence, name="merged")[1]], tmp_path / "set")
+    merged = merge([run_annotate(selected, equivalence, name="merged")[1]], tmp_path / "set")
     loaded = datasets.load_dataset(str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"))["train"]
     assert loaded.num_rows == merged.solutions
     assert set(loaded.column_names) == {*COLUMNS, "tried"}
@@ -278,14 +254,14 @@ def test_merged_data_loads_as_a_data_set(selected, equivalence, tmp_path):
 
 def test_stats_count_what_was_spent(selected, equivalence):
     sampler = ScriptedSampler()
-    output = _annotate(selected, equivalence, AnnotateSettings(), sampler, name="counted")[1]
+    output = run_annotate(selected, equivalence, AnnotateSettings(), sampler, name="counted")[1]
     costs = stats.costs(output)
     assert costs.samples + costs.tau_samples == sampler.completions
-    assert costs.solutions == len(_records(selected / "selected.jsonl"))
+    assert costs.solutions == len(records_of(selected / "selected.jsonl"))
 
 
 def test_kills_lose_nothing_and_repeat_nothing(selected, equivalence):
-    whole = _annotate(selected, equivalence, name="undisturbed")[1]
+    whole = run_annotate(selected, equivalence, name="undisturbed")[1]
     killed = selected / "killed.jsonl"
     grown, ended, calls = set(), -signal.SIGKILL, 0
     while ended == -signal.SIGKILL:
@@ -298,7 +274,7 @@ def test_kills_lose_nothing_and_repeat_nothing(selected, equivalence):
     assert len(grown) > 5
     for name in ("", ".unresolved", ".questions"):
         left, right = (path.with_suffix(f"{name}.jsonl") for path in (killed, whole))
-        assert _records(left) == _records(right)
+        assert records_of(left) == records_of(right)
         ids = [record["id"] for record in lines.read(left)]
         assert len(ids) == len(set(ids))
 
@@ -319,10 +295,10 @@ def test_build_searches_as_recommended_and_as_the_paper_by_name():
 
 @pytest.mark.parametrize(("search", "ranked"), [("uncertainty", True), ("uncertainty-literal", True), ("bayes", False)])
 def test_only_searches_by_falling_rise_record_ranks(selected, equivalence, search, ranked):
-    output = _annotate(selected, equivalence, AnnotateSettings(search=search), name=f"ranks-{search}")[1]
+    output = run_annotate(selected, equivalence, AnnotateSettings(search=search), name=f"ranks-{search}")[1]
     searched = [solution for solution in stats.load(output) if solution.tried]
     assert {solution.rank != "unranked" for solution in searched} == {ranked}
-    assert {"rank" in record for record in _records(output) if record["tried"]} == {ranked}
+    assert {"rank" in record for record in records_of(output) if record["tried"]} == {ranked}
     assert (stats.ranks(searched) is not None) is ranked
     for solution in searched:
         if ranked and solution.rank is not None:
@@ -351,7 +327,7 @@ def test_a_build_warns_where_few_questions_are_solved_and_counts_what_it_leaves_
     said = console.file.getvalue()
     assert failures == {}
     assert "only 1 of 6 questions have a right solution" in said
-    left = _records(tmp_path / "scripted" / "annotated.unresolved.jsonl")
+    left = records_of(tmp_path / "scripted" / "annotated.unresolved.jsonl")
     assert left
     assert f"left out, the model never solves the question: {len(left)}" in said
     assert "so that equal prefixes have equal labels" in said

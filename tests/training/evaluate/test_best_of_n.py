@@ -16,11 +16,11 @@ from training.evaluate import best_of_n, judging, pool, right_votes, vote_result
 from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import STUDIED
 from training.evaluate.scorers import EngineScorer
-from training.settings import Reading, WrfSettings
+from training.settings import Reading
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine
 from unprm.errors import OutputMismatch, RecordInvalid
-from unprm.votes.registry import REWARD_STRATEGIES
+from unprm.votes.registry import REWARD_STRATEGIES, VoteTerms
 
 DATA = TEST_DATA / "votes"
 
@@ -196,7 +196,7 @@ def test_each_question_has_the_votes_that_are_right(tmp_path, equivalence):
     for alpha, by_wrf in ((0.0, "1"), (1.0, "2")):
         elected = {"majority": "1", "prm": "2", "hmr": "1", "wrf": by_wrf, "weighted": "2", "best_of_majority": "2"}
         for gold, each in judged.items():
-            right = {vote: right_votes.right_share(vote, each, range(4), WrfSettings(alpha).terms) for vote in elected}
+            right = {vote: right_votes.right_share(vote, each, range(4), VoteTerms(alpha=alpha)) for vote in elected}
             assert right == {vote: answer == gold for vote, answer in elected.items()}
 
 
@@ -266,16 +266,16 @@ def test_accuracies_by_hand():
     assert results.accuracy["any right"][4].mean == 1
 
 
-def test_draws_agree_with_all_subsets(monkeypatch):
-    monkeypatch.setattr(best_of_n, "DRAWS", 4000)
-    judged = JudgedCandidates("q", (0, 1, 0, 2), (True, False, True, False), (0.4, 0.9, 0.5, 0.1))
-    results = best_of_n.results([judged])
-    # the highest reward is candidate 1's, then 2's, 0's, 3's: right unless 1 is in
-    pairs = list(itertools.combinations(range(4), 2))
-    expected = sum(1 not in pair for pair in pairs) / len(pairs)
-    assert results.accuracy["prm"][2].mean == pytest.approx(expected, abs=0.03)
-    assert results.accuracy["prm"][1].mean == pytest.approx(0.5, abs=0.03)
-    assert results.accuracy["any right"][2].mean == pytest.approx(5 / 6, abs=0.03)
+def test_draws_agree_with_all_subsets():
+    """Of 8 candidates, of which there are 70 subsets of 4, more than are drawn for one of 200 questions."""
+    rights, rewards = (True, False, True, False) * 2, (0.4, 0.9, 0.5, 0.1, 0.3, 0.2, 0.6, 0.7)
+    results = best_of_n.results([JudgedCandidates("q", (0, 1, 0, 2) * 2, rights, rewards)] * 200)
+    subsets = list(itertools.combinations(range(8), 4))
+    elected = [rights[max(picks, key=rewards.__getitem__)] for picks in subsets]
+    assert results.accuracy["prm"][4].mean == pytest.approx(sum(elected) / len(subsets), abs=0.03)
+    assert results.accuracy["prm"][1].mean == 0.5
+    any_right = sum(any(rights[k] for k in picks) for picks in subsets) / len(subsets)
+    assert results.accuracy["any right"][4].mean == pytest.approx(any_right, abs=0.03)
 
 
 def test_no_answer_at_all_is_wrong():

@@ -185,9 +185,9 @@ def test_an_interval_holds_its_score_and_is_finite_at_any_extreme():
     margins = [[-300.0, 300.0], [300.0, -300.0], [-300.0, -300.0], [300.0, 300.0], [5.0, -5.0]]
     ((scores,), _, _, _, (intervals,)) = batch_scores([margins], [1])
     assert scores == tuple(sigmoid(log_alpha - log_beta) for log_beta, log_alpha in margins)
-    assert all(0 <= low <= score <= high <= 1 for score, (low, high) in zip(scores, intervals, strict=True))
+    assert all(0 <= each.low <= score <= each.high <= 1 for score, each in zip(scores, intervals, strict=True))
     # nearly all of its mass is at 0, and the 95 % quantile below the mean
-    assert intervals[4][1] == scores[4] > beta.ppf(0.95, np.exp(-5), np.exp(5))
+    assert intervals[4].high == scores[4] > beta.ppf(0.95, np.exp(-5), np.exp(5))
 
 
 def test_other_models_and_means_of_several_have_none(trainer, base, tmp_path):

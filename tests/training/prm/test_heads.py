@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tests.server.harness import serving
 from tests.support import columns
-from tests.unprm.engines.torch.test_heads import write
+from tests.unprm.engines.torch.kinds import write
 from training import resumable
 from training.__main__ import app
 from training.prm import publish

@@ -220,19 +220,15 @@ def test_a_hostile_answer_costs_a_bounded_number_of_steps(hostile):
     assert steps < 2_000_000
 
 
-def test_an_answer_whose_turn_comes_after_the_deadline_is_compared_as_text_in_that_call(monkeypatch):
-    now = iter([0.0, 3.0, 0.0, 1.0])
-    monkeypatch.setattr("unprm.answers.equivalence.time.thread_time", lambda: next(now))
-    equivalence = Equivalence(deadline=2)
+def test_an_answer_whose_turn_comes_after_the_deadline_is_compared_as_text_in_that_call():
+    equivalence = Equivalence(deadline=2, clock=iter([0.0, 3.0, 0.0, 1.0]).__next__)
     assert equivalence.compare(["x+x", "2x"]) == ([0, 1], (0,))
     assert equivalence.stats.late == 1
     assert equivalence.compare(["x+x", "2x"]) == ([0, 0], ())
 
 
-def test_a_comparison_in_slices_gives_the_classes_of_one_at_once(monkeypatch):
-    now = itertools.count()
-    monkeypatch.setattr("unprm.answers.equivalence.time.thread_time", lambda: next(now))
-    equivalence = Equivalence(deadline=100)
+def test_a_comparison_in_slices_gives_the_classes_of_one_at_once():
+    equivalence = Equivalence(deadline=100, clock=itertools.count().__next__)
     begun = equivalence.begin(["x+x", "2x", "x", "4x/2"])
     for left in (2, 0):
         equivalence.advance(begun, 2)

@@ -9,42 +9,25 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from tests import checkpoints
+from tests.checkpoints import OTHERS, PROBLEM, STEPS
+from tests.checkpoints import PUBLISHED as FAMILIES
 from tests.server.harness import serving
-from tests.support import ROOT, TEST_DATA, columns
+from tests.support import ROOT, columns
 from tests.unprm.formats import references
-from unprm.engines.fake import FakeEngine
 from unprm.engines.torch.heads import EnsembleHead
 from unprm.errors import InvalidRequest, ModelInvalid
 from unprm.formats.registry import families, known_models
 from unprm.models.load import load_engine
 from unprm.types import Prompt
 
-GOLDEN = TEST_DATA / "families"
-PROBLEM = "Tom has 12 apples and buys 34 more.\nHow many are there?"
-STEPS = ["12 + 34 = 46.", "Tom has 46 apples – all his own.", "The answer is \\boxed{46}"]
-OTHERS = [
-    ("What is 1 + 1?", ["1 + 1 = 3."]),
-    ("What is 2 × 3?", ["It is 2 + 2 + 2.", "That is 6 😀.", "So", "the answer is 6."]),
-    ("x", ["a\nb.", "c"]),
-]
-FAMILIES = [
-    "math-shepherd", "rlhflow", "qwen-prm", "eurus", "skywork", "actprm", "outcome", "fover", "granite", "versaprm",
-    "trl",
-]  # fmt: skip
-TAGGED = {"math-shepherd", "qwen-prm", "actprm", "outcome", "versaprm"}
 BETA = 0.05
-MARKS = [
-    *checkpoints.QWEN, *checkpoints.LLAMA, *checkpoints.GRANITE,
-    "<extra_0>", "<think>", "</think>", "<s>", "</s>",
-]  # fmt: skip
-SPECIAL = " ".join([*MARKS, "[INST]", "ки", "ş", "▁ки", "+", " \n\n\n\n"])
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +57,6 @@ def reference(name: str, places: dict[str, Path]) -> references.Score:
     return make(places[name])
 
 
-def test_every_family_is_tested_here():
-    assert set(families()) - {"unprm", "probe"} == set(FAMILIES) == {path.stem for path in GOLDEN.glob("*.json")}
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_scores_are_those_of_the_authors_way(name, places, engines):
     engine, expected = engines[name], reference(name, places)
@@ -94,21 +73,10 @@ def test_scores_are_those_of_the_authors_way(name, places, engines):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_preview_is_as_ever(name, engines):
-    shown = FakeEngine()  # a server closes its engine, which other tests need
-    shown.format, shown.description = engines[name].format, engines[name].description
-    with serving(shown) as running:
-        preview = running.post("/preview", {"problem": PROBLEM, "solution": STEPS}).json()
-    assert preview["family"] == name
-    golden = json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
-    assert {key: preview[key] for key in ("text", "token_ids", "positions")} == golden
-
-
-@pytest.mark.parametrize("name", FAMILIES)
 def test_a_rendered_prompt_is_scored_at_the_family_s_tags(name, engines):
     form = engines[name].format
     encoded = form.encode(PROBLEM, STEPS)
-    if name not in TAGGED:
+    if form.tag is None and name != "outcome":  # which is scored at the end
         with pytest.raises(InvalidRequest, match="send messages"):
             form.at_tags(encoded.ids)
         return
@@ -162,22 +130,37 @@ def test_a_prompt_without_a_tag_gets_one_after_its_text(name, engines):
         form.at_tags(form.tokenize(Prompt("<|im_end|>\n")))
 
 
+@pytest.fixture(scope="module")
+def marks(places) -> set[str]:
+    """What is more than text to any of the tokenizers."""
+    tokenizers = (PreTrainedTokenizerFast.from_pretrained(places[name]) for name in FAMILIES)
+    return {str(token) for tokenizer in tokenizers for token in tokenizer.added_tokens_decoder.values()}
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(st.text(max_size=20), st.lists(st.text(min_size=1, max_size=20).filter(str.strip), min_size=1, max_size=4))
-@example(SPECIAL, [SPECIAL, "▁", f"{SPECIAL} ", "x ▁ "])
-def test_one_position_per_step_whatever_the_text(name, engines, problem, steps):
-    form = engines[name].format
+def test_one_position_per_step_whatever_the_text(name, engines, marks, problem, steps):
+    _reads(engines[name].format, marks, problem, steps)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_one_position_per_step_in_a_text_of_special_tokens(name, engines, marks):
+    special = " ".join([*sorted(marks), "[INST]", "ки", "ş", "▁ки", "+", " \n\n\n\n"])
+    _reads(engines[name].format, marks, special, [special, "▁", f"{special} ", "x ▁ "])
+
+
+def _reads(form, marks, problem, steps):
     encoded = form.encode(problem, steps)
     assert len(encoded.positions) == len(steps)
-    if name == "outcome":
+    if form.family == "outcome":
         assert len(set(encoded.positions)) == 1
     else:
         assert sorted(set(encoded.positions)) == list(encoded.positions)
     assert 0 <= encoded.response <= encoded.positions[0]
     # every token of the template is there as often as in an input of harmless text
     harmless = form.encode("x", ["y"] * len(steps))
-    count = [sum(token in MARKS for token in form.tokens(item)) for item in (encoded, harmless)]
+    count = [sum(token in marks for token in form.tokens(item)) for item in (encoded, harmless)]
     assert count[0] == count[1]
 
 
@@ -190,7 +173,7 @@ def test_the_head_of_two_classes_is_recognized_by_its_configuration(places):
 
 def test_published_models_are_named_once_with_their_facts():
     names = [model.name for _, model in known_models()]
-    assert len(names) == len(set(names)) == 26
+    assert len(names) == len(set(names))
     assert all(model.parameters > 0.5 and model.licence for _, model in known_models())
     page = (ROOT / "docs" / "models.md").read_text("utf-8")
     assert all(name.removesuffix("-Qwen-2.5-7B") in page for name in names)

@@ -26,7 +26,7 @@ def format_of(family: str, tmp_path):
     return families()[family.removesuffix("-qwen")].build(tokenizer, place)
 
 
-@pytest.mark.parametrize("family", checkpoints.WRITERS)
+@pytest.mark.parametrize("family", [*checkpoints.PUBLISHED, *checkpoints.VARIANTS])
 def test_a_reserved_token_s_name_is_spelled(family, tmp_path):
     form = format_of(family, tmp_path)
     check_reserved(form)

@@ -12,9 +12,9 @@ from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM
 
 from tests import checkpoints
+from tests.checkpoints import OTHERS, PROBLEM, STEPS
 from tests.support import columns
 from tests.unprm.formats import references
-from tests.unprm.formats.test_families import OTHERS, PROBLEM, STEPS
 from unprm.errors import ModelInvalid
 from unprm.formats.chat import Chat, VerdictChatFormat
 from unprm.formats.conversations import Conversation

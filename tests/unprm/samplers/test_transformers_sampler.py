@@ -12,13 +12,13 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from tests.tiny import write_base, write_probe
-from tests.unprm.engines.torch.test_probe import reference
+from tests.unprm.engines.torch.probe_reference import reference
 from training.data.questions import make_mini
 from unprm import mini, steps
 from unprm.checkpoints.files import load_base
 from unprm.engines.torch.probe import FILE
 from unprm.errors import ModelInvalid, SamplerFailed
-from unprm.samplers import decoding, transformers_sampler
+from unprm.samplers import decoding
 from unprm.samplers.decoding import DecodingBatch, Row
 from unprm.samplers.load import load_sampler
 from unprm.samplers.transformers_sampler import ADMITTED_TOKENS, ON_GPU, TransformersSampler, fitting_rows
@@ -167,9 +167,9 @@ def test_nobody_waits_for_a_sampler_that_is_closed(network, base):
         asyncio.run(story())
 
 
-def test_prompts_come_and_go_without_disturbing_those_who_stay(network, base, monkeypatch):
-    monkeypatch.setattr(decoding, "GROWTH", 2)
-    calls = [(tuple(range(20, 20 + length)), 2, 100 * length) for length in (3, 9, 2, 17, 5, 30, 1)]
+def test_prompts_come_and_go_without_disturbing_those_who_stay(network, base):
+    lengths = (3, decoding.GROWTH - 5, 2, 17, decoding.GROWTH, 5, 2 * decoding.GROWTH - 3, 1)
+    calls = [(tuple(20 + k % 20 for k in range(length)), 2, 100 * length) for length in lengths]
 
     async def story():
         sampler = _sampler(network, base, max_tokens=12)
@@ -201,10 +201,10 @@ def test_a_prompt_is_computed_once_for_all_its_completions(network, base):
     assert asyncio.run(story()) == [(1, 4)]
 
 
-def test_a_model_with_a_sliding_window_is_refused(network, base, monkeypatch):
-    monkeypatch.setattr(network.config, "layer_types", ["full_attention", "sliding_attention"])
+def test_a_model_with_a_sliding_window_is_refused(network, base):
+    config = Qwen2Config(**network.config.to_dict() | {"layer_types": ["full_attention", "sliding_attention"]})
     with pytest.raises(ModelInvalid, match="sliding_attention"):
-        _sampler(network, base)
+        _sampler(Qwen2ForCausalLM(config), base)
 
 
 @pytest.mark.parametrize("kind", ["dynamic", "longrope"])
@@ -279,8 +279,7 @@ def test_rows_are_as_many_as_fit_a_gpu():
     assert fitting_rows(model, settings, 0) == 1
 
 
-def test_after_a_while_as_many_rows_as_before_are_tried(network, base, monkeypatch):
-    monkeypatch.setattr(transformers_sampler, "RECOVERY", 2)
+def test_after_a_while_as_many_rows_as_before_are_tried(network, base):
     rows = []
 
     def scarce(module, args, kwargs):
@@ -290,7 +289,8 @@ def test_after_a_while_as_many_rows_as_before_are_tried(network, base, monkeypat
 
     handle = network.register_forward_pre_hook(scarce, with_kwargs=True)
     try:
-        _ask(_sampler(network, base, temperature=0.0, max_tokens=12), ((21, 22), 16, 0))
+        settings = SamplingSettings(temperature=0.0, max_tokens=12)
+        _ask(TransformersSampler(network, base, "tiny", settings, recovery=2), ((21, 22), 16, 0))
     finally:
         handle.remove()
     assert rows[:2] == [16, 16]

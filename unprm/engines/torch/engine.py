@@ -21,7 +21,7 @@ from unprm.engines.torch.memory import plan
 from unprm.engines.torch.passes import Pass, Pending, admit
 from unprm.engines.torch.plain import check_lengths
 from unprm.engines.torch.readers import Reader, scores_of, states
-from unprm.engines.torch.segments import Segments
+from unprm.engines.torch.segments import TOGETHER, Segments
 from unprm.engines.torch.tree import PrefixTree
 from unprm.formats.family import PrmFormat
 from unprm.types import Encoded, MemoryPlan, ModelDescription, StepScores
@@ -50,14 +50,20 @@ class TorchEngine:
     """A causal model that is read at the scored positions.
 
     `pass_tokens`: maximum tokens run at once, fewer for a while after memory ran out; a longer sequence is run in
-    parts. `cache_bytes`: for keys and values that are kept between batches.
+    parts. `cache_bytes`: for keys and values that are kept between batches. `together`: as in `Segments`.
     """
 
     def __init__(
-        self, reader: Reader, format: PrmFormat, description: ModelDescription, pass_tokens: int, cache_bytes: int
+        self,
+        reader: Reader,
+        format: PrmFormat,
+        description: ModelDescription,
+        pass_tokens: int,
+        cache_bytes: int,
+        together: int = TOGETHER,
     ) -> None:
         self.format: PrmFormat = format
-        self._pass_tokens = pass_tokens
+        self._pass_tokens, self._together = pass_tokens, together
         self._room = pass_tokens
         self._passes = 0  # since `_room` last changed
         memory, slot = planned(reader, description.max_tokens, pass_tokens, cache_bytes), slot_bytes(reader)
@@ -145,7 +151,7 @@ class TorchEngine:
             return []
         device = reader.decoders[0].device
         ids, depths = (torch.tensor([numbers], device=device) for numbers in (work.ids, work.depths))
-        segments = Segments(work.segments, device, reader.decoders[0].dtype)
+        segments = Segments(work.segments, device, reader.decoders[0].dtype, self._together)
         reads = [[*places, token] for places, token in work.reads]
         columns = torch.tensor(reads, dtype=torch.long, device=device).view(-1, len(reader.sources) + 1).T
         inputs = {"input_ids": ids, "position_ids": depths, "segments": segments}

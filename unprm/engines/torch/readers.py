@@ -150,7 +150,7 @@ def _intervals(parameters: Sequence[Sequence[float]], scores: Sequence[float]) -
 
     beta, alpha = np.exp(np.clip(parameters, -_EDGE, _EDGE)).T[..., None]
     found = betaincinv(alpha, beta, ENDS).tolist()
-    return tuple((min(low, mean), max(mean, high)) for mean, (low, high) in zip(scores, found, strict=True))
+    return tuple(Interval(min(low, mean), max(mean, high)) for mean, (low, high) in zip(scores, found, strict=True))
 
 
 def log_probs(output: nn.Module, hidden: torch.Tensor, tokens: torch.Tensor, factor: float = 1.0) -> torch.Tensor:

@@ -71,23 +71,26 @@ class Segments:
     """The tokens of a pass, one segment after the other, and what each attends to, for attention in `dtype`.
 
     `slots`: of the tokens, (tokens,). `layout`: packed for FlashAttention where it is used, padded elsewhere.
-    Everything is on the device before the first layer runs, so that no layer waits for the host.
+    `together`: maximum keys that are gathered at once. Everything is on the device before the first layer runs, so that
+    no layer waits for the host.
     """
 
-    def __init__(self, segments: Sequence[Segment], device: torch.device, dtype: torch.dtype) -> None:
-        self._spans = segments
+    def __init__(
+        self, segments: Sequence[Segment], device: torch.device, dtype: torch.dtype, together: int = TOGETHER
+    ) -> None:
+        self._spans, self._together = segments, together
         self._device = device
         self.slots = self._tensor(np.concatenate([segment.slots[-segment.length :] for segment in segments]))
         self.layout: list[Packed] | Padded = self._in_runs() if has_flash(device, dtype) else self._in_groups()
 
     def _in_runs(self) -> list[Packed]:
-        """Consecutive segments in runs that attend to at most `TOGETHER` keys each, or of a single segment."""
+        """Consecutive segments in runs that attend to at most `together` keys each, or of a single segment."""
         runs: list[list[Segment]] = []
         room = 0
         for segment in self._spans:
             if len(segment.slots) > room:
                 runs.append([])
-                room = TOGETHER
+                room = self._together
             runs[-1].append(segment)
             room -= len(segment.slots)
         return [self._pack(run) for run in runs]
@@ -106,7 +109,7 @@ class Segments:
     def _in_groups(self) -> Padded:
         """The segments in groups of similar shape."""
         starts = np.cumsum([0, *(segment.length for segment in self._spans)])
-        groups = [self._group(indices, starts) for indices in _alike(self._spans)]
+        groups = [self._group(indices, starts) for indices in _alike(self._spans, self._together)]
         flat = torch.cat([group.queries.flatten()[group.real] for group in groups])
         return Padded(groups, flat.argsort())
 
@@ -132,8 +135,8 @@ class Segments:
         return torch.from_numpy(numbers).to(self._device)
 
 
-def _alike(segments: Sequence[Segment]) -> list[list[int]]:
-    """Indices of the segments, grouped by similar shape."""
+def _alike(segments: Sequence[Segment], together: int) -> list[list[int]]:
+    """Indices of the segments, grouped by similar shape, with at most `together` keys in a group."""
 
     def shape(index: int) -> tuple[bool, int, int]:
         segment = segments[index]
@@ -147,7 +150,7 @@ def _alike(segments: Sequence[Segment]) -> list[list[int]]:
             first, last = segments[groups[-1][0]], shape(groups[-1][-1])
             current, seen = shape(index), len(segments[index].slots)
             close = current[:2] == last[:2] and seen <= CLOSE * len(first.slots)
-            if close and (len(groups[-1]) + 1) * seen <= TOGETHER:
+            if close and (len(groups[-1]) + 1) * seen <= together:
                 groups[-1].append(index)
                 continue
         groups.append([index])

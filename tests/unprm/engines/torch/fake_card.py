@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -188,9 +189,13 @@ def fake_card(function: varlen.Varlen = varlen_attn) -> Iterator[FakeCard]:
     has."""
     _register()
     found = varlen.fitted(function)
-    varlen.installed = lambda: found  # type: ignore[assignment]
-    segments.has_flash = lambda device, dtype: dtype in _HALF and found is not None  # type: ignore[assignment]
-    with FakeTensorMode(allow_non_fake_inputs=True), FakeCard() as card, torch.device(NAME):
+    with (
+        patch.object(varlen, "installed", lambda: found),
+        patch.object(segments, "has_flash", lambda device, dtype: dtype in _HALF and found is not None),
+        FakeTensorMode(allow_non_fake_inputs=True),
+        FakeCard() as card,
+        torch.device(NAME),
+    ):
         yield card
 
 

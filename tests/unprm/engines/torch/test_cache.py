@@ -60,9 +60,9 @@ class Case:
                 margins = self.head(hidden[list(item.positions)]).tolist()
         return [1 / (1 + math.exp(-margin)) for margin in margins]
 
-    def engine(self, pass_tokens: int, cached_tokens: int) -> TorchEngine:
+    def engine(self, pass_tokens: int, cached_tokens: int, **more: int) -> TorchEngine:
         size = sum(KeyValues.bytes_per_token(decoder) for decoder in self.reader.decoders)
-        return TorchEngine(self.reader, None, ABOUT, pass_tokens, size * cached_tokens)
+        return TorchEngine(self.reader, None, ABOUT, pass_tokens, size * cached_tokens, **more)
 
 
 class _First(torch.nn.Linear):
@@ -277,8 +277,7 @@ def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, 
     function = varlen.fitted(latest if shared else of_2_11)
     monkeypatch.setattr(varlen, "installed", lambda: function)
     monkeypatch.setattr(segments, "has_flash", lambda device, dtype: True)
-    monkeypatch.setattr(segments, "TOGETHER", 100)
-    engine = case.engine(512, 5000)
+    engine = case.engine(512, 5000, together=100)
     for _ in range(2):
         for values, scores in zip(expected, columns(engine.score(items)).values, strict=True):
             assert scores == pytest.approx(values, abs=1e-5)

@@ -1,15 +1,14 @@
 """Verdicts are read from a model's own logits, whatever it makes of its output layer's, or not at all."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from tests.support import columns
-from tests.tiny import write_base
+from tests.unprm.engines.torch.kinds import KINDS, write
 from unprm.checkpoints.files import load_base, load_tokenizer
 from unprm.engines.torch.heads import VerdictHead, changed_logits, margin_of
 from unprm.engines.vllm.model import prepare
@@ -22,43 +21,6 @@ from unprm.models.source import ModelSource
 
 MARKS = {"step_tag": "ş", "positive": "+", "negative": "-"}
 PROBLEM, STEPS = "Problem: what is 12 + 34?", ["Step 1: 12 + 34 = 46.", "The answer is \\boxed{46}."]
-SHAPE = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.3,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-    "pad_token_id": 0,
-}
-GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "n_positions": 256, "initializer_range": 0.3}
-KINDS: dict[str, dict[str, Any]] = {
-    "qwen2": SHAPE,
-    "granite": SHAPE | {"logits_scaling": 4.0},
-    "cohere": SHAPE | {"logit_scale": 0.0625},
-    "cohere2": SHAPE | {"logit_scale": 0.25},
-    "hyperclovax": SHAPE | {"logits_scaling": 0.5},
-    "gptj": GPT,
-    "phi": SHAPE,
-}
-CAPPED = SHAPE | {"head_dim": 8, "final_logit_softcapping": 30.0}
-
-
-def write(kind: str, directory: Path, **more: Any) -> Path:
-    """Writes a tiny model of a kind, and a tokenizer."""
-    write_base(directory)
-    torch.manual_seed(0)
-    shape = KINDS.get(kind, CAPPED)
-    size = AutoConfig.from_pretrained(directory).vocab_size
-    network = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, vocab_size=size, **shape | more))
-    output = network.get_output_embeddings()
-    if output.bias is not None:
-        torch.nn.init.normal_(output.bias)
-    network.save_pretrained(directory)
-    return directory
 
 
 def own_scores(network: PreTrainedModel, encoded: Any, verdicts: Verdicts) -> list[float]:

@@ -1,23 +1,21 @@
 """Probes against the plainest reference: hidden states and logits of transformers' own forward pass of one solution."""
 
-import math
 import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch._dynamo.utils import counters
-from transformers import AutoModelForCausalLM
 
 from tests.server.harness import serving
 from tests.support import columns
 from tests.tiny import write_probe
-from tests.unprm.engines.torch.test_heads import write
+from tests.unprm.engines.torch.kinds import write
+from tests.unprm.engines.torch.probe_reference import reference
 from unprm.engines.torch.compiled import CompiledLayers
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.plain import PlainEngine
@@ -57,28 +55,6 @@ def place(request, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory) -> Path:
     return _write(tmp_path_factory.mktemp("probes"), "Qwen2")
-
-
-def reference(place: Path, item: Encoded) -> list[float]:
-    """The scores of an item by the probe in a directory, as formulas have them."""
-    config = ProbeConfig.read(place)
-    network = AutoModelForCausalLM.from_pretrained(place / config.base, dtype=torch.float32).eval()
-    head = load_file(place / FILE)
-    with torch.no_grad():
-        made = network(torch.tensor([item.ids]), output_hidden_states=True)
-    states = torch.cat([made.hidden_states[layer][0] for layer in config.layers], 1)
-    values = states @ head["token.weight"].T + head["token.bias"]
-    logs = made.logits[0].float().log_softmax(-1)
-    scores, start = [], item.response
-    for end in item.positions:
-        surprise = [-float(logs[index - 1, item.ids[index]]) for index in range(start, end + 1)]
-        figures = np.log1p([np.mean(surprise), max(surprise), sum(surprise), np.mean(sorted(surprise)[-3:])])
-        rows = values[start : end + 1]
-        surprising = np.average(rows[:, 2], weights=surprise)
-        features = torch.tensor([rows[-1, 0], rows[:, 1].mean(), surprising, *figures], dtype=torch.float32)
-        scores.append(1 / (1 + math.exp(-float(head["step.weight"][0] @ features + head["step.bias"][0]))))
-        start = end + 1
-    return scores
 
 
 def _items(form: Any, count: int = 12) -> list[Encoded]:
