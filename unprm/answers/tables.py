@@ -39,6 +39,7 @@ def pattern(name: str) -> re.Pattern[str]:
     return compiled(table("statements")[name])
 
 
+@cache
 def compiled(text: str) -> re.Pattern[str]:
     """A regular expression in which {name} stands for another one of the table of statements, or for a list of words,
     {languages.name} for words of languages, and {joined.name} for those that no blank need precede."""

@@ -12,7 +12,7 @@ OPENING, CLOSING = frozenset(["(", "[", "\\{"]), frozenset([")", "]", "\\}"])
 _DECIMAL = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
 _TOKEN = re.compile(
     rf"""
-    \\(?:text|mathbf|unit)\{{[^{{}}]*\}}
+    \\(?:text|mathbf|unit)\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}}
   | \\(?:begin|end)\s*\{{\s*[A-Za-z]+\*?\s*\}}
   | \\mathbb\{{[A-Z]\}}
   | \\[A-Za-z]+ | \\.                                    # a command
