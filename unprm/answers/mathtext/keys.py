@@ -13,6 +13,7 @@ from functools import cmp_to_key
 from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
+from unprm.answers.mathtext.evaluation import Undecided, digest
 from unprm.answers.mathtext.grammar import parse
 from unprm.answers.mathtext.prose import without_name
 from unprm.answers.mathtext.quantities import converted, quantity, total, unqualified, with_units
@@ -40,7 +41,6 @@ from unprm.answers.mathtext.tree import (
     substituted,
     symbols,
 )
-from unprm.answers.mathtext.values import Undecided, digest
 
 MAX_READABLE = 2000  # characters; a longer answer is compared as text
 _MAX_KEY = 64

@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import isqrt, ulp
 
-from unprm.answers.mathtext.evaluation import Evaluator
+from unprm.answers.mathtext.evaluation import Evaluator, Undecided, Undefined, Value, number_key
 from unprm.answers.mathtext.tokens import LONG_DECIMAL
 from unprm.answers.mathtext.tree import (
     TWO,
@@ -26,14 +26,13 @@ from unprm.answers.mathtext.tree import (
     Number,
     Symbol,
     Unreadable,
-    children,
     has_words,
     negative,
+    nodes,
     quotient,
     substituted,
     symbols,
 )
-from unprm.answers.mathtext.values import Undecided, Undefined, Value, number_key
 
 _UNDEFINED = "?"
 _LEAST = 3  # points at which an expression must have a value
@@ -51,7 +50,6 @@ _MAX_DIGITS = 40  # of a long decimal
 _SPARE = 5
 _NOISE = 4  # units in the last place by which a double may differ from the short decimal that it stands for
 _PI = Fraction("3.141592653589793238462643383279502884197169399375105820974945")
-_GROWING = frozenset(["exp", "power"])
 
 
 class Scalars:
@@ -134,9 +132,10 @@ class Scalars:
 def _points(node: Node) -> Iterator[Mapping[str, Number]]:
     """The values of a node's unknowns at each point. Raises `Undecided` if it has kinks and would grow too large where
     they may be."""
-    names, heads = symbols(node), frozenset(_heads(node))
-    grows = not heads.isdisjoint(_GROWING)
-    if grows and "abs" in heads:
+    names = symbols(node)
+    calls = [each for each in nodes(node) if isinstance(each, Call) and symbols(each)]
+    grows = any(each.head == "exp" or (each.head == "^" and symbols(each.args[1])) for each in calls)
+    if grows and any(each.head == "abs" for each in calls):
         raise Undecided
     for index in range(_NEAR if grows else len(_RANGES)):
         yield {name: _sample(name, index) for name in names}
@@ -145,15 +144,6 @@ def _points(node: Node) -> Iterator[Mapping[str, Number]]:
 def sample_point(node: Node) -> Mapping[str, Number]:
     """Values of a node's unknowns."""
     return next(_points(node))
-
-
-def _heads(node: Node) -> Iterator[str]:
-    """The heads of calls on unknowns; "power" if one is in the exponent."""
-    if symbols(node):
-        if isinstance(node, Call):
-            yield "power" if node.head == "^" and symbols(node.args[1]) else node.head
-        for child in children(node):
-            yield from _heads(child)
 
 
 @lru_cache(maxsize=4096)
