@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, is_unit_token, unit_token
+from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, is_unit_token
 from unprm.answers.mathtext.units import is_unit_after, spelled_unit, unit, unit_name, unit_powers
 from unprm.answers.mathtext.words import (
     CONTRASTS,
@@ -72,7 +72,7 @@ class Measured:
         if self.sign and all(power < 0 or name in CONTRASTS for name, power in powers.items()):
             powers[self.sign] = powers.get(self.sign, 0) + 1
         spelled = spelled_unit(powers)
-        return [*self.value, unit_token(spelled)] if unit(spelled) else self.value
+        return [*self.value, f"\\unit{{{spelled}}}"] if unit(spelled) else self.value
 
 
 def read_measures(tokens: Sequence[str]) -> list[str]:

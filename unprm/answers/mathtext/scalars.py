@@ -18,7 +18,6 @@ from functools import lru_cache
 from math import isqrt, ulp
 
 from unprm.answers.mathtext.evaluation import Evaluator, Undecided, Undefined, Value, number_key
-from unprm.answers.mathtext.tokens import LONG_DECIMAL
 from unprm.answers.mathtext.tree import (
     TWO,
     Call,
@@ -44,7 +43,7 @@ _RANGES = (
     (10**6, 4 * 10**6, 7, False), (10**6, 4 * 10**6, -11, False),
 )  # fmt: skip
 _NEAR = 8
-_MAX_DIGITS = 40  # of a long decimal
+_LONG, _LONGEST = 9, 40  # significant digits of a decimal that may be the rounding of a simple number
 # A simple number's numerator times denominator has so many digits less than the decimal that it is taken for: so a
 # random decimal is taken for one with a probability of about 1 in 10**5.
 _SPARE = 5
@@ -170,7 +169,7 @@ def identified(node: Node) -> Node:
 
 def _identified(decimal: Number) -> Node:
     value, digits = decimal.value, decimal.digits
-    if not LONG_DECIMAL <= digits <= _MAX_DIGITS or value <= 0:
+    if not _LONG <= digits <= _LONGEST or value <= 0:
         return decimal
     # what rounds to the decimal, or is truncated to it, is less than this away from it
     unit = Fraction(10) ** ((Decimal(value.numerator) / Decimal(value.denominator)).adjusted() + 1 - digits)
@@ -181,7 +180,7 @@ def _identified(decimal: Number) -> Node:
         unit = max(unit, value / 2**52)
     low, high, height = value - unit / 2, value + unit, 10 ** (digits - _SPARE)
     if rational := _simple(low, high, height):
-        return Number(rational) if 10**_MAX_DIGITS % rational.denominator else decimal
+        return Number(rational) if 10**_LONGEST % rational.denominator else decimal
     if multiple := _simple(low / _PI, high / _PI, height):
         return Call("*", (Number(multiple), Symbol("\\pi")))
     if square := _simple(low * low, high * high, height):
