@@ -5,20 +5,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from unprm.answers.mathtext.measures import read_measures
-from unprm.answers.mathtext.notations import plain_characters, plain_notation
-from unprm.answers.mathtext.numbers import join_thousands, with_figures
+from unprm.answers.mathtext.notations import plain_characters, plain_notation, with_figures
 from unprm.answers.mathtext.prose import named, option_letter, split_name, unwrap, without_builder
-from unprm.answers.mathtext.tokens import is_letters, is_number, is_text, is_unit_token, render, tokenise
-from unprm.answers.mathtext.units import unit, unit_name
+from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, render, tokenise
+from unprm.answers.mathtext.units import unit_name
 from unprm.answers.mathtext.words import is_word, words_of
-from unprm.answers.tables import pattern, table
+from unprm.answers.tables import compiled, pattern, table
 
 MAX_REWRITTEN = 2000  # characters; a longer answer keeps its spelling
 _ROUNDS = 8
 _SPELLINGS: dict[str, str] = table("latex")["spellings"]
-_PHRASES: list[tuple[re.Pattern[str], str]] = [
-    (re.compile(phrase), meaning) for phrase, meaning in table("words")["phrases"].items()
-]
 
 
 def canonical(answer: str) -> str:
@@ -35,7 +31,7 @@ def canonical(answer: str) -> str:
         if len(plain) > MAX_REWRITTEN:
             return text
         rewritten = _respell(unwrap(plain))
-        if rewritten == text or pattern("plain_integer").fullmatch(rewritten):
+        if rewritten == text or pattern("plain_rational").fullmatch(rewritten):
             return rewritten
         text = rewritten
     return collapsed  # rewriting does not converge: keep the original spelling
@@ -62,9 +58,7 @@ def _spelled(tokens: Sequence[str]) -> list[str]:
     for token in tokens:
         token = _SPELLINGS.get(token, token)
         content = token[token.find("{") + 1 : -1]
-        if is_unit_token(token):
-            spelled += [token] if unit(content) else _spelled_text(content)
-        elif is_text(token):
+        if is_text(token):
             spelled += _upright_unit(content, spelled) or _spelled_text(content)
         elif token.startswith("\\mathbf{"):  # i, j, k are unit vectors; other bold letters are treated as plain
             spelled += (
@@ -85,10 +79,9 @@ def _without_stray_braces(tokens: list[str]) -> list[str]:
 
 
 def _upright_unit(content: str, before: Sequence[str]) -> list[str]:
-    last = next((token for token in reversed(before) if token != " "), "")
-    follows = is_number(last) or last == "}" or (last == "/" and any(map(is_text, before)))
+    """Upright letters after a value, as a unit: ``3\\mathrm{m/s}``."""
     content = " ".join(re.sub(r"\\[,;:! ]|[~{}]", " ", content).split())
-    if (follows and pattern("upright_unit").fullmatch(content)) or (last == "°" and content in ("C", "F")):
+    if before and not is_letters(before[-1]) and pattern("upright_unit").fullmatch(content):
         return ["\\text{" + re.sub(r" ?([/^*-]) ?", r"\1", content).replace(" ", "*") + "}"]
     return []
 
@@ -106,12 +99,41 @@ def _spelled_text(content: str) -> list[str]:
         return _spelled(tokenise(plain))  # (C), 13, CBAD, A,B: mathematics
     if any(char.isdigit() for char in plain):
         return [" ", *_spelled(tokenise(plain)), " "]
-    return ["\\text{" + re.sub("[A-Za-z]+", _lower, plain).rstrip(" .") + "}"]
+    # in lower case, except where that is another unit: MeV
+    lower = re.sub("[A-Za-z]+", lambda w: w[0].lower() if unit_name(w[0]) == unit_name(w[0].lower()) else w[0], plain)
+    return ["\\text{" + lower.rstrip(" .") + "}"]
 
 
-def _lower(word: re.Match[str]) -> str:
-    """The word in lower case, unless that is another unit: MeV."""
-    return word[0] if unit_name(word[0]) != unit_name(word[0].lower()) else word[0].lower()
+def join_thousands(tokens: list[str]) -> list[str]:
+    """1,234 outside of brackets is a number, and so is 1 234; (1,234) is a pair, and so is 1, 234; (1,050) is none."""
+    joined: list[str] = []
+    depth = at = 0
+    while at < len(tokens):
+        end = at + 1
+        if is_number(tokens[at]):
+            separator = tokens[end] if tokens[end : end + 1] in ([","], [" "]) else ""
+            while separator and tokens[end : end + 1] == [separator] and is_number("".join(tokens[end + 1 : end + 2])):
+                end += 2
+            groups = tokens[at:end:2]
+            padded = any(group[0] == "0" for group in groups[1:])
+            if pattern("thousands").fullmatch(",".join(groups)) and (separator == " " or padded or not depth):
+                joined.append(_trimmed("".join(groups)))
+            else:
+                joined += map(_trimmed, tokens[at:end])
+        else:
+            depth += (tokens[at] in OPENING) - (tokens[at] in CLOSING)
+            joined.append(tokens[at])
+        at = end
+    return joined
+
+
+def _trimmed(token: str) -> str:
+    """A literal without superfluous zeros: 007.50 is 7.5."""
+    if not is_number(token) or not token.replace(".", "", 1).isdigit():
+        return token
+    whole, _, decimals = token.partition(".")
+    decimals = decimals.rstrip("0")
+    return (whole.lstrip("0") or "0") + ("." + decimals if decimals else "")
 
 
 def _drop_blanks(tokens: Sequence[str]) -> list[str]:
@@ -134,8 +156,8 @@ def _plain_words(tokens: Sequence[str]) -> str:
         return ""
     plain = "".join(token[6:-1] if is_text(token) else token for token in tokens)
     words = " ".join(plain.lower().split())
-    for phrase, meaning in _PHRASES:
-        if phrase.fullmatch(words):
+    for phrase, meaning in table("words")["phrases"].items():
+        if compiled(phrase).fullmatch(words):
             return meaning
     if article := pattern("beside_a_word").match(words):
         words = words[article.end() :]

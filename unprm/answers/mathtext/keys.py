@@ -5,7 +5,6 @@ the solutions of an inequality, is described by the numbers where it may begin o
 gaps between them, belong to it: so it has one key however it is written.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -41,10 +40,10 @@ from unprm.answers.mathtext.tree import (
     substituted,
     symbols,
 )
+from unprm.answers.tables import pattern
 
 MAX_READABLE = 2000  # characters; a longer answer is compared as text
 _MAX_KEY = 64
-_INTEGER = re.compile(r"-?[1-9][0-9]{0,30}|0")
 _UNIT_VECTORS = ("\\hati", "\\hatj", "\\hatk")
 _REALS, _INFINITE = Symbol("\\mathbb{R}"), Symbol("\\infty")
 _MINUS_INFINITE = negative(_INFINITE)
@@ -74,7 +73,7 @@ class AnswerKey(NamedTuple):
 
 def answer_key(canonical: str) -> AnswerKey:
     """The key of an answer in canonical spelling."""
-    if _INTEGER.fullmatch(canonical):  # no need to parse it
+    if pattern("integer").fullmatch(canonical):  # no need to parse it
         return AnswerKey(canonical)
     if value := without_name(canonical):
         found = answer_key(value)

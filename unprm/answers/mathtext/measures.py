@@ -7,10 +7,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, is_unit_token
-from unprm.answers.mathtext.units import is_unit_after, spelled_unit, unit, unit_name, unit_powers
+from unprm.answers.mathtext.units import is_unit_after, spelled_unit, unit, unit_name
 from unprm.answers.mathtext.words import (
     CONTRASTS,
-    FUNCTION_NAMES,
     MULTIPLIERS,
     changes_meaning,
     is_noun,
@@ -96,8 +95,6 @@ def _measured(segment: Sequence[str], before: str, after: str) -> Measured:
 
 def _suffixed(segment: list[str], before: str) -> tuple[list[str], Phrase]:
     """The value in a segment, and the phrase after it: the longest that is one."""
-    if segment and is_unit_token(segment[-1]):
-        return segment[:-1], Phrase(unit_powers(segment[-1][6:-1]))
     if segment and before in CLOSING and (phrase := _phrase(segment, 0)):
         return [], phrase
     for at in range(max(1, len(segment) - _LONGEST), len(segment)):
@@ -136,9 +133,6 @@ def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
     if not all(_in_phrase(last, token) for last, token in pairwise(["", *tokens])):
         return None
     items = [item for token in tokens for item in _items(token)]
-    short_time = items and unit_name(items[0]) and not "".join(items[1:2]).isalpha()  # min or sec, not a function
-    if not items or (items[0].lower() in FUNCTION_NAMES and not short_time):
-        return None
     literal = not any(is_letters(token) or (token[0] == "\\" and token not in _LITERAL) for token in value)
     upright = is_text(tokens[0])
     powers, nouns, rest = _parts(

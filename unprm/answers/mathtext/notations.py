@@ -5,7 +5,7 @@ import re
 import unicodedata
 
 from unprm.answers.languages import with_digits
-from unprm.answers.tables import compiled, table
+from unprm.answers.tables import compiled, pattern, table
 
 _INVISIBLE = dict.fromkeys((0xAD, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF, 0xFE0F), "")
 _CHARACTERS = str.maketrans(table("notations")["characters"]) | _INVISIBLE
@@ -36,3 +36,24 @@ def plain_notation(text: str) -> str:
         if row.get("has", "") in text and row.get("unless", "\0") not in text:
             text = compiled(row["of"]).sub(row["to"], text)
     return text
+
+
+def with_figures(text: str) -> str:
+    """The text with every number in words in figures; a scale like "million" stays."""
+    return pattern("number_in_words").sub(lambda found: _figures(found[0]), text)
+
+
+def _figures(words: str) -> str:
+    """The figures of words that are a single number below 10,000; other words unchanged."""
+    total, free = 0, 10**3  # what may follow is less than `free`
+    for word in re.split(r"[\s-]+(?:and\s+)?", words.lower()):
+        if word == "hundred":
+            if not 0 < total < 100:
+                return words
+            total, free = 100 * total, 100
+        elif (value := table("words")["numbers"][word]) < free:
+            total += value
+            free = 10 if value >= 20 and value % 10 == 0 else 0
+        else:
+            return words
+    return str(total)
