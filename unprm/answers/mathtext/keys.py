@@ -2,10 +2,11 @@
 
 Two answers are equal if their keys are. The conventions are listed in docs/answers.md. A set of real numbers, such as
 the solutions of an inequality, is described by the numbers where it may begin or end, and by which of these, and of the
-gaps between them, belong to it: so it has one key however it is written.
+gaps between them, belong to it: so it has one key however it is written. ``3 hours`` is a call of "unit" on a value and
+a unit's spelling, ``1 hour 30 minutes`` a call of "compound" on such calls.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cmp_to_key
@@ -15,8 +16,7 @@ from typing import NamedTuple
 from unprm.answers.mathtext.evaluation import Undecided, digest
 from unprm.answers.mathtext.grammar import parse
 from unprm.answers.mathtext.prose import without_name
-from unprm.answers.mathtext.quantities import converted, quantity, total, unqualified, with_units
-from unprm.answers.mathtext.scalars import Scalars, sample_point
+from unprm.answers.mathtext.scalars import Scalars, identified, sample_point
 from unprm.answers.mathtext.tree import (
     ONE,
     TWO,
@@ -40,6 +40,8 @@ from unprm.answers.mathtext.tree import (
     substituted,
     symbols,
 )
+from unprm.answers.mathtext.units import Unit, spelled_unit, unit, unit_powers
+from unprm.answers.mathtext.words import CONTRASTS
 from unprm.answers.tables import pattern
 
 MAX_READABLE = 2000  # characters; a longer answer is compared as text
@@ -51,6 +53,8 @@ _COORDINATES = frozenset("xyz")
 # The signs of the left side minus the right one for which a relation holds.
 _HOLDS = {"<": (-1,), "\\leq": (-1, 0), ">": (1,), "\\geq": (0, 1), "=": (0,), "\\neq": (-1, 1)}
 _MAX_BARS = 2  # absolute values in an expression whose zeros are computed
+_SIGNS = {"%": "percent", "°": "deg"}
+_RADIAN = quotient(Number(Fraction(180)), Symbol("\\pi"))  # in degrees
 
 
 class AnswerKey(NamedTuple):
@@ -88,7 +92,7 @@ def answer_key(canonical: str) -> AnswerKey:
         return AnswerKey(_short("text " + canonical))
     meaning = Meaning()
     key = _short(meaning.key(tree))
-    barer = (with_units(tree, unqualified), with_units(tree, _only_base))
+    barer = (_with_units(tree, _unqualified), _with_units(tree, _only_base))
     keys = [_short(meaning.key(bare)) for bare in barer if bare is not None and bare != tree]
     return AnswerKey(key, tuple(bare for bare in dict.fromkeys(keys) if bare != key), refused=meaning.refused)
 
@@ -121,21 +125,21 @@ class Meaning:
             case Text(words):
                 return "text " + words
             case Symbol("\\mathbb{R}"):
-                return interval("(", "-oo", "oo", ")")
+                return _interval("(", "-oo", "oo", ")")
             case Group("" | "\\{", items, _):
                 return self._list_key(items, distinct=node.opening != "")
-        variants = alternatives(node)
+        variants = _alternatives(node)
         if len(variants) > 1:
-            return list_of(self.key(variant) for variant in variants)
-        if isinstance(node, Call) and node.head == "compound" and (sum_of_all := total(node.args)):
+            return _list_of(self.key(variant) for variant in variants)
+        if isinstance(node, Call) and node.head == "compound" and (sum_of_all := _total(node.args)):
             return self.key(sum_of_all)
         try:
-            if (found := quantity(node)) is None:
+            if (found := _quantity(node)) is None:
                 return self._key(node)
             value, spelled = found
             if isinstance(value, Group | Relation | Text) or (isinstance(value, Call) and value.head == "matrix"):
                 return f"{self.key(value)} in {spelled}"
-            number, kind = converted(value, spelled)  # in the base unit of its kind
+            number, kind = _converted(value, spelled)  # in the base unit of its kind
             return f"{self.scalars.key(number)} {kind}"
         except (Unreadable, Undecided) as problem:
             self.refused |= isinstance(problem, Undecided)
@@ -146,7 +150,7 @@ class Meaning:
             case Group("[", rows, "]") if len(_columns(rows)) == 1 and min(_columns(rows)) > 1:
                 return self.key(Call("matrix", rows))
             case Group(opening, items, closing):
-                return interval(opening, *(self.key(item) for item in items), closing)
+                return _interval(opening, *(self.key(item) for item in items), closing)
             case Relation():
                 return self._relation(node)
             case Call("matrix", rows) if len(rows) > 1 and all(len(children(row)) == 1 for row in rows):
@@ -180,20 +184,20 @@ class Meaning:
                 return self.key(Group("(", tuple(value for _, value in ordered), ")"))
             if {*names, ""} == {names[0], ""}:
                 items = values
-        if not distinct and (sum_of_all := total(items)) is not None:
+        if not distinct and (sum_of_all := _total(items)) is not None:
             return self.key(sum_of_all)
         if not distinct and len(items) > 1 and all(isinstance(x, Relation) and "=" not in x.operators for x in items):
             with suppress(Undecided, Unreadable):
                 return self._set_key(Call("cap", tuple(items)))
-        keys = [self.key(variant) for item in items for variant in alternatives(item)]
+        keys = [self.key(variant) for item in items for variant in _alternatives(item)]
         if len(items) > 1 and all(is_label(item) for item in items) and not distinct:
             if all(isinstance(item, Symbol) for item in items):  # A, B, D are the options ABD
                 return self.key(Text("".join(map(structure, items))))
             return f"sequence({','.join(keys)})"
-        if distinct and len(items) == 1 and keys[0] == list_of([]):
+        if distinct and len(items) == 1 and keys[0] == _list_of([]):
             return f"{{{keys[0]}}}"  # the set of the empty set is not empty
         once = distinct or all(isinstance(item, Group) for item in items)  # a solution listed twice is one
-        return list_of(set(keys) if once else keys)
+        return _list_of(set(keys) if once else keys)
 
     def _set(self, node: Call) -> str:
         """The key of a union, intersection or difference of sets."""
@@ -203,7 +207,7 @@ class Meaning:
             return self._set_key(node)
         if node.head != "cup":
             raise Unreadable("a set that is not of real numbers")
-        return list_of(set(map(self.key, node.args)), "union")
+        return _list_of(set(map(self.key, node.args)), "union")
 
     def _relation(self, relation: Relation) -> str:
         """The key. Raises `Unreadable` and `Undecided` for relations that must be compared as written."""
@@ -232,7 +236,7 @@ class Meaning:
         if len(sides) == 2 and any(map(symbols, sides)):
             return self._implicit(difference(*sides))
         *others, result = sides
-        measured = quantity(result)
+        measured = _quantity(result)
         if len(set(map(self.key, (*others, measured[0] if measured else result)))) > 1:
             raise Unreadable("an equation that is false")
         return self.key(result)
@@ -245,7 +249,7 @@ class Meaning:
             if len(names) == 1:
                 solutions = [x for x in self._zeros(zero) if not self.scalars.sign(substituted(zero, {max(names): x}))]
                 if solutions:
-                    return list_of(set(map(self.key, solutions)))
+                    return _list_of(set(map(self.key, solutions)))
             elif names <= _COORDINATES:
                 return self.key(self._linear_zero(zero, max(names)))
         return f"equation {self.scalars.proportions(zero, signed=False)}"
@@ -307,8 +311,8 @@ class Meaning:
                 first, last = places[0], places[-1]
                 low, high = keys[(first + 1) // 2], keys[last // 2 + 1]
                 brackets = "[" if first % 2 else "(", "]" if last % 2 else ")"
-                pieces.append(f"{{{low}}}" if low == high else interval(brackets[0], low, high, brackets[1]))
-        return list_of(set(pieces), "union") if pieces else list_of([])
+                pieces.append(f"{{{low}}}" if low == high else _interval(brackets[0], low, high, brackets[1]))
+        return _list_of(set(pieces), "union") if pieces else _list_of([])
 
     def _ends(self, node: Node) -> list[Node]:
         """The numbers where a set may begin or end, in any order."""
@@ -364,7 +368,7 @@ def _columns(rows: Sequence[Node]) -> set[int]:
     return {len(row.args) if isinstance(row, Group) and row.opening == "[" else 0 for row in rows}
 
 
-def alternatives(node: Node) -> list[Node]:
+def _alternatives(node: Node) -> list[Node]:
     """The values of ±: the node with +, and with - (∓ the other way round); the node itself if it has neither.
 
     Several ± without ∓ may be meant jointly or independently, so they are left as written."""
@@ -401,13 +405,80 @@ def _replaced(node: Node, old: Node, new: Node) -> Node:
     return new if node == old else mapped(node, lambda child: _replaced(child, old, new))
 
 
-def interval(opening: str, *parts: str) -> str:
+def _interval(opening: str, *parts: str) -> str:
     """The key of a tuple or an interval: its brackets and the keys between them."""
     *keys, closing = parts
     return f"{opening}{','.join(keys)}{closing}"
 
 
-def list_of(keys: Iterable[str], kind: str = "list") -> str:
+def _list_of(keys: Iterable[str], kind: str = "list") -> str:
     """The key of items in any order; for a single item, its own key."""
     ordered = sorted(keys)
     return ordered[0] if len(ordered) == 1 else f"{kind}({' '.join(ordered)})"
+
+
+def _quantity(node: Node) -> tuple[Node, str] | None:
+    """The value and the unit's spelling if the node has one, also after a sign."""
+    match node:
+        case Call("unit", (value, Text(spelled))):
+            return value, spelled
+        case Call("%" | "°" as sign, (value,)):
+            return value, _SIGNS[sign]
+        case Call("neg", (inner,)):
+            found = _quantity(inner)
+            return (negative(found[0]), found[1]) if found else None
+    return None
+
+
+def _converted(value: Node, spelled: str) -> tuple[Node, str]:
+    """The value in the base unit of its kind, and that kind; radians are given in degrees. Raises `Unreadable`."""
+    known, value = unit(spelled), identified(value)
+    if known is None:
+        raise Unreadable("not a unit")
+    if known.kind == "rad":
+        return Call("*", (value, _RADIAN)), "deg"
+    return (Call("*", (value, Number(known.factor))) if known.factor != 1 else value), known.kind
+
+
+def _total(parts: Sequence[Node]) -> Node | None:
+    """``1 hour 30 minutes`` in the base unit of its kind; None if the parts aren't such a sum: literal numbers of
+    smaller and smaller units of one kind, each less than one of the unit before."""
+    read = [literal for literal in map(_literal, parts) if literal]
+    if len(read) < 2 or len(read) < len(parts):
+        return None
+    for (_, before), (value, current) in pairwise(read):
+        if before.kind != current.kind or not 0 <= value * current.factor < before.factor:
+            return None
+    in_base = sum((value * unit.factor for value, unit in read), Fraction(0))
+    return Call("unit", (Number(in_base), Text(read[0][1].kind)))
+
+
+def _literal(node: Node) -> tuple[Fraction, Unit] | None:
+    found = _quantity(node)
+    known = unit(found[1]) if found else None
+    if found and known and isinstance(found[0], Number) and found[0].value >= 0:
+        return found[0].value, known
+    return None
+
+
+def _unqualified(spelled: str) -> str:
+    """A unit without the words that only say which way it counts: meters for meters upward."""
+    return spelled_unit({name: power for name, power in unit_powers(spelled).items() if name not in CONTRASTS})
+
+
+def _with_units(node: Node, change: Callable[[str], str]) -> Node | None:
+    """The node with each unit's spelling changed, and without those that become empty; None if the number isn't written
+    as one, as in ``1 hour 30 minutes``."""
+    if (found := _quantity(node)) is not None:
+        value, spelled = _with_units(found[0], change), change(found[1])
+        return Call("unit", (value, Text(spelled))) if value and spelled else value
+    if isinstance(node, Group) and _total(node.args) is not None:
+        return None
+    match node:
+        case Call("compound", _):
+            return None
+        case Call("neg" | "pm" | "mp" | "cup" | "cap" | "setminus" | ":" | "matrix" | "row") | Group() | Relation():
+            parts = [_with_units(child, change) for child in node.args]
+            rest = iter(part for part in parts if part is not None)
+            return mapped(node, lambda _: next(rest)) if None not in parts else None
+    return node

@@ -159,6 +159,6 @@ def _names_the_unknown(name: str, sign: str, right: Sequence[str]) -> bool:
     if sign == "\\in":  # an upper-case letter before "in" is not an unknown number
         return not name[0].isupper()
     letters = {char for token in right if is_letters(token) for char in token}
-    if name in _COORDINATES:  # an equation of coordinates is solved for the last one (see `relations`)
+    if name in _COORDINATES:  # an equation of coordinates is solved for the last one (see `keys`)
         return not any(other in letters for other in _COORDINATES if other >= name)
     return name not in letters
