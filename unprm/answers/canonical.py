@@ -19,8 +19,6 @@ _SPELLINGS: dict[str, str] = table("latex")["spellings"]
 _INVISIBLE = dict.fromkeys((0xAD, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF, 0xFE0F), "")
 _CHARACTERS = str.maketrans(table("notations")["characters"]) | _INVISIBLE
 _SCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+|([₀₁₂₃₄₅₆₇₈₉₊₋]+)")
-_MICRO = re.compile("[µμ](?=[A-Za-z]{1,3}(?![A-Za-z]))")
-_ELLIPSIS = re.compile(r"\.\.\.+|\. \. \.")
 
 
 def canonical(answer: str) -> str:
@@ -36,20 +34,15 @@ def canonical(answer: str) -> str:
         plain = plain_characters(text) if len(text) <= MAX_REWRITTEN else text
         if len(plain) > MAX_REWRITTEN:
             return text
-        rewritten = _respell(unwrap(plain))
+        tokens = join_thousands(_spelled(tokenise(plain_notation(unwrap(plain)))))
+        name, tokens = split_name(without_builder(_drop_blanks(tokens)))
+        tokens = read_measures(_one_constant(tokens))
+        solid = [token for token in tokens if token != " "]
+        rewritten = named(name, _plain_words(tokens) or pattern("quantifier").sub("", render(solid)))
         if rewritten == text or pattern("plain_rational").fullmatch(rewritten):
             return rewritten
         text = rewritten
     return collapsed  # rewriting does not converge: keep the original spelling
-
-
-def _respell(text: str) -> str:
-    """One round of rewrites over a text that `notations` and `prose` have cleaned. Linear in its length."""
-    tokens = join_thousands(_spelled(tokenise(plain_notation(with_figures(text)))))
-    name, tokens = split_name(without_builder(_drop_blanks(tokens)))
-    tokens = read_measures(_one_constant(tokens))
-    plain = _plain_words(tokens) or pattern("quantifier").sub("", render(token for token in tokens if token != " "))
-    return named(name, plain)
 
 
 def _one_constant(tokens: list[str]) -> list[str]:
@@ -67,21 +60,16 @@ def _spelled(tokens: Sequence[str]) -> list[str]:
         if is_text(token):
             spelled += _upright_unit(content, spelled) or _spelled_text(content)
         elif token.startswith("\\mathbf{"):  # i, j, k are unit vectors; other bold letters are treated as plain
-            spelled += (
-                [f"\\hat{content.strip()}"] if content.strip() in ("i", "j", "k") else _spelled_text(content.strip())
-            )
+            content = content.strip()
+            spelled += [f"\\hat{content}"] if content in ("i", "j", "k") else _spelled_text(content)
         elif token in ("am", "pm") and ":" in spelled:
             spelled.append(f"\\text{{{token}}}")
         elif token:
             spelled.append(token)
-    return _without_stray_braces(spelled)
-
-
-def _without_stray_braces(tokens: list[str]) -> list[str]:
-    extra = tokens.count("}") - tokens.count("{")
-    while extra > 0 and tokens[-1] in ("}", " "):
-        extra -= tokens.pop() == "}"
-    return tokens
+    stray = spelled.count("}") - spelled.count("{")
+    while stray > 0 and spelled[-1] in ("}", " "):
+        stray -= spelled.pop() == "}"
+    return spelled
 
 
 def _upright_unit(content: str, before: Sequence[str]) -> list[str]:
@@ -174,29 +162,26 @@ def plain_characters(text: str) -> str:
     """The text with every known symbol in LaTeX, other compatibility forms (fullwidth digits …) in NFKC,
     and runs of white space as one blank. Linear in the length."""
     text = _plain(text) if not text.isascii() else text.replace('"', "")
-    return " ".join(_ELLIPSIS.sub("\\\\ldots ", text).split())
+    return " ".join(re.sub(r"\.\.\.+|\. \. \.", r"\\ldots ", text).split())
 
 
 def _plain(text: str) -> str:
     text = _SCRIPT.sub(
         lambda run: ("_{" if run[1] else "^{") + unicodedata.normalize("NFKC", run[0]) + "}",
-        with_digits(_MICRO.sub("micro", text)),
+        with_digits(re.sub("[µμ](?=[A-Za-z]{1,3}(?![A-Za-z]))", "micro", text)),
     )
     # Twice: a fullwidth form becomes its sign only after NFKC, and NFKC would flatten ½.
     return unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).translate(_CHARACTERS)
 
 
 def plain_notation(text: str) -> str:
-    """The text with every notation of the table in plain LaTeX."""
+    """The text with every notation of the table in plain LaTeX, and numbers in words in figures; a scale like "million"
+    stays."""
+    text = pattern("number_in_words").sub(lambda found: _figures(found[0]), text)
     for row in table("notations")["rewrites"]:
         if row.get("has", "") in text and row.get("unless", "\0") not in text:
             text = compiled(row["of"]).sub(row["to"], text)
     return text
-
-
-def with_figures(text: str) -> str:
-    """The text with every number in words in figures; a scale like "million" stays."""
-    return pattern("number_in_words").sub(lambda found: _figures(found[0]), text)
 
 
 def _figures(words: str) -> str:

@@ -90,10 +90,6 @@ def _auto(text: str) -> str | None:
     return _after_marker(rest)
 
 
-def _boxed(text: str) -> str | None:
-    return _last_boxes(text)[0]
-
-
 def _last_boxes(text: str) -> tuple[str | None, str]:
     """The contents of the last boxes that belong together, and the text where other statements count: all of it,
     or that after a box without its end."""
@@ -196,11 +192,6 @@ def _last_number(text: str) -> str | None:
             return number.lstrip("$") if last[0]["more"] else number
     words = pattern("number_word").findall(text)
     return words[-1] if words else None
-
-
-def _choice(text: str) -> str | None:
-    """The letters at the start of the stated answer; else the option that the text names."""
-    return _stated_choice(text) or named_letter(_last_boxes(text)[1])
 
 
 def _stated_choice(text: str) -> str | None:
@@ -309,7 +300,7 @@ def _qualified_end(sentence: str, start: int) -> int | None:
 
 _READS: dict[Extraction, tuple[Read, ...]] = {
     "auto": (_auto, _bare),
-    "boxed": (_boxed,),
+    "boxed": (lambda text: _last_boxes(text)[0],),
     "last_number": (_auto, _last_number),
-    "choice": (_choice,),
+    "choice": (lambda text: _stated_choice(text) or named_letter(_last_boxes(text)[1]),),
 }

@@ -58,21 +58,15 @@ _RADIAN = quotient(Number(Fraction(180)), Symbol("\\pi"))  # in degrees
 
 
 class AnswerKey(NamedTuple):
-    """The key by which answers are compared.
+    """The key by which answers are compared."""
 
-    key        the same for equal answers
-    barer      the keys of the answer without its name, without the words that qualify its unit, without its units, and
-               without several of these, as far as they leave its number as written
-    otherwise  the key of another number that it may mean, as 3,5 may mean 3.5; else empty
-    as_text    whether it could not be compared as mathematics, because of an error or for lack of time
-    refused    whether a part was too large or ill-conditioned to compute, so that it is compared as written
-    """
-
-    key: str
+    key: str  # the same for equal answers
+    # of the answer without its name, the words that qualify its unit, its units, or several of these, as far as they
+    # leave its number as written
     barer: tuple[str, ...] = ()
-    otherwise: str = ""
-    as_text: bool = False
-    refused: bool = False
+    otherwise: str = ""  # of another number that it may mean, as 3,5 may mean 3.5
+    as_text: bool = False  # not compared as mathematics, because of an error or for lack of time
+    refused: bool = False  # a part was too large or ill-conditioned to compute, so is compared as written
 
 
 def answer_key(canonical: str) -> AnswerKey:
@@ -92,14 +86,10 @@ def answer_key(canonical: str) -> AnswerKey:
         return AnswerKey(_short("text " + canonical))
     meaning = Meaning()
     key = _short(meaning.key(tree))
-    barer = (_with_units(tree, _unqualified), _with_units(tree, _only_base))
+    # 101_2 is not 101, so a base stays
+    barer = (_with_units(tree, _unqualified), _with_units(tree, lambda unit: unit if unit.startswith("base") else ""))
     keys = [_short(meaning.key(bare)) for bare in barer if bare is not None and bare != tree]
     return AnswerKey(key, tuple(bare for bare in dict.fromkeys(keys) if bare != key), refused=meaning.refused)
-
-
-def _only_base(spelled: str) -> str:
-    """The base of a number, which is no unit that may be left out: 101_2 is not 101."""
-    return spelled if spelled.startswith("base") else ""
 
 
 def text_key(canonical: str) -> AnswerKey:
@@ -125,7 +115,7 @@ class Meaning:
             case Text(words):
                 return "text " + words
             case Symbol("\\mathbb{R}"):
-                return _interval("(", "-oo", "oo", ")")
+                return _interval("(", ("-oo", "oo"), ")")
             case Group("" | "\\{", items, _):
                 return self._list_key(items, distinct=node.opening != "")
         variants = _alternatives(node)
@@ -139,8 +129,11 @@ class Meaning:
             value, spelled = found
             if isinstance(value, Group | Relation | Text) or (isinstance(value, Call) and value.head == "matrix"):
                 return f"{self.key(value)} in {spelled}"
-            number, kind = _converted(value, spelled)  # in the base unit of its kind
-            return f"{self.scalars.key(number)} {kind}"
+            if (known := unit(spelled)) is None:
+                raise Unreadable("not a unit")
+            factor = _RADIAN if known.kind == "rad" else Number(known.factor)
+            number = Call("*", (identified(value), factor)) if factor != ONE else value
+            return f"{self.scalars.key(number)} {known.kind if factor is not _RADIAN else 'deg'}"
         except (Unreadable, Undecided) as problem:
             self.refused |= isinstance(problem, Undecided)
             return "as written " + structure(node)
@@ -150,7 +143,7 @@ class Meaning:
             case Group("[", rows, "]") if len(_columns(rows)) == 1 and min(_columns(rows)) > 1:
                 return self.key(Call("matrix", rows))
             case Group(opening, items, closing):
-                return _interval(opening, *(self.key(item) for item in items), closing)
+                return _interval(opening, map(self.key, items), closing)
             case Relation():
                 return self._relation(node)
             case Call("matrix", rows) if len(rows) > 1 and all(len(children(row)) == 1 for row in rows):
@@ -311,7 +304,7 @@ class Meaning:
                 first, last = places[0], places[-1]
                 low, high = keys[(first + 1) // 2], keys[last // 2 + 1]
                 brackets = "[" if first % 2 else "(", "]" if last % 2 else ")"
-                pieces.append(f"{{{low}}}" if low == high else _interval(brackets[0], low, high, brackets[1]))
+                pieces.append(f"{{{low}}}" if low == high else _interval(brackets[0], (low, high), brackets[1]))
         return _list_of(set(pieces), "union") if pieces else _list_of([])
 
     def _ends(self, node: Node) -> list[Node]:
@@ -405,9 +398,7 @@ def _replaced(node: Node, old: Node, new: Node) -> Node:
     return new if node == old else mapped(node, lambda child: _replaced(child, old, new))
 
 
-def _interval(opening: str, *parts: str) -> str:
-    """The key of a tuple or an interval: its brackets and the keys between them."""
-    *keys, closing = parts
+def _interval(opening: str, keys: Iterable[str], closing: str) -> str:
     return f"{opening}{','.join(keys)}{closing}"
 
 
@@ -430,35 +421,23 @@ def _quantity(node: Node) -> tuple[Node, str] | None:
     return None
 
 
-def _converted(value: Node, spelled: str) -> tuple[Node, str]:
-    """The value in the base unit of its kind, and that kind; radians are given in degrees. Raises `Unreadable`."""
-    known, value = unit(spelled), identified(value)
-    if known is None:
-        raise Unreadable("not a unit")
-    if known.kind == "rad":
-        return Call("*", (value, _RADIAN)), "deg"
-    return (Call("*", (value, Number(known.factor))) if known.factor != 1 else value), known.kind
-
-
 def _total(parts: Sequence[Node]) -> Node | None:
     """``1 hour 30 minutes`` in the base unit of its kind; None if the parts aren't such a sum: literal numbers of
     smaller and smaller units of one kind, each less than one of the unit before."""
-    read = [literal for literal in map(_literal, parts) if literal]
-    if len(read) < 2 or len(read) < len(parts):
+    read: list[tuple[Fraction, Unit]] = []
+    for part in parts:
+        match _quantity(part):
+            case Number(value), spelled if value >= 0 and (known := unit(spelled)):
+                read.append((value, known))
+            case _:
+                return None
+    if len(read) < 2:
         return None
     for (_, before), (value, current) in pairwise(read):
         if before.kind != current.kind or not 0 <= value * current.factor < before.factor:
             return None
     in_base = sum((value * unit.factor for value, unit in read), Fraction(0))
     return Call("unit", (Number(in_base), Text(read[0][1].kind)))
-
-
-def _literal(node: Node) -> tuple[Fraction, Unit] | None:
-    found = _quantity(node)
-    known = unit(found[1]) if found else None
-    if found and known and isinstance(found[0], Number) and found[0].value >= 0:
-        return found[0].value, known
-    return None
 
 
 def _unqualified(spelled: str) -> str:

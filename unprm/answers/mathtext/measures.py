@@ -2,6 +2,7 @@
 dropped (5 apples), unless there are several of them (3 boys and 5 girls).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -52,9 +53,9 @@ class Measured(NamedTuple):
         words."""
         if self.phrase.kept or (with_noun and self.phrase.noun):
             return [*self.value, "\\text{" + self.phrase.written + "}"]
-        powers = dict(self.phrase.powers)
+        powers = Counter(self.phrase.powers)
         if self.sign and all(power < 0 or name in CONTRASTS for name, power in powers.items()):
-            powers[self.sign] = powers.get(self.sign, 0) + 1
+            powers[self.sign] += 1
         spelled = spelled_unit(powers)
         return [*self.value, f"\\unit{{{spelled}}}"] if unit(spelled) else self.value
 
@@ -78,9 +79,7 @@ def read_measures(tokens: Sequence[str]) -> list[str]:
 
 def _measured(segment: Sequence[str], before: str, after: str) -> Measured:
     """What is measured in the tokens between two others. Units before a value, such as currency signs, are its sign."""
-    kept: list[str] = []
-    signs: list[str] = []
-    last = before
+    kept, signs, last = list[str](), list[str](), before
     for token in segment:
         if is_unit_token(token) and not (last in CLOSING or _ends_a_value(last, token)):
             signs.append(token[6:-1])
@@ -130,9 +129,12 @@ def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
     tokens = [token for token in segment[at:] if token != " "]
     if not tokens or not (is_text(tokens[0]) or is_letters(tokens[0]) or tokens[0] == "/"):
         return None
-    if not all(_in_phrase(last, token) for last, token in pairwise(["", *tokens])):
-        return None
-    items = [item for token in tokens for item in _items(token)]
+    for last, token in pairwise(["", *tokens]):
+        power = token in ("1", "2", "3") and last in ("^", "{", "-")
+        if not (power or is_text(token) or is_letters(token) or token in _IN_PHRASE):
+            return None
+    plain = [pattern("clock").sub(r"\1m", token.removeprefix("\\text")) for token in tokens]
+    items = [item for each in plain for item in pattern("phrase_item").findall(each)]
     literal = not any(is_letters(token) or (token[0] == "\\" and token not in _LITERAL) for token in value)
     upright = is_text(tokens[0])
     powers, nouns, rest = _parts(
@@ -141,7 +143,8 @@ def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
     others = [word.lower() for word in (*nouns, *rest) if word.isalpha()]
     kept = changes_meaning(others) or qualifies(others) or others[:1] in (["is"], ["are"])
     if kept:
-        understood = all(map(_is_prose, items))
+        short = [word for word in items if word.lower() not in _SMALL_WORDS]
+        understood = all(word.isalpha() and (is_word(word) or unit_name(word)) for word in short)
     elif nouns:
         first = nouns[0].lower()
         understood = upright or is_noun(first, spaced=spaced) or (first == "in" and len(nouns) > 1)
@@ -152,22 +155,7 @@ def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
     contrasts = {unit_name(word): 1 for word in others if unit_name(word) in CONTRASTS}
     counted = [word for word in others if word not in _SMALL_WORDS and unit_name(word) not in contrasts]
     noun = " ".join(word.removesuffix("s") for word in counted)
-    return Phrase(powers | contrasts, noun, " ".join(items).lower(), kept)
-
-
-def _in_phrase(last: str, token: str) -> bool:
-    power = token in ("1", "2", "3") and last in ("^", "{", "-")
-    return power or is_text(token) or is_letters(token) or token in _IN_PHRASE
-
-
-def _items(token: str) -> list[str]:
-    if is_text(token):
-        return pattern("phrase_item").findall(pattern("clock").sub(r"\1m", token[6:-1]))
-    return pattern("phrase_item").findall(token)
-
-
-def _is_prose(item: str) -> bool:
-    return item.isalpha() and (is_word(item) or bool(unit_name(item)) or item.lower() in _SMALL_WORDS)
+    return Phrase({**powers, **contrasts}, noun, " ".join(items).lower(), kept)
 
 
 def _parts(
@@ -179,9 +167,7 @@ def _parts(
     text = pattern("unit_words").sub(lambda pair: pair.lastgroup or "", "degree " * degrees + text)
     text = text.removeprefix("degree ") if degrees else text
     first, second, *_ = [*text.split(" "), ""]
-    powers: dict[str, int] = {}
-    nouns: list[str] = []
-    at = 0
+    powers, nouns, at = Counter[str](), list[str](), 0
     product = len(first) == 1 and second.isalpha()  # 10 m s
     if (
         upright
@@ -201,7 +187,7 @@ def _parts(
     return powers, nouns, text[at:].split()
 
 
-def _take_factor(text: str, start: int, sign: int, powers: dict[str, int]) -> int:
+def _take_factor(text: str, start: int, sign: int, powers: Counter[str]) -> int:
     """Adds the unit that begins here, with its power, and returns where it ends: ``m ^ 2``, ``s ^ - 1``, ``m 2``,
     ``feet squared``, ``square feet``; `start` if there is none."""
     found = pattern("unit_factor").match(text, start)
@@ -212,5 +198,5 @@ def _take_factor(text: str, start: int, sign: int, powers: dict[str, int]) -> in
     power = int(exponent or index or 1)
     if in_words := raised or prefix:
         power = 2 if in_words[0] in "sS" else 3
-    powers[name] = powers.get(name, 0) + (-sign if minus else sign) * power
+    powers[name] += (-sign if minus else sign) * power
     return found.end()

@@ -67,7 +67,12 @@ class Scalars:
         node = identified(node)
         if has_words(node):
             raise Unreadable("words")
-        return self._at_points(node) if symbols(node) else self.closed(node)
+        if not symbols(node):
+            return self.closed(node)
+        keys = list(self._keys_at(node, _points(node)))
+        if keys.count(_UNDEFINED) > len(keys) - _LEAST:
+            raise Undecided
+        return keys[0] if len(set(keys)) == 1 else ";".join(keys)
 
     def sign(self, node: Node) -> int:
         """The sign of a closed real expression. Raises `Undecided` if it isn't one."""
@@ -107,12 +112,6 @@ class Scalars:
     def is_zero(self, node: Node) -> bool:
         """Whether an expression is 0 at all points."""
         return all(key == "0" for key in self._keys_at(node, _points(node)))
-
-    def _at_points(self, node: Node) -> str:
-        keys = list(self._keys_at(node, _points(node)))
-        if keys.count(_UNDEFINED) > len(keys) - _LEAST:
-            raise Undecided
-        return keys[0] if len(set(keys)) == 1 else ";".join(keys)
 
     def _keys_at(self, node: Node, points: Iterable[Mapping[str, Number]]) -> Iterator[str]:
         """The keys of an expression's real values at some points."""

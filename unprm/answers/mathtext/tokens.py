@@ -36,14 +36,12 @@ def is_unit_token(token: str) -> bool:
 
 def render(tokens: Iterable[str]) -> str:
     """The tokens as a text that yields the same tokens again, with blanks only where they are needed."""
-    pieces, last = list[str](), ""
+    pieces, last = list[str](), " "
     for token in tokens:
-        pieces.append(f" {token}" if last and _would_join(last, token) else token)
+        if is_letters(token):
+            joins = is_letters(last) or (last[0] == "\\" and last[-1].isalpha())
+        else:
+            joins = is_number(token) and (is_number(last) or last == ",")  # 32, 349 is not 32,349
+        pieces.append(f" {token}" if joins else token)
         last = token
     return "".join(pieces)
-
-
-def _would_join(last: str, token: str) -> bool:
-    if is_letters(token):
-        return is_letters(last) or (last[0] == "\\" and last[-1].isalpha())
-    return is_number(token) and (is_number(last) or last == ",")  # 32, 349 is not 32,349
