@@ -22,12 +22,8 @@ _SCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+|([₀₁₂₃₄�
 
 
 def canonical(answer: str) -> str:
-    """The canonical form of an answer: the same for spellings that differ in layout only.
-
-    ``$\\dfrac12$`` and ``½`` are ``\\frac{1}{2}``; ``\\text{Monday}`` is ``monday``.
-    Idempotent, deterministic, linear in the length; an answer of more than `MAX_REWRITTEN` characters keeps
-    its spelling except for white space.
-    """
+    """The canonical form of an answer, the same for spellings that differ in layout only: ``\\frac{1}{2}`` for
+    ``$\\dfrac12$`` and ``½``. Idempotent, linear in the length; a long answer keeps its spelling except for blanks."""
     collapsed = " ".join(answer.split())
     text = collapsed
     for _ in range(_ROUNDS):
@@ -159,8 +155,7 @@ def _plain_words(tokens: Sequence[str]) -> str:
 
 
 def plain_characters(text: str) -> str:
-    """The text with every known symbol in LaTeX, other compatibility forms (fullwidth digits …) in NFKC,
-    and runs of white space as one blank. Linear in the length."""
+    """The text with known symbols in LaTeX, fullwidth digits and the like in NFKC, and single blanks."""
     text = _plain(text) if not text.isascii() else text.replace('"', "")
     return " ".join(re.sub(r"\.\.\.+|\. \. \.", r"\\ldots ", text).split())
 

@@ -82,8 +82,8 @@ class Equivalence:
         return self.finish(begun)
 
     def begin(self, answers: Sequence[str], scope: str = "") -> Begun:
-        """Looks up the answers' keys. The order of those to be computed depends only on the answers, so that a deadline
-        always cuts off the same ones. What is cached in a scope, of at most 64 bytes, is found in that scope alone."""
+        """Looks up known keys. Short answers are computed first, so a deadline always cuts off the same ones. What is
+        cached in a scope, of at most 64 bytes, is found in that scope alone."""
         distinct = sorted(set(answers), key=lambda answer: (-len(answer), answer))
         keys = {answer: key for answer in distinct if (key := self._cache.get(answer, scope))}
         self._count(compared=len(distinct), cached=len(keys))
@@ -137,12 +137,8 @@ class Equivalence:
 
 
 def _joined(keys: Sequence[AnswerKey]) -> list[str]:
-    """The class of each answer, given the keys of all: a key that no other one says more than.
-
-    An answer that may mean several of them takes the one that most answers may mean, among equals the first. That class
-    then has all that may mean it, so it is the largest; and one more answer adds to those alone that it may mean, so it
-    makes no other class the largest.
-    """
+    """The class of each answer: of the full keys that it may mean (those that no other says more than), the one that
+    most answers may mean, among equals the first. So one more answer makes no class the largest without being in it."""
     counts = Counter(keys)
     fuller: dict[str, set[str]] = {}
     for key in counts:
@@ -161,8 +157,7 @@ def _joined(keys: Sequence[AnswerKey]) -> list[str]:
 
 
 def _fullest(name: str, fuller: Mapping[str, Set[str]]) -> set[str]:
-    """The keys that say more than `name`, directly or not, and that none says more than; the name itself without any.
-    `fuller`: the keys that say more, by each that says less."""
+    """The full keys that `name` may mean. `fuller`: the keys that say more, by each that says less."""
     reached, waiting = {name}, [name]
     for each in waiting:  # which grows
         further = fuller.get(each, set()) - reached
@@ -172,8 +167,7 @@ def _fullest(name: str, fuller: Mapping[str, Set[str]]) -> set[str]:
 
 
 def other_reading(answer: str) -> str:
-    """The answer as another number that it may mean: 3.5 for ``3,5``, which may be a list, and 5000 for ``5k``,
-    which may be a product; else empty."""
+    """Another number that an answer may mean: 3.5 for ``3,5`` (or a list), 5000 for ``5k`` (or a product)."""
     if pattern("pair_or_decimal").fullmatch(answer):
         return answer.replace(",", ".", 1)
     return f"{answer[:-1]}*1000" if pattern("times_k").fullmatch(answer) else ""
@@ -185,8 +179,7 @@ def is_integer(answer: str) -> bool:
 
 
 class KeyCache:
-    """Keys by the digests of their scopes and answers, at most `size`, the least recently used evicted first. A scope
-    has at most 64 bytes. Thread-safe."""
+    """At most `size` keys, by scope and answer; the least recently used goes first. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size

@@ -205,9 +205,8 @@ def _stated_choice(text: str) -> str | None:
 def _stated_value(text: str) -> str | None:
     """The value that a statement begins with, as it is written there; None if it says nothing.
 
-    Delimiters of display mathematics, code, bold and quotes are removed, also if the value is on the next line. A
-    formula ends at its delimiter, a number where prose continues, either with its unit if one follows; a number gets a
-    blank before its unit. A second quantity beside the first keeps the sentence whole. Linear in the length.
+    Delimiters, code, bold and quotes are removed. A formula ends at its delimiter, a number where prose goes on, either
+    with its unit; a number gets a blank before its unit. Linear in the length.
     """
     opening = pattern("opening").match(text)
     rest = text[opening.end() :] if opening else text
@@ -246,12 +245,9 @@ def _value(sentence: str, formula: re.Match[str] | None) -> str:
 
 
 def _value_end(sentence: str, number_end: int, *, is_money: bool) -> int | None:
-    """Where the value at the start of a sentence ends, given where its number or formula does.
-
-    It ends after its unit and the words that make it another number, before the prose. None if the whole sentence is
-    the value: it continues as mathematics, or has another quantity beside the first. `is_money`: a currency precedes
-    the number, so that no unit follows.
-    """
+    """Where the value at the start of a sentence ends, given where its number or formula does: after its unit and the
+    words that make it another number. None if the whole sentence is the value, since it goes on as mathematics or has a
+    second quantity. `is_money`: a currency precedes the number, so that no unit follows."""
     end = number_end
     while scale := pattern("scale").match(sentence, end):
         end = scale.end()
@@ -286,7 +282,7 @@ def _goes_on(sentence: str, end: int, *, is_bare: bool) -> bool:
 
 
 def _qualified_end(sentence: str, start: int) -> int | None:
-    """The end of the last of the next `_REACH` words that is in `_TURNING` or `CONTRASTS`."""
+    """Where the last word ends, of the next few, that makes the value another number; None if none does."""
     found, end = None, start
     for _ in range(_REACH):
         word = pattern("next_word").match(sentence, end)

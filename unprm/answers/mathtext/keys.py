@@ -102,8 +102,7 @@ def _short(key: str) -> str:
 
 
 class Meaning:
-    """Keys of trees. After a key is computed, `refused` says whether a part had to be compared as it is
-    written."""
+    """Keys of trees. `refused`: whether a part had to be compared as it is written."""
 
     def __init__(self) -> None:
         self.scalars = Scalars()
@@ -193,7 +192,6 @@ class Meaning:
         return _list_of(set(keys) if once else keys)
 
     def _set(self, node: Call) -> str:
-        """The key of a union, intersection or difference of sets."""
         if node.head == "cup" and all(isinstance(arg, Group) and arg.opening == "\\{" for arg in node.args):
             return self._list_key([item for arg in node.args for item in children(arg)], distinct=True)
         with suppress(Undecided, Unreadable):
@@ -203,7 +201,6 @@ class Meaning:
         return _list_of(set(map(self.key, node.args)), "union")
 
     def _relation(self, relation: Relation) -> str:
-        """The key. Raises `Unreadable` and `Undecided` for relations that must be compared as written."""
         if set(relation.operators) == {"="}:
             return self._equation(relation.args)
         with suppress(Undecided, Unreadable):

@@ -49,8 +49,7 @@ class Measured(NamedTuple):
     sign: str = ""
 
     def tokens(self, *, with_noun: bool) -> list[str]:
-        """The value with its unit, or with its words unchanged. The unit of ``$5 per hour`` is that of the sign and the
-        words."""
+        """The value with its unit, or with its words unchanged. ``$5 per hour`` has that of sign and words."""
         if self.phrase.kept or (with_noun and self.phrase.noun):
             return [*self.value, "\\text{" + self.phrase.written + "}"]
         powers = Counter(self.phrase.powers)

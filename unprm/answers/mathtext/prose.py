@@ -20,8 +20,7 @@ class Box(NamedTuple):
 
 
 def boxes(text: str) -> list[Box]:
-    """Every balanced ``\\boxed{…}`` and ``\\fbox{…}``, and ``\\boxed`` before a bare token, by position.
-    Linear."""
+    """Every balanced ``\\boxed{…}`` and ``\\fbox{…}``, and ``\\boxed`` before a bare token. Linear."""
     closes: dict[int, int] = {}
     open_braces: list[int] = []
     starts: list[tuple[int, int]] = []
@@ -46,11 +45,8 @@ def boxes(text: str) -> list[Box]:
 
 
 def unwrap(text: str) -> str:
-    """The answer without its box, its math delimiters, and the sentence around it.
-
-    Several boxes with only signs between them are a list; in a sentence the last box is the answer. In a
-    sentence with exactly one formula, the formula is, unless one of its words changes the meaning ("not",
-    "more" …)."""
+    """The answer without its box, its math delimiters, and the sentence around it. Boxes with only signs between them
+    are a list; in a sentence the last box is the answer, or its only formula, unless a word changes its meaning."""
     text = _without_sentence(_without_boxes(text))
     if whole := pattern("whole").fullmatch(text):
         text = whole[2] or whole[3]

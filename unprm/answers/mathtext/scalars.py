@@ -122,7 +122,6 @@ class Scalars:
                 yield _UNDEFINED
 
     def _value(self, node: Node, point: Mapping[str, Number] | None = None) -> Value:
-        """The value; with a point, over the reals."""
         self._evaluator.real, self._evaluator.point = point is not None, point or {}
         return self._evaluator.value(node)
 
