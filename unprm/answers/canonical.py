@@ -16,6 +16,7 @@ from unprm.answers.tables import compiled, pattern, table
 MAX_REWRITTEN = 2000  # characters; a longer answer keeps its spelling
 _ROUNDS = 8
 _SPELLINGS: dict[str, str] = table("latex")["spellings"]
+_PHRASES: dict[str, str] = table("words")["phrases"]
 _INVISIBLE = dict.fromkeys((0xAD, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF, 0xFE0F), "")
 _CHARACTERS = str.maketrans(table("notations")["characters"]) | _INVISIBLE
 _SCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+|([₀₁₂₃₄₅₆₇₈₉₊₋]+)")
@@ -146,7 +147,7 @@ def _plain_words(tokens: Sequence[str]) -> str:
         return ""
     plain = "".join(token[6:-1] if is_text(token) else token for token in tokens)
     words = " ".join(plain.lower().split())
-    for phrase, meaning in table("words")["phrases"].items():
+    for phrase, meaning in _PHRASES.items():
         if compiled(phrase).fullmatch(words):
             return meaning
     if article := pattern("beside_a_word").match(words):
