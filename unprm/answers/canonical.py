@@ -20,6 +20,10 @@ _PHRASES: dict[str, str] = table("words")["phrases"]
 _INVISIBLE = dict.fromkeys((0xAD, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF, 0xFE0F), "")
 _CHARACTERS = str.maketrans(table("notations")["characters"]) | _INVISIBLE
 _SCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+|([₀₁₂₃₄₅₆₇₈₉₊₋]+)")
+_REWRITES = [
+    (row.get("has", ""), row.get("unless", "\0"), compiled(row["of"]), row["to"])
+    for row in table("notations")["rewrites"]
+]
 
 
 def canonical(answer: str) -> str:
@@ -174,9 +178,9 @@ def plain_notation(text: str) -> str:
     """The text with every notation of the table in plain LaTeX, and numbers in words in figures; a scale like "million"
     stays."""
     text = pattern("number_in_words").sub(lambda found: _figures(found[0]), text)
-    for row in table("notations")["rewrites"]:
-        if row.get("has", "") in text and row.get("unless", "\0") not in text:
-            text = compiled(row["of"]).sub(row["to"], text)
+    for has, unless, notation, plain in _REWRITES:
+        if has in text and unless not in text and notation.search(text):  # a template costs more than a search
+            text = notation.sub(plain, text)
     return text
 
 
