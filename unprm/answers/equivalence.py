@@ -9,39 +9,27 @@ docs/answers.md lists the conventions, where mathematics leaves a choice: when i
 """
 
 import hashlib
-import re
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from unprm.answers.canonical import canonical
 from unprm.answers.mathtext.keys import AnswerKey, answer_key, text_key
-
-_INTEGER = re.compile(r"-?[1-9][0-9]{0,17}|0")
-_COMMA = re.compile(r"[^\d(\[{]*\d+,\d+[^\d)\]}]*")
-_THOUSANDS = re.compile(r"\d+(?:\.\d+)?[kK]")
-_GROUP_OF_THREE = re.compile(r",\d{3}(?!\d)")
+from unprm.answers.tables import pattern
 
 
 @dataclass(frozen=True, slots=True)
 class EquivalenceStats:
-    """Counts of answers since the start.
+    """Counts of answers since the start."""
 
-    compared  distinct texts per call, summed over all calls
-    cached    keys found in the cache
-    refused   too large or ill-conditioned to compute, so compared as written
-    late      not done by the deadline, so compared as text in that call
-    failures  comparing them raised an error, so they were compared as text
-    """
-
-    compared: int = 0
-    cached: int = 0
-    refused: int = 0
-    late: int = 0
-    failures: int = 0
+    compared: int = 0  # distinct texts per call, summed over all calls
+    cached: int = 0  # keys found in the cache
+    refused: int = 0  # too large or ill-conditioned to compute, so compared as written
+    late: int = 0  # not done by the deadline, so compared as text in that call
+    failures: int = 0  # comparing them raised an error, so they were compared as text
 
 
 class Comparison(NamedTuple):
@@ -97,12 +85,12 @@ class Equivalence:
         return self.finish(begun)
 
     def begin(self, answers: Sequence[str], scope: str = "") -> Begun:
-        """Looks up the answers' keys. The order of those to be computed depends only on the answers, so that a deadline
-        always cuts off the same ones. What is cached in a scope, of at most 64 bytes, is found in that scope alone."""
-        distinct = set(answers)
-        keys = self._cache.get_all(distinct, scope)
+        """Looks up known keys. Short answers are computed first, so a deadline always cuts off the same ones. What is
+        cached in a scope, of at most 64 bytes, is found in that scope alone."""
+        distinct = sorted(set(answers), key=lambda answer: (-len(answer), answer))
+        keys = {answer: key for answer in distinct if (key := self._cache.get(answer, scope))}
         self._count(compared=len(distinct), cached=len(keys))
-        return Begun(answers, keys, sorted(sorted(distinct - keys.keys()), key=len)[::-1], self.deadline, scope)
+        return Begun(answers, keys, [answer for answer in distinct if answer not in keys], self.deadline, scope)
 
     def advance(self, begun: Begun, seconds: float) -> None:
         """Computes keys for about that many seconds of processor time; at least one, if any is wanted."""
@@ -152,12 +140,8 @@ class Equivalence:
 
 
 def _joined(keys: Sequence[AnswerKey]) -> list[str]:
-    """The class of each answer, given the keys of all: a key that no other one says more than.
-
-    An answer that may mean several of them takes the one that most answers may mean, among equals the first. That class
-    then has all that may mean it, so it is the largest; and one more answer adds to those alone that it may mean, so it
-    makes no other class the largest.
-    """
+    """The class of each answer: of the full keys that it may mean (those that no other says more than), the one that
+    most answers may mean, among equals the first. So one more answer makes no class the largest without being in it."""
     counts = Counter(keys)
     fuller: dict[str, set[str]] = {}
     for key in counts:
@@ -176,8 +160,7 @@ def _joined(keys: Sequence[AnswerKey]) -> list[str]:
 
 
 def _fullest(name: str, fuller: Mapping[str, Set[str]]) -> set[str]:
-    """The keys that say more than `name`, directly or not, and that none says more than; the name itself without any.
-    `fuller`: the keys that say more, by each that says less."""
+    """The full keys that `name` may mean. `fuller`: the keys that say more, by each that says less."""
     reached, waiting = {name}, [name]
     for each in waiting:  # which grows
         further = fuller.get(each, set()) - reached
@@ -187,35 +170,32 @@ def _fullest(name: str, fuller: Mapping[str, Set[str]]) -> set[str]:
 
 
 def other_reading(answer: str) -> str:
-    """The answer as another number that it may mean: 3.5 for ``3,5``, which may be a list, and 5000 for ``5k``,
-    which may be a product; else empty."""
-    if _COMMA.fullmatch(answer) and not _GROUP_OF_THREE.search(answer):
+    """Another number that an answer may mean: 3.5 for ``3,5`` (or a list), 5000 for ``5k`` (or a product)."""
+    if pattern("pair_or_decimal").fullmatch(answer):
         return answer.replace(",", ".", 1)
-    return f"{answer[:-1]}*1000" if _THOUSANDS.fullmatch(answer) else ""
+    return f"{answer[:-1]}*1000" if pattern("times_k").fullmatch(answer) else ""
 
 
 def is_integer(answer: str) -> bool:
     """Whether an answer is a whole number in its canonical spelling."""
-    return _INTEGER.fullmatch(answer) is not None
+    return pattern("integer").fullmatch(answer) is not None
 
 
 class KeyCache:
-    """Keys by the digests of their scopes and answers, at most `size`, the least recently used evicted first. A scope
-    has at most 64 bytes. Thread-safe."""
+    """At most `size` keys, by scope and answer; the least recently used goes first. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._keys: OrderedDict[bytes, AnswerKey] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get_all(self, answers: Collection[str], scope: str) -> dict[str, AnswerKey]:
-        """The cached keys of these answers."""
-        digests = {answer: _digest(answer, scope) for answer in answers}
+    def get(self, answer: str, scope: str) -> AnswerKey | None:
+        """The cached key."""
+        digest = _digest(answer, scope)
         with self._lock:
-            found = {answer: self._keys[digest] for answer, digest in digests.items() if digest in self._keys}
-            for answer in found:
-                self._keys.move_to_end(digests[answer])
-        return found
+            if key := self._keys.get(digest):
+                self._keys.move_to_end(digest)
+        return key
 
     def put(self, answer: str, key: AnswerKey, scope: str) -> AnswerKey:
         """Stores a key and returns it."""

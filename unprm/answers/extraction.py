@@ -10,7 +10,7 @@ r"""Finds the answer that a solution states, by these rules, in this order:
    last one with a value (number, formula, letter, yes or no); else the last. "The answer is correct" states nothing.
 6. A last line that is nothing but a number or formula.
 
-What a statement says is cut to its value (`stated`); numbers are written with the digits 0 to 9 and a decimal point
+What a statement says is cut to its value; numbers are written with the digits 0 to 9 and a decimal point
 (`languages`).
 """
 
@@ -20,14 +20,18 @@ from collections.abc import Callable, Iterator
 
 from unprm.answers.languages import announcements, with_decimal_point, with_digits
 from unprm.answers.mathtext.prose import boxes
+from unprm.answers.mathtext.units import is_unit_after, unit_name
+from unprm.answers.mathtext.words import CONTRASTS
 from unprm.answers.options import named_letter, stated_letters
-from unprm.answers.stated import stated_value
-from unprm.answers.tables import pattern
+from unprm.answers.tables import pattern, words
 from unprm.types import Extraction
 
 _WORD_ENDS = " \n\t{}$"
 _BETWEEN = 100  # characters between two boxes of one answer
 _LAST_LINE = 200  # characters; a longer line is no bare value
+_LONGEST_VALUE = 2000  # characters; a longer text is not a value followed by prose
+_TURNING, _ENDING = words("turning"), words("ending")
+_REACH = 4  # how many words after a number are searched for one of `_TURNING`
 
 Read = Callable[[str], str | None]
 
@@ -49,7 +53,8 @@ def extract(text: str, mode: Extraction = "auto", *, cut: bool = False) -> str |
         text = text[: 1 + max(map(text.rfind, _WORD_ENDS))] + "…"
     thoughts = _without_thoughts(with_digits(text).replace("assistantfinal", "<|channel|>final"))
     parts = [part for text in (thoughts[:1] if cut else thoughts) for part in pattern("text_end").split(text)]
-    for read in (_STATED if cut else _READS)[mode]:
+    reads = _READS[mode] if not cut else (_stated_choice,) if mode == "choice" else _READS[mode][:1]
+    for read in reads:
         for part in parts:
             answer = read(part)
             if answer is not None:
@@ -81,12 +86,8 @@ def _auto(text: str) -> str | None:
         return box
     tagged = _last_tagged(rest)
     if tagged:
-        return _after_marker(tagged) or _bare(tagged) or stated_value(tagged)
+        return _after_marker(tagged) or _bare(tagged) or _stated_value(tagged)
     return _after_marker(rest)
-
-
-def _boxed(text: str) -> str | None:
-    return _last_boxes(text)[0]
 
 
 def _last_boxes(text: str) -> tuple[str | None, str]:
@@ -120,7 +121,7 @@ def _plain(boxed: str) -> str:
         boxed = quoted[2] or quoted[3]
     boxed = pattern("noun_in_brackets").sub(r" \1", boxed)
     sentence = pattern("sentence").fullmatch(pattern("text_command").sub(r"\1", boxed))
-    return stated_value(sentence[0]) or boxed if sentence else boxed
+    return _stated_value(sentence[0]) or boxed if sentence else boxed
 
 
 def _without_label(value: str) -> str:
@@ -146,7 +147,7 @@ def _last_tagged(text: str) -> str | None:
 def _after_marker(text: str) -> str | None:
     """The value of the last statement that has one; else what the last statement says."""
     said = None
-    for value in map(stated_value, _statements(text)):
+    for value in map(_stated_value, _statements(text)):
         if value and not pattern("placeholder").fullmatch(value):
             said = said or value
             if pattern("has_value").search(value):
@@ -193,11 +194,6 @@ def _last_number(text: str) -> str | None:
     return words[-1] if words else None
 
 
-def _choice(text: str) -> str | None:
-    """The letters at the start of the stated answer; else the option that the text names."""
-    return _stated_choice(text) or named_letter(_last_boxes(text)[1])
-
-
 def _stated_choice(text: str) -> str | None:
     box, rest = _last_boxes(text)
     for statement in (box, _last_tagged(rest), *_statements(rest)):
@@ -206,15 +202,101 @@ def _stated_choice(text: str) -> str | None:
     return None
 
 
+def _stated_value(text: str) -> str | None:
+    """The value that a statement begins with, as it is written there; None if it says nothing.
+
+    Delimiters, code, bold and quotes are removed. A formula ends at its delimiter, a number where prose goes on, either
+    with its unit; a number gets a blank before its unit. Linear in the length.
+    """
+    opening = pattern("opening").match(text)
+    rest = text[opening.end() :] if opening else text
+    formula = pattern("formula").match(rest)
+    if formula is None and (unfinished := pattern("unfinished").match(rest)):
+        rest = rest[unfinished.end() :]
+    if enclosed := pattern("enclosed").match(rest):
+        rest = enclosed[1]
+    end = pattern("sentence_end").search(rest, formula.end() if formula else 0)
+    sentence = rest[: end.start() if end else len(rest)].rstrip(' \t\r\n*_`",;:”\\')
+    if sentence.endswith(")") and sentence.count("(") < sentence.count(")"):
+        sentence = sentence[:-1]
+    value = sentence if len(sentence) > _LONGEST_VALUE else _value(pattern("bold").sub("", sentence), formula)
+    return value if pattern("says_something").search(value) else None
+
+
+def _value(sentence: str, formula: re.Match[str] | None) -> str:
+    if formula:
+        inside = next(group for group in formula.groups() if group is not None).strip().removesuffix(".")
+        end = _value_end(sentence, formula.end(), is_money=False)
+        return inside if end == formula.end() else sentence[:end]
+    start = preamble.end() if (preamble := pattern("preamble").match(sentence)) else 0
+    start = approximation.end() if (approximation := pattern("approximation").match(sentence, start)) else start
+    verb = pattern("verb").match(sentence, start)
+    if verb and not pattern("negation").search(verb[0]):
+        start = verb.end()
+    number = pattern("number").match(sentence, start)
+    if number is None:
+        return sentence
+    end = _value_end(sentence, number.end(), is_money=bool(number["currency"]))
+    if end is None:
+        return sentence
+    unit = sentence[number.end() : end]
+    # a letter that touches a number is read as a factor of it
+    return sentence[start : number.end()] + (" " if unit[:1].isalpha() else "") + unit
+
+
+def _value_end(sentence: str, number_end: int, *, is_money: bool) -> int | None:
+    """Where the value at the start of a sentence ends, given where its number or formula does: after its unit and the
+    words that make it another number. None if the whole sentence is the value, since it goes on as mathematics or has a
+    second quantity. `is_money`: a currency precedes the number, so that no unit follows."""
+    end = number_end
+    while scale := pattern("scale").match(sentence, end):
+        end = scale.end()
+    if not is_money:
+        end = _unit_end(sentence, end)
+    after = ordinal.end() if end == number_end and (ordinal := pattern("ordinal").match(sentence, end)) else end
+    if _goes_on(sentence, after, is_bare=end == number_end):
+        return None
+    return _qualified_end(sentence, after) or end
+
+
+def _unit_end(sentence: str, start: int) -> int:
+    """Where the unit that begins here ends, with its power and what it is counted by; `start` if there is none."""
+    found = pattern("unit_after").match(sentence, start)
+    if found is None or found["square"]:
+        return found.end() if found else start
+    word, raised = found["unit"], found["power"] != ""
+    touches = not found["blank"] and len(word) == 1
+    if not (word in "mglhs" if touches else is_unit_after(word, spaced=True, literal=True, raised=raised)):
+        return start
+    return found.end() if found["per"] is None or unit_name(found["per"]) else found.end("power")
+
+
+def _goes_on(sentence: str, end: int, *, is_bare: bool) -> bool:
+    if any(pattern(further).match(sentence, end) for further in ("operator", "date", "number_beside")):
+        return True
+    if is_bare and pattern("share").match(sentence, end):
+        return True
+    following = pattern("next_number").search(sentence, end)
+    before = sentence[end : following.start()] if following else sentence[end:]
+    return bool(following and pattern("joined_number").search(before)) or bool(pattern("joined_word").search(before))
+
+
+def _qualified_end(sentence: str, start: int) -> int | None:
+    """Where the last word ends, of the next few, that makes the value another number; None if none does."""
+    found, end = None, start
+    for _ in range(_REACH):
+        word = pattern("next_word").match(sentence, end)
+        if word is None or word[1].lower() in _ENDING:
+            break
+        end = word.end()
+        if word[1].lower() in _TURNING or unit_name(word[1]) in CONTRASTS:
+            found = end
+    return found
+
+
 _READS: dict[Extraction, tuple[Read, ...]] = {
     "auto": (_auto, _bare),
-    "boxed": (_boxed,),
+    "boxed": (lambda text: _last_boxes(text)[0],),
     "last_number": (_auto, _last_number),
-    "choice": (_choice,),
-}
-_STATED: dict[Extraction, tuple[Read, ...]] = {
-    "auto": (_auto,),
-    "boxed": (_boxed,),
-    "last_number": (_auto,),
-    "choice": (_stated_choice,),
+    "choice": (lambda text: _stated_choice(text) or named_letter(_last_boxes(text)[1]),),
 }

@@ -35,23 +35,21 @@ def any_of(words: Iterable[str]) -> str:
 
 @cache
 def pattern(name: str) -> re.Pattern[str]:
-    """A regular expression of the table of statements, compiled when it is first used."""
+    """A regular expression of the table of statements."""
     return compiled(table("statements")[name])
 
 
+@cache
 def compiled(text: str) -> re.Pattern[str]:
     """A regular expression in which {name} stands for another one of the table of statements, or for a list of words,
     {languages.name} for words of languages, and {joined.name} for those that no blank need precede."""
-    return re.compile(_expanded(text))
 
+    def named(found: re.Match[str]) -> str:
+        name, what = found.groups()
+        if what:
+            return any_of(words_of_languages(what, joined=name == "joined"))
+        if name in table("statements"):
+            return _REFERENCE.sub(named, table("statements")[name]).removeprefix("(?x)")
+        return any_of(words(name))
 
-def _expanded(text: str) -> str:
-    return _REFERENCE.sub(lambda found: _named(*found.groups()), text)
-
-
-def _named(name: str, what: str | None) -> str:
-    """What {name} stands for: another expression, or a list of words."""
-    if what:
-        return any_of(words_of_languages(what, joined=name == "joined"))
-    statements = table("statements")
-    return _expanded(statements[name]).removeprefix("(?x)") if name in statements else any_of(words(name))
+    return re.compile(_REFERENCE.sub(named, text))

@@ -1,31 +1,162 @@
-"""Evaluates expressions: exactly where the result is rational, else as balls."""
+"""Evaluates expressions: exactly where the result is rational, else as balls. Computes the keys of their values: short
+strings that are the same for the same number, however it was computed.
 
+A number is a rational where that is exact, else a ball of Arb (https://flintlib.org) that surely holds it: midpoints
+and radii of its real and imaginary part, which bound every rounding error. The key of a rational is exact. The key of
+an irrational real is the first `DIGITS` digits of its product with an odd constant: the product keeps numbers that
+people write (halves of a unit in the last place, for example) away from the edges of rounding.
+"""
+
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import comb, factorial, prod
 from operator import add, mul
 
-from flint import acb, fmpz
+from flint import acb, arb, ctx, fmpq, fmpz
 
 from unprm.answers.mathtext.tree import ONE, Call, Node, Number, Symbol, Unreadable, mapped, quotient
-from unprm.answers.mathtext.values import (
-    Undecided,
-    Undefined,
-    Value,
-    added,
-    argument,
-    ball,
-    height,
-    integer,
-    inverted,
-    is_negative,
-    settled,
-)
 
+Value = Fraction | acb
+
+ctx.prec = 600  # bits of a ball, for all threads
+DIGITS = 90  # of the key of an irrational number
+_KNOWN_BITS = 340  # of the number, for its key
+_TINY = arb(10) ** -100  # a narrower ball that holds an integer is that integer
+_ABSORBED = arb(10) ** -85  # a term smaller than this share of another would not affect the key of their sum
+_FAR = arb(10) ** 40  # beyond it, or nearer to 0 than its inverse, arguments of functions lose too many digits
+_SCRAMBLE = 1_234_567_891_011_121_314_151_617_181_921  # over 10**30
+_MAX_EXPONENT_BITS = 200_000
+_MAX_DENOMINATOR = 10**20  # of a rational that is recognised in a ball
 _MAX_DEGREE = 10**6  # of a root; higher ones are too near to 1
 _MAX_BITS = 4096  # of a rational
 _DEGREE = quotient(Symbol("\\pi"), Number(Fraction(180)))
+
+
+class Undefined(Exception):
+    """The expression has no value: a division by zero, or no real value where it has unknowns."""
+
+
+class Undecided(Exception):
+    """No key can be computed within the limits, or surely enough: the expression is compared by its structure."""
+
+
+def ball(value: Value) -> acb:
+    """The value as a ball."""
+    return acb(fmpq(value.numerator, value.denominator)) if isinstance(value, Fraction) else value
+
+
+def settled(found: acb) -> Value:
+    """The value in a ball: parts that are integers, up to `_TINY`, are these integers. Raises `Undecided` if it isn't
+    finite."""
+    if not found.is_finite():
+        raise Undecided
+    tolerance = _TINY * max(arb(1), abs(found).mid())
+    real, imaginary = _whole(found.real, tolerance), _whole(found.imag, tolerance)
+    if imaginary.is_zero() and (whole := real.unique_fmpz()) is not None and real.is_exact():
+        return Fraction(int(whole))
+    return acb(real, imaginary)
+
+
+def _whole(part: arb, tolerance: arb) -> arb:
+    whole = part.unique_fmpz()
+    return arb(whole) if whole is not None and part.rad() <= tolerance else part
+
+
+def added(balls: list[acb]) -> Value:
+    """The sum. Raises `Undecided` if a term would vanish beside another."""
+    return settled(acb(_total([term.real for term in balls]), _total([term.imag for term in balls])))
+
+
+def _total(parts: list[arb]) -> arb:
+    """The sum of real numbers; what cancels, up to `_TINY`, is 0."""
+    sizes = sorted(abs(part.mid()) for part in parts if not part.is_zero())
+    if not sizes:
+        return arb(0)
+    if sizes[0] < sizes[-1] * _ABSORBED:
+        raise Undecided
+    total = sum(parts, start=arb(0))
+    if not total.contains(0):
+        return total
+    if total.rad() > sizes[-1] * _TINY:
+        raise Undecided
+    return arb(0)
+
+
+def inverted(value: Value) -> Value:
+    """One over the value. Raises `Undefined` and `Undecided`."""
+    if value == 0:
+        raise Undefined
+    if isinstance(value, Fraction):
+        return 1 / value
+    if value.contains(0):
+        raise Undecided
+    return settled(1 / value)
+
+
+def argument(value: Value) -> acb:
+    """A value at which functions don't lose digits. Raises `Undecided`."""
+    found = ball(value)
+    if not (found.is_zero() or 1 / _FAR < abs(found) < _FAR):
+        raise Undecided
+    return found
+
+
+def is_negative(value: Value) -> bool:
+    """Whether it is surely a negative real number."""
+    return value < 0 if isinstance(value, Fraction) else value.imag.is_zero() and bool(value.real < 0)
+
+
+def height(value: Fraction) -> int:
+    """The bits of the numerator or denominator, whichever has more."""
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
+
+
+def number_key(value: Value) -> str:
+    """The key of a number. Raises `Undecided` if its ball is too wide, or it is far too large or small."""
+    if isinstance(value, Fraction):
+        return _rational_key(value)
+    real, imaginary = _real_key(value.real), _real_key(value.imag)
+    return real if imaginary == "0" else f"{real}|{imaginary}i"
+
+
+def _rational_key(value: Fraction) -> str:
+    """The rational in lowest terms, or its digest if it is long."""
+    if height(value) <= 320:
+        return f"{value.numerator}/{value.denominator}" if value.denominator > 1 else str(value.numerator)
+    return "#" + digest(f"{value.numerator:x}/{value.denominator:x}")
+
+
+def digest(text: str) -> str:
+    """A fixed-length stand-in for a long text."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _real_key(part: arb) -> str:
+    """The key of a real number: of the simple rational in its ball, if there is one."""
+    if part.is_zero():
+        return "0"
+    if part.rel_accuracy_bits() < _KNOWN_BITS:
+        raise Undecided
+    mantissa, exponent = map(int, part.mid().man_exp())
+    if abs(exponent) + mantissa.bit_length() > _MAX_EXPONENT_BITS:
+        raise Undecided
+    value = Fraction(mantissa) * Fraction(2) ** exponent
+    simple = value.limit_denominator(_MAX_DENOMINATOR)
+    if abs(simple.numerator) < _MAX_DENOMINATOR**2 and part.contains(fmpq(simple.numerator, simple.denominator)):
+        return _rational_key(simple)
+    return _digits(value)
+
+
+def _digits(value: Fraction) -> str:
+    """The first `DIGITS` digits of the scrambled number, with its sign and exponent."""
+    sign, numerator, denominator = "-" if value < 0 else "", abs(value.numerator) * _SCRAMBLE, value.denominator
+    magnitude = (numerator.bit_length() - denominator.bit_length()) * 30103 // 100000
+    shift = DIGITS - magnitude + 31
+    scaled = numerator * 10**shift // denominator if shift >= 0 else numerator // (denominator * 10**-shift)
+    digits = str(scaled)
+    return f"~{sign}{digits[:DIGITS]}e{len(digits) - shift}"
 
 
 @dataclass(slots=True)
@@ -73,9 +204,6 @@ class Evaluator:
         if head in _PLAIN:
             return _PLAIN[head](*values)
         value = values[0]
-        if head in _QUOTIENTS:
-            over, under = (settled(part(argument(value))) for part in _QUOTIENTS[head])
-            return _product(over, inverted(under))
         if head not in _FUNCTIONS:
             raise Unreadable(head)
         negative, steep = self.real and is_negative(value), self.real and abs(ball(value)) > 1
@@ -161,10 +289,9 @@ def _binomial(over: Value, under: Value) -> Value:
 
 
 def _natural(value: Value) -> int:
-    n = integer(value)
-    if n is None or n < 0:
+    if not isinstance(value, Fraction) or value.denominator > 1 or value < 0:
         raise Unreadable("not a natural number")
-    return n
+    return value.numerator
 
 
 _CONSTANTS: dict[str, Callable[[], Value]] = {
@@ -180,11 +307,7 @@ _PLAIN: dict[str, Callable[..., Value]] = {
     "binom": _binomial,
 }
 _FUNCTIONS: dict[str, Callable[[acb], acb]] = {
-    "sin": acb.sin, "cos": acb.cos, "ln": acb.log, "exp": acb.exp, "arcsin": acb.asin, "arccos": acb.acos,
-    "arctan": acb.atan,
+    "sin": acb.sin, "cos": acb.cos, "tan": acb.tan, "cot": acb.cot, "sec": acb.sec, "csc": acb.csc,
+    "arcsin": acb.asin, "arccos": acb.acos, "arctan": acb.atan, "ln": acb.log, "exp": acb.exp,
 }  # fmt: skip
-_QUOTIENTS: dict[str, tuple[Callable[[acb], acb], Callable[[acb], acb]]] = {
-    "tan": (acb.sin, acb.cos), "cot": (acb.cos, acb.sin), "sec": (lambda _: acb(1), acb.cos),
-    "csc": (lambda _: acb(1), acb.sin),
-}  # fmt: skip
-_TRIGONOMETRIC = frozenset(["sin", "cos", *_QUOTIENTS])
+_TRIGONOMETRIC = frozenset(["sin", "cos", "tan", "cot", "sec", "csc"])

@@ -7,16 +7,7 @@ wrong reading could make different answers equal.
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from unprm.answers.mathtext.tokens import (
-    RELATIONS,
-    is_letters,
-    is_number,
-    is_text,
-    is_unit_token,
-    number,
-    significant_digits,
-    tokenise,
-)
+from unprm.answers.mathtext.tokens import RELATIONS, is_letters, is_number, is_text, is_unit_token, tokenise
 from unprm.answers.mathtext.tree import (
     ONE,
     TWO,
@@ -36,10 +27,11 @@ from unprm.answers.mathtext.tree import (
     symbols,
 )
 from unprm.answers.mathtext.words import FUNCTION_NAMES, MULTIPLIERS, changes_meaning, is_word, words_of
-from unprm.answers.tables import table, words
+from unprm.answers.tables import pattern, table, words
 
 MAX_TOKENS = 2000
 MAX_DEPTH = 40
+MAX_DIGITS = 1000  # of one number
 
 _ALIASES: dict[str, str] = table("latex")["functions_also"]
 _INVERSES: dict[str, str] = table("latex")["inverses"]
@@ -49,12 +41,7 @@ _BRACKETS = {"(": ")", "[": "]", "\\{": "\\}"}
 _SIGNS = {"+": "", "-": "neg", "\\pm": "pm", "\\mp": "mp"}
 _SET_OPERATORS = ("\\cup", "\\cap", "\\setminus")
 _POSTFIX = ("!", "°", "%")
-# What no factor starts with.
-_STOP = frozenset([
-    "", ",", ";", "&", "\\\\", "}", "*", "/", ":", "^", "_", "'", "\\lor", "\\choose", "\\mod", *_POSTFIX, *_SIGNS,
-    *_SET_OPERATORS, *RELATIONS, *_BRACKETS.values(),
-])  # fmt: skip
-_BESIDE_PREFIXES = ("sin", "cos", "tan", "log", "ln")
+_STOP = words("between_factors", "latex") | {""}  # what no factor starts with
 
 
 def parse(text: str) -> Node:
@@ -280,7 +267,7 @@ class _Parser:
             return self.command(run)
         if run in ("pi", "infty", "infinity", "inf"):
             return Symbol("\\pi" if run == "pi" else "\\infty")
-        function = next((name for name in _BESIDE_PREFIXES if run.startswith(name)), "")
+        function = next((name for name in ("sin", "cos", "tan", "log", "ln") if run.startswith(name)), "")
         if function and len(run) <= len(function) + 2:
             self.put_back(run[len(function) :])
             return self.command(function)
@@ -424,10 +411,15 @@ class _Parser:
 
 
 def _literal(token: str) -> Node:
-    value = number(token)
-    if value is None:
+    """A number; of a decimal also how many significant digits it was written with."""
+    if len(token) > MAX_DIGITS:
         raise Unreadable("a number too long to compute with")
-    return Number(value, significant_digits(token) if value.denominator != 1 else 0)
+    if repeating := pattern("repeating_decimal").fullmatch(token):
+        whole, fixed, period = repeating.groups()
+        repeated = Fraction(int(period), 10 ** len(period) - 1)
+        return Number((int((whole + fixed) or "0") + repeated) / 10 ** len(fixed))
+    value, (mantissa, *_) = Fraction(token), token.lower().split("e")
+    return Number(value, len(mantissa.replace(".", "").lstrip("0")) if value.denominator > 1 else 0)
 
 
 def _scale(token: str) -> int:

@@ -2,39 +2,23 @@
 dropped (5 apples), unless there are several of them (3 boys and 5 girls).
 """
 
-import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
-from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, is_unit_token, unit_token
-from unprm.answers.mathtext.units import is_unit_after, spelled_unit, unit, unit_name, unit_powers
+from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, is_unit_token
+from unprm.answers.mathtext.units import is_unit_after, spelled_unit, unit, unit_name
 from unprm.answers.mathtext.words import (
     CONTRASTS,
-    FUNCTION_NAMES,
     MULTIPLIERS,
     changes_meaning,
     is_noun,
     is_word,
     qualifies,
 )
-from unprm.answers.tables import any_of, table, words
+from unprm.answers.tables import pattern, words
 
-_ITEM = re.compile(r"[^\W\d_]+|[0-9]+|[/^*-]")
-_PREFIXES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
-_RAISED = {"squared": 2, "cubed": 3}
-_PAIR = re.compile(
-    "|".join(rf"(?P<{name}>\b(?:{spelled})\b)" for name, spelled in table("units")["spelled"].items()), re.IGNORECASE
-)
-_FACTOR = re.compile(
-    rf"(?:({any_of(_PREFIXES)}) )?(?!in [^\W\d_])([^\W\d_]+)(?!\S)"  # 5 in a row
-    rf"(?: ({any_of(_RAISED)})(?!\S)| \^( -)? ([0-9])| ([0-9]))?",
-    re.IGNORECASE,
-)
-_JOIN = re.compile(r" ?(/|per|a|an|each|every|\*|-) ", re.IGNORECASE)
-_NOUNS = re.compile(r"(?:(?!(?:per|a|an|each|every)(?!\S))[^\W\d_]+(?: |$))*", re.IGNORECASE)
-_TEMPERATURES = {"c": "degC", "f": "degF", "celsius": "degC", "fahrenheit": "degF"}
-_CLOCK = re.compile(r"\b([ap])\.\s?m\b", re.IGNORECASE)
 _SMALL_WORDS = words("small")
 _IN_PHRASE = frozenset([" ", "^", "{", "}", "/", ".", "-", "'", "*"])
 _LITERAL = frozenset(["\\frac", "\\sqrt"])
@@ -44,35 +28,35 @@ _BOUNDARY = OPENING | CLOSING | frozenset(
 _LONGEST = 24  # tokens of a phrase
 
 
-@dataclass(frozen=True, slots=True)
-class Phrase:
+class Phrase(NamedTuple):
     """`powers`: the power of each unit by name. `noun`: the other words, in the singular, empty if there are none;
     `written`: all words; `kept`: whether they change what is meant."""
 
-    powers: Mapping[str, int] = field(default_factory=dict)
+    powers: Mapping[str, int]
     noun: str = ""
     written: str = ""
     kept: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+_NOTHING = Phrase({})
+
+
+class Measured(NamedTuple):
     """The tokens of a value, and what follows it. `sign`: the currency sign before the value, if any."""
 
     value: list[str]
-    phrase: Phrase = field(default_factory=Phrase)
+    phrase: Phrase
     sign: str = ""
 
     def tokens(self, *, with_noun: bool) -> list[str]:
-        """The value with its unit, or with its words unchanged. The unit of ``$5 per hour`` is that of the sign and the
-        words."""
+        """The value with its unit, or with its words unchanged. ``$5 per hour`` has that of sign and words."""
         if self.phrase.kept or (with_noun and self.phrase.noun):
             return [*self.value, "\\text{" + self.phrase.written + "}"]
-        powers = dict(self.phrase.powers)
+        powers = Counter(self.phrase.powers)
         if self.sign and all(power < 0 or name in CONTRASTS for name, power in powers.items()):
-            powers[self.sign] = powers.get(self.sign, 0) + 1
+            powers[self.sign] += 1
         spelled = spelled_unit(powers)
-        return [*self.value, unit_token(spelled)] if unit(spelled) else self.value
+        return [*self.value, f"\\unit{{{spelled}}}"] if unit(spelled) else self.value
 
 
 def read_measures(tokens: Sequence[str]) -> list[str]:
@@ -94,9 +78,7 @@ def read_measures(tokens: Sequence[str]) -> list[str]:
 
 def _measured(segment: Sequence[str], before: str, after: str) -> Measured:
     """What is measured in the tokens between two others. Units before a value, such as currency signs, are its sign."""
-    kept: list[str] = []
-    signs: list[str] = []
-    last = before
+    kept, signs, last = list[str](), list[str](), before
     for token in segment:
         if is_unit_token(token) and not (last in CLOSING or _ends_a_value(last, token)):
             signs.append(token[6:-1])
@@ -104,24 +86,22 @@ def _measured(segment: Sequence[str], before: str, after: str) -> Measured:
             kept.append(token)
         last = last if token == " " else token
     if after in OPENING:
-        return Measured(kept)
+        return Measured(kept, _NOTHING)
     value, phrase = _suffixed(kept, before)
     return Measured(value, phrase, signs[0] if signs else "")
 
 
 def _suffixed(segment: list[str], before: str) -> tuple[list[str], Phrase]:
     """The value in a segment, and the phrase after it: the longest that is one."""
-    if segment and is_unit_token(segment[-1]):
-        return segment[:-1], Phrase(unit_powers(segment[-1][6:-1]))
     if segment and before in CLOSING and (phrase := _phrase(segment, 0)):
         return [], phrase
     for at in range(max(1, len(segment) - _LONGEST), len(segment)):
         end = at - (segment[at - 1] == " ")
         if end and _ends_a_value(segment[end - 1], segment[at]) and (phrase := _phrase(segment, at)):
-            if segment[end - 1] == "°" and not phrase.powers.keys().isdisjoint(_TEMPERATURES.values()):
+            if segment[end - 1] == "°" and phrase.powers.keys() & {"degC", "degF"}:
                 end -= 1
             return _compound(segment[:end], before) if phrase.powers else segment[:end], phrase
-    return segment, Phrase()
+    return segment, _NOTHING
 
 
 def _compound(value: list[str], before: str) -> list[str]:
@@ -148,12 +128,12 @@ def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
     tokens = [token for token in segment[at:] if token != " "]
     if not tokens or not (is_text(tokens[0]) or is_letters(tokens[0]) or tokens[0] == "/"):
         return None
-    if not all(_in_phrase(last, token) for last, token in pairwise(["", *tokens])):
-        return None
-    items = [item for token in tokens for item in _items(token)]
-    short_time = items and unit_name(items[0]) and not "".join(items[1:2]).isalpha()  # min or sec, not a function
-    if not items or (items[0].lower() in FUNCTION_NAMES and not short_time):
-        return None
+    for last, token in pairwise(["", *tokens]):
+        power = token in ("1", "2", "3") and last in ("^", "{", "-")
+        if not (power or is_text(token) or is_letters(token) or token in _IN_PHRASE):
+            return None
+    plain = [pattern("clock").sub(r"\1m", token.removeprefix("\\text")) for token in tokens]
+    items = [item for each in plain for item in pattern("phrase_item").findall(each)]
     literal = not any(is_letters(token) or (token[0] == "\\" and token not in _LITERAL) for token in value)
     upright = is_text(tokens[0])
     powers, nouns, rest = _parts(
@@ -162,7 +142,8 @@ def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
     others = [word.lower() for word in (*nouns, *rest) if word.isalpha()]
     kept = changes_meaning(others) or qualifies(others) or others[:1] in (["is"], ["are"])
     if kept:
-        understood = all(map(_is_prose, items))
+        short = [word for word in items if word.lower() not in _SMALL_WORDS]
+        understood = all(word.isalpha() and (is_word(word) or unit_name(word)) for word in short)
     elif nouns:
         first = nouns[0].lower()
         understood = upright or is_noun(first, spaced=spaced) or (first == "in" and len(nouns) > 1)
@@ -173,22 +154,7 @@ def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
     contrasts = {unit_name(word): 1 for word in others if unit_name(word) in CONTRASTS}
     counted = [word for word in others if word not in _SMALL_WORDS and unit_name(word) not in contrasts]
     noun = " ".join(word.removesuffix("s") for word in counted)
-    return Phrase(powers | contrasts, noun, " ".join(items).lower(), kept)
-
-
-def _in_phrase(last: str, token: str) -> bool:
-    power = token in ("1", "2", "3") and last in ("^", "{", "-")
-    return power or is_text(token) or is_letters(token) or token in _IN_PHRASE
-
-
-def _items(token: str) -> list[str]:
-    if is_text(token):
-        return _ITEM.findall(_CLOCK.sub(r"\1m", token[6:-1]))
-    return [token] if is_letters(token) or _ITEM.fullmatch(token) else []
-
-
-def _is_prose(item: str) -> bool:
-    return item.isalpha() and (is_word(item) or bool(unit_name(item)) or item.lower() in _SMALL_WORDS)
+    return Phrase({**powers, **contrasts}, noun, " ".join(items).lower(), kept)
 
 
 def _parts(
@@ -197,26 +163,22 @@ def _parts(
     """The powers of the units in a phrase, its nouns, and the words and signs after both: a unit or nouns, then what
     they are counted by (``miles per hour``, ``pages a day``). `degrees`: a degree sign is before it; `spaced`: a blank;
     `literal`: a value without letters; `upright`: it begins upright, so not with a variable."""
-    text = _PAIR.sub(lambda pair: pair.lastgroup or "", text)
+    text = pattern("unit_words").sub(lambda pair: pair.lastgroup or "", "degree " * degrees + text)
+    text = text.removeprefix("degree ") if degrees else text
     first, second, *_ = [*text.split(" "), ""]
-    powers: dict[str, int] = {}
-    nouns: list[str] = []
-    at = 0
+    powers, nouns, at = Counter[str](), list[str](), 0
     product = len(first) == 1 and second.isalpha()  # 10 m s
-    if degrees and first.lower() in _TEMPERATURES:
-        powers[_TEMPERATURES[first.lower()]] = 1
-        at = len(first)
-    elif (
+    if (
         upright
         or first == "/"
-        or first.lower() in _PREFIXES
+        or first.lower() in ("square", "sq", "cubic", "cu")
         or (not product and is_unit_after(first, spaced=spaced, literal=literal, raised=second == "^"))
     ):
         at = _take_factor(text, 0, 1, powers)
-    if not powers and (found := _NOUNS.match(text)):
+    if not powers and (found := pattern("counted_nouns").match(text)):
         nouns = found[0].split()
         at = len(found[0].rstrip())
-    while join := _JOIN.match(text, at):
+    while join := pattern("unit_join").match(text, at):
         end = _take_factor(text, join.end(), 1 if join[1] in "*-" else -1, powers)
         if end == join.end():
             break
@@ -224,14 +186,16 @@ def _parts(
     return powers, nouns, text[at:].split()
 
 
-def _take_factor(text: str, start: int, sign: int, powers: dict[str, int]) -> int:
+def _take_factor(text: str, start: int, sign: int, powers: Counter[str]) -> int:
     """Adds the unit that begins here, with its power, and returns where it ends: ``m ^ 2``, ``s ^ - 1``, ``m 2``,
     ``feet squared``, ``square feet``; `start` if there is none."""
-    found = _FACTOR.match(text, start)
+    found = pattern("unit_factor").match(text, start)
     name = unit_name(found[2]) if found else ""
     if found is None or not name:
         return start
     prefix, _, raised, minus, exponent, index = found.groups()
-    power = _RAISED[raised.lower()] if raised else int(exponent or index or _PREFIXES.get((prefix or "").lower(), 1))
-    powers[name] = powers.get(name, 0) + (-sign if minus else sign) * power
+    power = int(exponent or index or 1)
+    if in_words := raised or prefix:
+        power = 2 if in_words[0] in "sS" else 3
+    powers[name] += (-sign if minus else sign) * power
     return found.end()

@@ -20,8 +20,7 @@ class Box(NamedTuple):
 
 
 def boxes(text: str) -> list[Box]:
-    """Every balanced ``\\boxed{…}`` and ``\\fbox{…}``, and ``\\boxed`` before a bare token, by position.
-    Linear."""
+    """Every balanced ``\\boxed{…}`` and ``\\fbox{…}``, and ``\\boxed`` before a bare token. Linear."""
     closes: dict[int, int] = {}
     open_braces: list[int] = []
     starts: list[tuple[int, int]] = []
@@ -46,11 +45,8 @@ def boxes(text: str) -> list[Box]:
 
 
 def unwrap(text: str) -> str:
-    """The answer without its box, its math delimiters, and the sentence around it.
-
-    Several boxes with only signs between them are a list; in a sentence the last box is the answer. In a
-    sentence with exactly one formula, the formula is, unless one of its words changes the meaning ("not",
-    "more" …)."""
+    """The answer without its box, its math delimiters, and the sentence around it. Boxes with only signs between them
+    are a list; in a sentence the last box is the answer, or its only formula, unless a word changes its meaning."""
     text = _without_sentence(_without_boxes(text))
     if whole := pattern("whole").fullmatch(text):
         text = whole[2] or whole[3]
@@ -98,9 +94,6 @@ def _without_sentence(text: str) -> str:
     return " ".join(" ".join(pieces).split()) if len(pieces) > 1 else text
 
 
-_COORDINATES = "xyz"
-
-
 def named(name: str, value: str) -> str:
     """A value with its name. A function of an unknown is the same whatever its name, so it has none."""
     letters = pattern("upright_or_command").sub("", value)
@@ -116,11 +109,15 @@ def without_name(canonical: str) -> str:
 def split_name(tokens: list[str]) -> tuple[str, list[str]]:
     """The name before the only relation of an answer, if that is ``=``, ``\\equiv`` or "in", and the tokens after it.
     An announcement ("the answer = 5") is no name, nor is a tuple of names in alphabetical order."""
-    if tokens[:1] in (["="], ["\\approx"]) or (len(tokens) > 1 and _introduces(tokens[0])):
+    if tokens[:1] in (["="], ["\\approx"]):
+        return "", tokens[1:]
+    if len(tokens) > 1 and is_text(tokens[0]) and set(words_of(tokens[0][6:-1])) <= INTRODUCTIONS:
         return "", tokens[1:]
     if where := _only_relation(tokens):
         name, value = "".join(tokens[:where]).replace(" ", ""), tokens[where + 1 :]
-        if _is_tuple_of_names(name) and value[:1] and value[0] in OPENING:
+        names = name[1:-1].split(",")
+        is_tuple = name[0] + name[-1] == "()" and len(names) > 1 and all(map(pattern("value_name").fullmatch, names))
+        if is_tuple and names == sorted(names) and "".join(value[:1]) in OPENING:
             return "", value
         if _names_the_unknown(name, tokens[where], value):
             return name, value
@@ -134,10 +131,6 @@ def without_builder(tokens: list[str]) -> list[str]:
     return tokens[start + 1 : -1] if is_builder and RELATIONS & set(tokens[start:]) else tokens
 
 
-def _introduces(token: str) -> bool:
-    return is_text(token) and set(words_of(token[6:-1])) <= INTRODUCTIONS
-
-
 def _only_relation(tokens: Sequence[str]) -> int:
     """The index of the only relation outside of brackets, or 0."""
     depth, found = 0, list[int]()
@@ -148,17 +141,12 @@ def _only_relation(tokens: Sequence[str]) -> int:
     return found[0] if len(found) == 1 and tokens[found[0]] in ("=", "\\equiv", "\\in") else 0
 
 
-def _is_tuple_of_names(name: str) -> bool:
-    names = name[1:-1].split(",") if name[:1] == "(" and name[-1:] == ")" else []
-    return len(names) > 1 and all(map(pattern("value_name").fullmatch, names)) and names == sorted(names)
-
-
 def _names_the_unknown(name: str, sign: str, right: Sequence[str]) -> bool:
     if not right or pattern("not_a_name").match(name) or not pattern("value_name").fullmatch(name):
         return False
     if sign == "\\in":  # an upper-case letter before "in" is not an unknown number
         return not name[0].isupper()
     letters = {char for token in right if is_letters(token) for char in token}
-    if name in _COORDINATES:  # an equation of coordinates is solved for the last one (see `relations`)
-        return not any(other in letters for other in _COORDINATES if other >= name)
+    if name in "xyz":  # an equation of coordinates is solved for the last one (see `keys`)
+        return not any(other in letters for other in "xyz" if other >= name)
     return name not in letters

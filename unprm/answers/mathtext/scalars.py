@@ -17,8 +17,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import isqrt, ulp
 
-from unprm.answers.mathtext.evaluation import Evaluator
-from unprm.answers.mathtext.tokens import LONG_DECIMAL
+from unprm.answers.mathtext.evaluation import Evaluator, Undecided, Undefined, Value, number_key
 from unprm.answers.mathtext.tree import (
     TWO,
     Call,
@@ -26,14 +25,13 @@ from unprm.answers.mathtext.tree import (
     Number,
     Symbol,
     Unreadable,
-    children,
     has_words,
     negative,
+    nodes,
     quotient,
     substituted,
     symbols,
 )
-from unprm.answers.mathtext.values import Undecided, Undefined, Value, number_key
 
 _UNDEFINED = "?"
 _LEAST = 3  # points at which an expression must have a value
@@ -45,13 +43,12 @@ _RANGES = (
     (10**6, 4 * 10**6, 7, False), (10**6, 4 * 10**6, -11, False),
 )  # fmt: skip
 _NEAR = 8
-_MAX_DIGITS = 40  # of a long decimal
+_LONG, _LONGEST = 9, 40  # significant digits of a decimal that may be the rounding of a simple number
 # A simple number's numerator times denominator has so many digits less than the decimal that it is taken for: so a
 # random decimal is taken for one with a probability of about 1 in 10**5.
 _SPARE = 5
 _NOISE = 4  # units in the last place by which a double may differ from the short decimal that it stands for
 _PI = Fraction("3.141592653589793238462643383279502884197169399375105820974945")
-_GROWING = frozenset(["exp", "power"])
 
 
 class Scalars:
@@ -70,7 +67,12 @@ class Scalars:
         node = identified(node)
         if has_words(node):
             raise Unreadable("words")
-        return self._at_points(node) if symbols(node) else self.closed(node)
+        if not symbols(node):
+            return self.closed(node)
+        keys = list(self._keys_at(node, _points(node)))
+        if keys.count(_UNDEFINED) > len(keys) - _LEAST:
+            raise Undecided
+        return keys[0] if len(set(keys)) == 1 else ";".join(keys)
 
     def sign(self, node: Node) -> int:
         """The sign of a closed real expression. Raises `Undecided` if it isn't one."""
@@ -111,12 +113,6 @@ class Scalars:
         """Whether an expression is 0 at all points."""
         return all(key == "0" for key in self._keys_at(node, _points(node)))
 
-    def _at_points(self, node: Node) -> str:
-        keys = list(self._keys_at(node, _points(node)))
-        if keys.count(_UNDEFINED) > len(keys) - _LEAST:
-            raise Undecided
-        return keys[0] if len(set(keys)) == 1 else ";".join(keys)
-
     def _keys_at(self, node: Node, points: Iterable[Mapping[str, Number]]) -> Iterator[str]:
         """The keys of an expression's real values at some points."""
         for point in points:
@@ -126,7 +122,6 @@ class Scalars:
                 yield _UNDEFINED
 
     def _value(self, node: Node, point: Mapping[str, Number] | None = None) -> Value:
-        """The value; with a point, over the reals."""
         self._evaluator.real, self._evaluator.point = point is not None, point or {}
         return self._evaluator.value(node)
 
@@ -134,9 +129,10 @@ class Scalars:
 def _points(node: Node) -> Iterator[Mapping[str, Number]]:
     """The values of a node's unknowns at each point. Raises `Undecided` if it has kinks and would grow too large where
     they may be."""
-    names, heads = symbols(node), frozenset(_heads(node))
-    grows = not heads.isdisjoint(_GROWING)
-    if grows and "abs" in heads:
+    names = symbols(node)
+    calls = [each for each in nodes(node) if isinstance(each, Call) and symbols(each)]
+    grows = any(each.head == "exp" or (each.head == "^" and symbols(each.args[1])) for each in calls)
+    if grows and any(each.head == "abs" for each in calls):
         raise Undecided
     for index in range(_NEAR if grows else len(_RANGES)):
         yield {name: _sample(name, index) for name in names}
@@ -145,15 +141,6 @@ def _points(node: Node) -> Iterator[Mapping[str, Number]]:
 def sample_point(node: Node) -> Mapping[str, Number]:
     """Values of a node's unknowns."""
     return next(_points(node))
-
-
-def _heads(node: Node) -> Iterator[str]:
-    """The heads of calls on unknowns; "power" if one is in the exponent."""
-    if symbols(node):
-        if isinstance(node, Call):
-            yield "power" if node.head == "^" and symbols(node.args[1]) else node.head
-        for child in children(node):
-            yield from _heads(child)
 
 
 @lru_cache(maxsize=4096)
@@ -180,7 +167,7 @@ def identified(node: Node) -> Node:
 
 def _identified(decimal: Number) -> Node:
     value, digits = decimal.value, decimal.digits
-    if not LONG_DECIMAL <= digits <= _MAX_DIGITS or value <= 0:
+    if not _LONG <= digits <= _LONGEST or value <= 0:
         return decimal
     # what rounds to the decimal, or is truncated to it, is less than this away from it
     unit = Fraction(10) ** ((Decimal(value.numerator) / Decimal(value.denominator)).adjusted() + 1 - digits)
@@ -191,7 +178,7 @@ def _identified(decimal: Number) -> Node:
         unit = max(unit, value / 2**52)
     low, high, height = value - unit / 2, value + unit, 10 ** (digits - _SPARE)
     if rational := _simple(low, high, height):
-        return Number(rational) if 10**_MAX_DIGITS % rational.denominator else decimal
+        return Number(rational) if 10**_LONGEST % rational.denominator else decimal
     if multiple := _simple(low / _PI, high / _PI, height):
         return Call("*", (Number(multiple), Symbol("\\pi")))
     if square := _simple(low * low, high * high, height):

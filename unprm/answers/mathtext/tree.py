@@ -1,6 +1,6 @@
 """The nodes of a parsed answer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -82,16 +82,22 @@ def children(node: Node) -> "tuple[Node, ...]":
     return node.args if isinstance(node, Call | Group | Relation) else ()
 
 
+def nodes(node: Node) -> Iterator[Node]:
+    """A node, its children, their children …"""
+    waiting = [node]
+    while waiting:
+        yield (current := waiting.pop())
+        waiting += reversed(children(current))
+
+
 def symbols(node: Node) -> frozenset[str]:
     """The names of the unknowns in a node; the constants are not among them."""
-    if isinstance(node, Symbol):
-        return frozenset([node.name]) - CONSTANTS
-    return frozenset[str]().union(*map(symbols, children(node)))
+    return frozenset(each.name for each in nodes(node) if isinstance(each, Symbol)) - CONSTANTS
 
 
 def has_words(node: Node) -> bool:
     """Whether there are words in a node."""
-    return isinstance(node, Text) or any(map(has_words, children(node)))
+    return any(isinstance(each, Text) for each in nodes(node))
 
 
 def is_label(node: Node) -> bool:

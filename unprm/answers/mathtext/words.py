@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from unprm.answers.tables import table, words
+from unprm.answers.tables import pattern, table, words
 
 CONTRASTS = words("contrasts")
 INTRODUCTIONS = words("introduces")
@@ -12,13 +12,11 @@ MULTIPLIERS: dict[str, int] = table("words")["multipliers"]
 _MEANING, _QUALIFIERS, _COUNTED = words("changes_meaning"), words("qualifies"), words("counted")
 _SHORT_NOUNS = words("short_nouns")
 _VARIABLES = frozenset("abcdkmnpqrxyz")
-_CLOCK = re.compile(r"\b([ap])\.\s?m\b")
-_RUN = re.compile(r"[A-Za-z]+")
 
 
 def words_of(text: str) -> list[str]:
     """The words of a text, in lower case; p.m. counts as one word."""
-    return _RUN.findall(_CLOCK.sub(r"\1m", text.lower()))
+    return re.findall("[A-Za-z]+", pattern("clock").sub(r"\1m", text.lower()))
 
 
 def changes_meaning(words: Iterable[str]) -> bool:

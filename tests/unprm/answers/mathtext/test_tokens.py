@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unprm.answers.support import REAL, generated
-from unprm.answers.mathtext.tokens import MAX_DIGITS, number, render, significant_digits, tokenise
+from unprm.answers.mathtext.grammar import MAX_DIGITS, parse
+from unprm.answers.mathtext.tokens import render, tokenise
+from unprm.answers.mathtext.tree import Number
 
 
 @pytest.mark.parametrize(
@@ -37,13 +39,11 @@ def test_no_character_is_dropped_and_a_rendered_text_yields_the_same_tokens(text
 
 
 def test_numbers():
-    assert number("3.50") == Fraction(7, 2)
-    assert number(r"0.1\overline{6}") == Fraction(1, 6)
-    assert number("1e3") == 1000
-    assert number("9" * MAX_DIGITS) == 10**MAX_DIGITS - 1
-    assert number("9" * (MAX_DIGITS + 1)) is None
-    assert number("٣") is None
+    assert parse("3.50") == Number(Fraction(7, 2), digits=3)
+    assert parse(r"0.1\overline{6}") == Number(Fraction(1, 6))
+    assert parse("1e3") == Number(Fraction(1000))
+    assert parse("9" * MAX_DIGITS) == Number(Fraction(10**MAX_DIGITS - 1))
 
 
 def test_significant_digits():
-    assert [significant_digits(text) for text in ("120", "0.0120", "1.5e10", r"0.\overline{3}")] == [0, 3, 2, 0]
+    assert [parse(text).digits for text in ("120", "0.0120", "1.5e-10", r"0.\overline{3}")] == [0, 3, 2, 0]

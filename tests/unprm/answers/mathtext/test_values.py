@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unprm.answers.support import generated
-from unprm.answers.mathtext.values import (
+from unprm.answers.mathtext.evaluation import (
     Undecided,
     Undefined,
     added,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from unprm.answers.canonical import plain_characters
 from unprm.answers.equivalence import other_reading
-from unprm.answers.mathtext.notations import plain_characters
 
 
 def test_a_comma_is_decimal_only_where_another_answer_shows_it(answers):
