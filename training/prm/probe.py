@@ -28,15 +28,15 @@ from .collate import Example, read_examples
 from .journal import VALIDATIONS
 from .network import Compute, read_shape
 from .processes import Processes
-from .publish import portable
+from .publish import check_output, portable
 from .readout import Figures, Fitted, Probe, fit, split
 from .settings import ProbeSummary, ReadoutRow, TrainSettings
-from .states import Frozen, States
+from .states import KEPT, Frozen, States
 
 PASS_TOKENS = {"cpu": 2_048, "cuda": 8_192}
 """Tokens of a pass, by the device's type, unless the settings say otherwise."""
-KEPT, KEPT_OF_HELD_OUT = "states", "validation-states"
-"""Folders of the states of training's steps, and of held-out ones."""
+KEPT_OF_HELD_OUT = "validation-states"
+"""Folder of the states of held-out steps."""
 READOUTS = "readouts.jsonl"
 """A row for each layer and pooling, the measures and the whole."""
 
@@ -44,7 +44,8 @@ READOUTS = "readouts.jsonl"
 class ProbeTrainer:
     """One run: the constructor loads data and base, `train` trains.
 
-    Raises `ModelInvalid` if several processes were started, or the base can't be read.
+    Raises `ModelInvalid` if several processes were started, or the base can't be read; `OutputMismatch` if the output
+    directory holds a PRM of another kind.
     """
 
     def __init__(self, settings: TrainSettings) -> None:
@@ -53,6 +54,9 @@ class ProbeTrainer:
             raise ModelInvalid(
                 f"a probe is trained by one process, not by {processes.count}: start it without torchrun"
             )
+        if settings.tune != "none":
+            raise ModelInvalid(f"ProbeTrainer trains a probe, with tune 'none', not {settings.tune!r}")
+        check_output(settings)
         self.settings, self.device = settings, processes.device
         self.base = fetch(settings.base, settings.base_revision)
         shape = read_shape(str(self.base))

@@ -21,6 +21,8 @@ from .collate import Example
 from .processes import Processes
 from .settings import TrainSettings
 
+STATE = "checkpoint.safetensors"
+"""The last state, in a run's output directory."""
 Parameters = Mapping[str, torch.Tensor]
 
 

@@ -32,6 +32,8 @@ from .collate import Example, MicroBatch, in_order, micro_batches
 from .network import Compute, Runner, compute_in_float32, unshared
 from .readout import Features
 
+KEPT = "states"
+"""Folder of the states of training's steps in a probe's directory."""
 STATES, FIGURES, PROGRESS = "states.npy", "measures.npy", "progress.json"
 LARGEST = float(np.finfo(np.float16).max)
 

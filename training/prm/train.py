@@ -34,21 +34,22 @@ from .loss import LOSSES
 from .memory import MemoryPlan, free_memory, plan
 from .network import Compute, Network, check_sharing, prepare, read_shape
 from .processes import Processes
-from .publish import portable, write_adapter, write_all
-from .resume import State, fingerprint
+from .publish import check_output, portable, write_adapter, write_all
+from .resume import STATE, State, fingerprint
 from .settings import TrainSettings, TrainSummary
 
-STATE = "checkpoint.safetensors"
-"""The last state."""
 CHOSEN = ("batch_tokens", "gradient_checkpointing")
 """The settings that are chosen by the free memory unless given."""
 
 
 class Trainer:
     """One training run: the constructor loads data and model, `train` trains. `processes`: this one and its device;
-    default: as it was started."""
+    default: as it was started. Raises `OutputMismatch` if the output directory holds a PRM of another kind."""
 
     def __init__(self, settings: TrainSettings, processes: Processes | None = None) -> None:
+        if settings.tune == "none":
+            raise ModelInvalid("tune 'none' is a probe's: ProbeTrainer trains it")
+        check_output(settings)
         self.settings = settings
         self.loss = LOSSES[settings.loss]
         self.processes = processes or Processes.join()

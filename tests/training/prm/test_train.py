@@ -20,9 +20,9 @@ from training.evaluate.metrics import Validation
 from training.prm.collate import Example, batches, micro_batches
 from training.prm.loss import LOSSES
 from training.prm.processes import Processes
-from training.prm.resume import State
+from training.prm.resume import STATE, State
 from training.prm.settings import LINEAR, TrainSettings
-from training.prm.train import STATE, Trainer
+from training.prm.train import Trainer
 from training.schema import LabelledSolution
 from unprm.checkpoints.files import load_base
 from unprm.errors import ModelInvalid
