@@ -209,6 +209,31 @@ def uncertainty(
         console.print(path.name, found.test(readout, found.read(path)))
 
 
+@app.command()
+def probe(
+    base: Annotated[str, typer.Option(help="Its base.")],
+    data: Annotated[list[Path], typer.Option(help="What it was trained on; repeat.", exists=True)],
+    validation: Annotated[
+        list[Path], typer.Option(help="ProcessBench's files, its held-out solutions; repeat.", exists=True)
+    ],
+    probe: Annotated[
+        Path, typer.Option(help="Directory of the probe, with the states that training kept.", exists=True)
+    ],
+    output: Annotated[Path, typer.Option(help="Directory for tables and the figure.", callback=directory)],
+) -> None:
+    """Tell what a frozen base knows of first errors: by layer, by pooling, by how many labels a probe is fitted to, and
+    beside what needs no training."""
+    from training.prm.probe import ProbeTrainer
+    from training.prm.settings import TrainSettings
+
+    from . import probes
+
+    settings = TrainSettings(
+        base=base, data=tuple(data), validation=tuple(validation), output=probe, tune="none", head="probe"
+    )
+    console.print(probes.write(ProbeTrainer(settings), output, console), markup=False, soft_wrap=True)
+
+
 @app.command("publish-pool")
 def publish_pool(
     run: Annotated[Path, typer.Argument(help="Output directory of `evaluate best-of-n`.", exists=True)],

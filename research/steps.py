@@ -47,15 +47,15 @@ def load(data: str, recorded: Sequence[Path]) -> tuple[dict[str, list[BenchmarkS
     for name, solutions in processbench.load(data).items():
         kept = {row.id for row in known[name]} if name in known else {each.id for each in solutions}
         if not known or name in known:
-            sets[name] = [_until_error(each) for each in solutions if each.id in kept]
+            sets[name] = [until_error(each) for each in solutions if each.id in kept]
     models = next(iter(known.values()))[0].scores if known else ()
     return sets, {
         model: {name: recorded_scores.scores_of(model, rows) for name, rows in known.items()} for model in models
     }
 
 
-def _until_error(solution: BenchmarkSolution) -> BenchmarkSolution:
-    # nothing after a first error is measured, and a causal model's scores don't depend on it
+def until_error(solution: BenchmarkSolution) -> BenchmarkSolution:
+    """The solution without the steps after its first error, which nothing is measured of."""
     return replace(solution, steps=solution.steps[: solution.label + 1]) if solution.label >= 0 else solution
 
 
@@ -87,7 +87,7 @@ def write(sets: Sets, scores: Mapping[str, SetScores], output: Path) -> str:
         about = f"{name}: {wrong} wrong, {len(sets[name]) - wrong} right"
         for scorer, made in by_scorer.items():
             transferred = f"{made.transferred.in_percent} at {made.threshold:.2f}"
-            rows.append([about, scorer, made.f1.in_percent, transferred, _shown(made.matched), _shown(made.pairs)])
+            rows.append([about, scorer, made.f1.in_percent, transferred, shown(made.matched), shown(made.pairs)])
     made_table = in_markdown(COLUMNS, rows, names=1)
     resumable.replace(output / "steps.md", made_table)
     return made_table
@@ -126,5 +126,6 @@ def _by_steps(sets: Sets, score: Callable[[Sequence[str]], Sequence[float]]) -> 
     }
 
 
-def _shown(share: Share) -> str:
+def shown(share: Share) -> str:
+    """As text: `0.791 (0.736–0.838)`."""
     return f"{share.mean:.3f} ({share.low:.3f}–{share.high:.3f})"

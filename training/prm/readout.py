@@ -111,7 +111,7 @@ def fit(
     readouts: dict[tuple[int, str], Figures] = {}
     for place, layer in enumerate(features.layers):
         for pooling, name in enumerate(POOLINGS):
-            readouts[layer, name] = _cross_fitted(features.column(pooling, place), labels, folds)
+            readouts[layer, name] = cross_fitted(features.column(pooling, place), labels, folds)
             advance()
     measures = features.measures.astype(np.float64)
 
@@ -120,24 +120,24 @@ def fit(
         return np.column_stack([*read, measures])
 
     def loss(layers: Sequence[int]) -> float:
-        return _cross_fitted(inputs(layers), labels, folds, STRENGTHS[-1:]).log_loss
+        return cross_fitted(inputs(layers), labels, folds, STRENGTHS[-1:]).log_loss
 
     chosen = tuple(_choose(features.layers, loss))
-    last = _cross_fitted(inputs(chosen), labels, folds)
-    weight, bias = _fitted(inputs(chosen), labels, last.strength)
+    last = cross_fitted(inputs(chosen), labels, folds)
+    weight, bias = regressed(inputs(chosen), labels, last.strength)
     count = len(POOLINGS) * len(chosen)
     rows, biases = [], []
     for pooling, name in enumerate(POOLINGS):
         parts = weight[pooling * len(chosen) : (pooling + 1) * len(chosen)]
         made = [
-            _fitted(features.column(pooling, features.layers.index(layer)), labels, readouts[layer, name].strength)
+            regressed(features.column(pooling, features.layers.index(layer)), labels, readouts[layer, name].strength)
             for layer in chosen
         ]
         rows.append(np.concatenate([part * each for part, (each, _) in zip(parts, made, strict=True)]))
         biases.append(sum(part * each for part, (_, each) in zip(parts, made, strict=True)))
     step = np.concatenate([np.ones(len(POOLINGS)), weight[count:]])
     probe = Probe(chosen, np.stack(rows), np.array(biases), step, bias)
-    alone = _cross_fitted(measures, labels, folds)
+    alone = cross_fitted(measures, labels, folds)
     return Fitted(probe, alone, readouts, last)
 
 
@@ -158,7 +158,7 @@ def split(right: Labels, problems: Sequence[object], seed: int) -> Folds:
     )
 
 
-def _cross_fitted(columns: Array, right: Labels, folds: Folds, strengths: Sequence[float] = STRENGTHS) -> Figures:
+def cross_fitted(columns: Array, right: Labels, folds: Folds, strengths: Sequence[float] = STRENGTHS) -> Figures:
     """Those of a regression on columns, (steps, columns), from the greatest strength on until it gets no better."""
     standard, _, _ = _standardised(columns)
     models = [_regression(warm_start=True) for _ in folds]
@@ -176,7 +176,7 @@ def _cross_fitted(columns: Array, right: Labels, folds: Folds, strengths: Sequen
     return best
 
 
-def _fitted(columns: Array, right: Labels, strength: float) -> tuple[Array, float]:
+def regressed(columns: Array, right: Labels, strength: float) -> tuple[Array, float]:
     """The regression on all steps: its weights for columns as they are, (columns,), and its bias."""
     standard, means, deviations = _standardised(columns)
     model = _regression(C=1 / (strength * len(right))).fit(standard, right)

@@ -1,0 +1,179 @@
+"""What a frozen base knows of first errors: by layer, by pooling, and by how many labels a probe is fitted to.
+
+All of it is read from the states that training a probe kept, of its own data and of ProcessBench's solutions, so it
+takes minutes and no pass of the base.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from training import resumable
+from training.evaluate import processbench
+from training.evaluate.bootstrap import Estimate
+from training.evaluate.vote_results import in_markdown
+from training.prm import readout
+from training.prm.probe import ProbeTrainer
+from training.prm.readout import Array, Features
+from unprm.calibration import sigmoid
+from unprm.checkpoints.files import load_tokenizer
+from unprm.engines.torch.probe import POOLINGS
+from unprm.errors import ModelInvalid
+from unprm.formats.probe import ProbeFormat
+
+from . import steps
+from .auroc import auroc
+from .report.drawing import legend, line, picture, styles
+from .steps import SetScores
+
+PARTS = 16, 8, 4, 2
+"""One of so many problems: what smaller probes are fitted to."""
+PROBE, SURPRISE, SUM = "the probe", "four figures of surprisal, fitted", "sum of surprisals"
+DIFFERENCES = ("solutions", "the probe, less", "AUROC, like length and place")
+SINGLE = ("read from", "log-loss on other problems of its data")
+
+
+def write(trainer: ProbeTrainer, output: Path, console: Console) -> str:
+    """Writes `steps.md` of the probe and what needs no probe, `differences.md`, `readouts.md`, `labels.md` and the
+    figure `probe.png`; returns the tables.
+
+    `trainer`: of a probe. Raises `ModelInvalid` if its training has not ended, or a part of its problems allows no fit.
+    """
+    held_out = HeldOut(trainer)
+    if any(each.reserve() < each.count for each in (trainer.states, held_out.states)):
+        raise ModelInvalid(f"the training of {trainer.settings.output} has not ended: repeat its command")
+    features, others = trainer.states.features, held_out.states.features
+    right, problems = trainer.states.right, trainer.states.problems
+    seed = trainer.settings.seed
+    folds = readout.split(right, problems, seed)
+
+    def alone(columns: Array, held_out_columns: Array) -> tuple[float, SetScores]:
+        crossed = readout.cross_fitted(columns, right, folds)
+        weight, bias = readout.regressed(columns, right, crossed.strength)
+        return crossed.log_loss, held_out.scores(held_out_columns.astype(np.float64) @ weight + bias)
+
+    console.print("each layer and pooling")
+    loss, surprise = alone(features.measures, others.measures)
+    losses, layers = {SURPRISE: loss}, dict[tuple[str, int], SetScores]()
+    for pooling, name in enumerate(POOLINGS):
+        for place, layer in enumerate(features.layers):
+            columns = (each.column(pooling, place) for each in (features, others))
+            losses[f"{name}, layer {layer}"], layers[name, layer] = alone(*columns)
+    console.print("smaller probes, and the whole one")
+    by_labels: dict[int, SetScores] = {}
+    for part in (*PARTS, 1):
+        kept = _some(problems, part, seed)
+        fewer = Features(features.layers, features.states[:, :, kept], features.measures[kept])
+        fitted = readout.fit(fewer, right[kept], [problems[index] for index in kept], seed)
+        by_labels[len(kept)] = held_out.scores(fitted.probe.margins(others))
+    console.print("intervals")
+    sums = others.measures[:, trainer.config.measures.index("surprisal_sum")]
+    known = {
+        PROBE: by_labels[len(right)],
+        SURPRISE: surprise,
+        SUM: held_out.scores(-sums),
+        **steps.baselines(held_out.sets),
+    }
+    figure(held_out, layers, by_labels, output / "probe.png")
+    made = {
+        "differences.md": in_markdown(DIFFERENCES, list(_differences(held_out, known)), names=2),
+        "readouts.md": in_markdown(
+            (*SINGLE, *held_out.sets),
+            [
+                [name, f"{loss:.3f}", *held_out.shown(scores)]
+                for (name, loss), scores in zip(losses.items(), (surprise, *layers.values()), strict=True)
+            ],
+            names=1,
+        ),
+        "labels.md": in_markdown(
+            ("labels", *held_out.sets),
+            [[f"{count:,}", *held_out.shown(each)] for count, each in by_labels.items()],
+            names=0,
+        ),
+    }
+    for name, table in made.items():
+        resumable.replace(output / name, table)
+    return "\n".join([steps.write(held_out.sets, known, output), *made.values()])
+
+
+class HeldOut:
+    """The solutions that a probe was not fitted to: `sets` of ProcessBench, up to their first errors."""
+
+    def __init__(self, trainer: ProbeTrainer) -> None:
+        assert trainer.held_out
+        self.states = trainer.held_out
+        self.sets = {
+            name: [steps.until_error(each) for each in solutions]
+            for path in trainer.settings.validation
+            for name, solutions in processbench.load(str(path)).items()
+        }
+        form = ProbeFormat(load_tokenizer(trainer.base), trainer.config)
+        self._ids = {each.id: form.encode(each.problem, each.steps).ids for kept in self.sets.values() for each in kept}
+
+    def scores(self, margins: Array) -> SetScores:
+        """The scores of each solution's steps; `margins`: log-odds of all steps, as their features are ordered."""
+        values = iter(map(sigmoid, margins.tolist()))
+        by_ids = {each.encoded.ids: tuple(next(values) for _ in each.labels) for each in self.states.examples}
+        return {name: {each.id: by_ids[self._ids[each.id]] for each in kept} for name, kept in self.sets.items()}
+
+    def matched(self, name: str, scores: SetScores) -> Estimate:
+        """The share of pairs of a first wrong step and a right one of a set that scores tell apart, among those of like
+        length at the same place."""
+        return auroc(steps.scored_steps(self.sets[name], scores[name]), matched=True)
+
+    def shown(self, scores: SetScores) -> Iterator[str]:
+        """Those shares of each set, with their intervals."""
+        return (steps.shown(self.matched(name, scores).share) for name in self.sets)
+
+
+def _some(problems: Sequence[str], part: int, seed: int) -> list[int]:
+    """The steps of one of `part` problems, at random; those of a smaller part are among those of a larger one."""
+    names = sorted(set(problems))
+    Random(seed).shuffle(names)
+    kept = set(names[: len(names) // part])
+    return [index for index, name in enumerate(problems) if name in kept]
+
+
+def _differences(held_out: HeldOut, known: Mapping[str, SetScores]) -> Iterator[list[str]]:
+    """The rows of `DIFFERENCES`: of each set, by how much the probe beats each other score, over the same questions."""
+    for name in held_out.sets:
+        probe = held_out.matched(name, known[PROBE])
+        for other, scores in known.items():
+            if other != PROBE:
+                less = (probe - held_out.matched(name, scores)).interval()
+                yield [name, other, f"{less.mean:+.3f} ({less.low:+.3f} to {less.high:+.3f})"]
+
+
+def figure(
+    held_out: HeldOut, layers: Mapping[tuple[str, int], SetScores], labels: Mapping[int, SetScores], path: Path
+) -> None:
+    """Writes the curves by layer and by number of labels as PNG, a row for each set."""
+    look = dict(zip((*POOLINGS, PROBE), styles(4), strict=True))
+
+    def draw(drawn: Figure) -> None:
+        handles: dict[str, object] = {}
+        rows = drawn.subplots(len(held_out.sets), 2, sharey=True, squeeze=False)
+        for (left, right), name in zip(rows, held_out.sets, strict=True):
+            for pooling in POOLINGS:
+                by_layer = {
+                    layer: held_out.matched(name, scores).share
+                    for (each, layer), scores in layers.items()
+                    if each == pooling
+                }
+                handles[pooling] = line(left, by_layer, **look[pooling])
+            handles[PROBE] = line(
+                right, {each: held_out.matched(name, scores).share for each, scores in labels.items()}, **look[PROBE]
+            )
+            right.set_xscale("log")
+            left.set_title(f"{name}: one layer alone")
+            right.set_title(f"{name}: the probe")
+        rows[-1][0].set_xlabel("layer")
+        rows[-1][1].set_xlabel("labelled steps that it was fitted to")
+        legend(drawn, handles)
+
+    title = "First errors told from right steps of like length at the same place (AUROC) by states of a frozen base"
+    picture(path, title, "", 7, draw)
