@@ -313,7 +313,7 @@ def counts(
 def report(
     directory: Annotated[Path, typer.Argument(help="Directory with the results to report.", exists=True)],
 ) -> None:
-    """Write a report of the results: `report.md` with tables, and pictures in `figures/`.
+    """Write a report of the results: `report.md` with tables, and a picture in `figures/`.
 
     Below the directory it looks for processbench/NAME and best-of-n/NAME, written by `evaluate --output`; several runs
     below one name are training seeds of one PRM.

@@ -10,8 +10,6 @@ from research.report.page import write
 from tests.support import tables
 from training.evaluate.metrics import Share
 from training.evaluate.processbench import PUBLISHED, SUBSETS, Figures
-from training.evaluate.records import JudgedCandidates
-from training.schema import to_line
 from unprm.errors import RecordInvalid
 from unprm.votes.registry import VOTES
 
@@ -23,7 +21,7 @@ def _write_json(path, value):
     path.write_text(json.dumps(value), "utf-8")
 
 
-def _best_of_n(directory, run, shares, questions=200, judged=()):
+def _best_of_n(directory, run, shares, questions=200):
     """Accuracies at N = 4 as given; all alike at N = 1."""
     accuracy = {vote: {1: asdict(Share(0.5, 0.45, 0.55)), 4: asdict(share)} for vote, share in (LOW | shares).items()}
     results = {"model": "m", "alpha": 0.5, "seed": 0, "questions": questions, "candidates": 4, "accuracy": accuracy}
@@ -31,8 +29,6 @@ def _best_of_n(directory, run, shares, questions=200, judged=()):
     _write_json(
         place / "results.json", results | {"any_right": accuracy["majority"] | {4: asdict(Share(0.95, 0.9, 1.0))}}
     )
-    if judged:
-        (place / "candidates.jsonl").write_text("".join(map(to_line, judged)), "utf-8")
 
 
 def _processbench(directory, run, f1, subsets=SUBSETS, wrong=60, right=40):
@@ -48,7 +44,7 @@ def _findings(directory):
 
 def _everything(directory):
     _findings(directory)
-    _best_of_n(directory, "UnPRM/0", {}, judged=[JudgedCandidates("q", (0, 1), (True, False), (0.9, 0.2))])
+    _best_of_n(directory, "UnPRM/0", {})
     _processbench(directory, "UnPRM/0", 0.4)
 
 
@@ -78,16 +74,6 @@ def test_seeds_that_were_measured_on_different_data_are_refused(tmp_path):
         _processbench(tmp_path, "UnPRM/1", 0.4, **changed)
         with pytest.raises(RecordInvalid, match="other subsets than"):
             write(tmp_path)
-
-
-def test_outcomes_of_questions_are_those_of_unprm_where_there_is_one(tmp_path):
-    always = JudgedCandidates("1", (0, 0, 0, 0), (True,) * 4, (0.5,) * 4)
-    never = JudgedCandidates("2", (1, 1, 2, None), (False,) * 4, (0.5,) * 4)
-    tied = JudgedCandidates("3", (1, 0), (False, True), (0.5,) * 2)
-    _best_of_n(tmp_path, "Another", {}, judged=[always])
-    _best_of_n(tmp_path, "Qwen-UnPRM40K", {}, judged=[always, never, tied])
-    page = write(tmp_path).read_text("utf-8")
-    assert "Qwen-UnPRM40K, n = 3 questions: 1 without a right candidate, 1 without a wrong one." in page
 
 
 def test_what_was_published_stands_beside_the_same_subsets_only(tmp_path):
@@ -153,22 +139,21 @@ def test_a_vote_that_is_not_there_is_refused(tmp_path):
 
 def test_names_are_no_formulas(tmp_path):
     name = "_$x^{$"
-    _best_of_n(tmp_path, name, {}, judged=[JudgedCandidates("q", (0, 1), (True, False), (0.9, 0.2))])
+    _best_of_n(tmp_path, name, {})
     _processbench(tmp_path, name, 0.4, (name,))
     assert [rows[0]["PRM"] for rows in _tables(tmp_path)] == [name, name]
 
 
-def test_pictures_are_beside_the_page_and_say_what_they_draw(tmp_path):
+def test_the_picture_is_beside_the_page_and_says_what_it_draws(tmp_path):
     _everything(tmp_path)
     page = write(tmp_path).read_text("utf-8")
-    pictures = dict(re.findall(r"^!\[(.+)\]\((.+)\)$", page, re.MULTILINE))
-    assert {tmp_path / path for path in pictures.values()} == set((tmp_path / "figures").iterdir())
-    assert pictures["F1 of the first wrong step, by subset"] == "figures/processbench.png"
-    assert len(pictures) == len(re.findall("n = ", page)) == 4
-    for path in pictures.values():
-        picture = (tmp_path / path).read_bytes()
-        assert picture.startswith(b"\x89PNG\r\n\x1a\n")
-        assert int.from_bytes(picture[16:20], "big") == 1500
+    assert re.findall(r"^!\[(.+)\]\((.+)\)$", page, re.MULTILINE) == [
+        ("Right answers by number of candidates, a panel per vote", "figures/accuracy-by-vote.png")
+    ]
+    assert "intervals over n = 200 questions" in page
+    picture = (tmp_path / "figures" / "accuracy-by-vote.png").read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    assert int.from_bytes(picture[16:20], "big") == 1500
 
 
 def test_the_same_results_give_the_same_page(tmp_path):
