@@ -73,7 +73,6 @@ class Judged:
         )
 
     def at(self, places: npt.NDArray[np.int64]) -> "Judged":
-        """Some of the questions."""
         return Judged(self.certainty[places], self.right[places], self.statistics[places])
 
     def accepts(self, other: "Judged", risk: float) -> npt.NDArray[np.bool_]:
@@ -164,7 +163,6 @@ def of_models(path: Path, models: Collection[str] | None = None) -> list[Candida
 
 
 def name_of(path: Path) -> str:
-    """The pool's name."""
     return path.name.partition(".")[0]
 
 

@@ -112,7 +112,6 @@ def outcomes(tiers: Tiers) -> dict[str, Outcome]:
 
 
 def rows(found: Mapping[str, Outcome]) -> list[list[str]]:
-    """The rows of `COLUMNS`."""
     low, high = found["always"], found["never"]
     made = []
     for rule, one in found.items():

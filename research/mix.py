@@ -31,7 +31,6 @@ class Labelled:
 
     @property
     def characters(self) -> int:
-        """Length of all steps."""
         return sum(map(len, self.steps))
 
     def until_error(self) -> "Labelled":
@@ -40,7 +39,6 @@ class Labelled:
         return Labelled(self.problem, self.steps[:end], self.labels[:end])
 
     def last_alone(self) -> "Labelled":
-        """Only the last step is judged."""
         return Labelled(self.problem, self.steps, [*[None] * (len(self.labels) - 1), self.labels[-1]])
 
 

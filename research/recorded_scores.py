@@ -114,12 +114,10 @@ class Measured:
 
 
 def measure(subsets: Mapping[str, Sequence[RecordedSolution]]) -> dict[str, Measured]:
-    """Results by PRM, in the order of the first record."""
     return {model: _measure(model, subsets) for model in next(iter(subsets.values()))[0].scores}
 
 
 def scores_of(model: str, samples: Sequence[RecordedSolution]) -> dict[str, tuple[float, ...]]:
-    """One PRM's step scores by sample id."""
     return {sample.id: sample.scores[model] for sample in samples}
 
 

@@ -46,7 +46,6 @@ class Candidate:
 
     @property
     def question(self) -> str:
-        """The question's id."""
         return self.id.rpartition("/")[0]
 
 

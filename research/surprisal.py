@@ -25,7 +25,6 @@ class LikelihoodScorer:
         self.identity = Identity(name, "float32", weights.hexdigest()[:16])
 
     def score(self, batch: Sequence[Solution]) -> list[Scores]:
-        """Step scores of each solution."""
         return [self._score(solution) for solution in batch]
 
     @torch.inference_mode()

@@ -65,7 +65,6 @@ def fit(steps: Sequence[Step], fitted: str) -> Readout:
 
 
 def test(readout: Readout, steps: Sequence[Step]) -> Tested:
-    """Tests on steps that it was not fitted to."""
     labels, scores = [step.label for step in steps], [readout.score(step.token_logprobs) for step in steps]
     solutions = []
     for _, group in groupby(zip(steps, scores, strict=True), lambda pair: pair[0].id):

@@ -58,7 +58,6 @@ class SampleSettings:
 
     @property
     def drawing(self) -> SamplingSettings:
-        """The sampler's settings."""
         return SamplingSettings(
             self.temperature, max_tokens=self.max_tokens, worked_examples=self.worked_examples, probe=self.probe
         )
@@ -149,7 +148,6 @@ class AnnotateSettings:
 
     @property
     def drawing(self) -> SamplingSettings:
-        """The sampler's settings."""
         return SamplingSettings(self.temperature, max_tokens=self.max_tokens)
 
 

@@ -20,9 +20,7 @@ class Identified(Protocol):
     """A record with an `id`."""
 
     @property
-    def id(self) -> str:
-        """The id, unique in a file."""
-        ...
+    def id(self) -> str: ...
 
 
 T = TypeVar("T")

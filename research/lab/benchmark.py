@@ -27,7 +27,6 @@ PER_QUESTION = 4
 
 
 def candidates_file(output: Path) -> Path:
-    """Path of the solutions on which PRMs are evaluated."""
     return output / "candidates.jsonl"
 
 
@@ -42,12 +41,10 @@ async def candidates(settings: LabSettings, sampler: Sampler, output: Path, cons
 
 
 def load_benchmark(output: Path) -> dict[str, list[BenchmarkSolution]]:
-    """The benchmark by level."""
     return processbench.load(str(output / "benchmark"))
 
 
 def question_of(sample: BenchmarkSolution) -> str:
-    """Id of the question that a sample of the benchmark solves."""
     return sample.id.rpartition("/")[0]
 
 

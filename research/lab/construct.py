@@ -38,12 +38,10 @@ async def construct(settings: LabSettings, sampler: Sampler, output: Path, conso
 
 
 def data_file(output: Path, name: str) -> Path:
-    """Path of a data set."""
     return output / "data" / f"{name}.jsonl"
 
 
 def selected_file(output: Path, selection: SelectionName) -> Path:
-    """Path of the solutions chosen by a selection."""
     return output / f"selected-{selection}.jsonl"
 
 

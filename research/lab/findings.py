@@ -17,7 +17,6 @@ from .settings import DATA_SETS, LabSettings
 
 
 def write(settings: LabSettings, output: Path) -> None:
-    """Writes `output/findings.md`."""
     found = [
         *data_findings.every(settings, output),
         measures.measures(selected_file(output, "random")),

@@ -103,7 +103,6 @@ class Made:
 
 
 def made(output: Path, name: str) -> Made:
-    """Contents and cost of a data set."""
     solutions = list(read_labelled([data_file(output, name)]))
     data_set = DATA_SETS[name]
     first = [

@@ -40,7 +40,6 @@ class Pointing:
 
     @classmethod
     def of(cls, cases: Sequence[Case], questions: int) -> "Pointing":
-        """Of a measure's cases."""
         hits, counts = np.zeros((2, questions))
         for question, rises, error in cases:
             hits[question] += rises[error] == rises.max()

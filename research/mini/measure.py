@@ -42,7 +42,6 @@ class Figures:
     votes: dict[str, Share]
 
     def table(self) -> Table:
-        """The figures for a terminal."""
         table = Table(title=f"unprm-mini on {self.problems} new problems, {self.solutions} sampled solutions")
         table.add_column("measure")
         table.add_column("value", justify="right")

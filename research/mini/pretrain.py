@@ -65,7 +65,6 @@ class PretrainSettings:
 
     @property
     def steps(self) -> int:
-        """Optimiser steps in all."""
         return sum(cycle.steps for cycle in self.cycles)
 
 

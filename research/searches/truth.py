@@ -32,7 +32,6 @@ class Agreement:
     resolved: float
 
     def shares(self) -> tuple[float, ...]:
-        """All shares, in the order of `COLUMNS`."""
         return self.first, self.at_or_after, self.steps, self.resolved
 
 

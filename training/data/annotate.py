@@ -28,12 +28,10 @@ from .sample import origin_of
 
 
 def unresolved_path(annotated: Path) -> Path:
-    """Path of the file of the solutions that could not be labelled."""
     return annotated.with_suffix(".unresolved.jsonl")
 
 
 def questions_path(annotated: Path) -> Path:
-    """Path of the file of the questions' values."""
     return annotated.with_suffix(".questions.jsonl")
 
 
@@ -51,7 +49,6 @@ class AnnotationFiles(ExitStack):
         self.board: stage.Board | None = None
 
     def is_done(self, solution: SelectedSolution) -> bool:
-        """Whether the files already hold the solution, labelled or unresolved."""
         return solution.id in self.resolved.records or solution.id in self.unresolved.records
 
     def write(self, record: AnnotatedSolution | QuestionValue) -> None:

@@ -63,7 +63,6 @@ class SolutionPrefixes:
         return self.used[step]
 
     def tried(self) -> tuple[Trial, ...]:
-        """The prefixes tried, in order, with their values and the counts of their rollouts."""
         return tuple(
             Trial(step, self._at(step).key(), self._roller.estimator(rollouts), *_counts(rollouts))
             for step, rollouts in self.used.items()

@@ -102,5 +102,4 @@ def finished(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> bool:
 
 
 def digest(ids: Sequence[int]) -> str:
-    """A short digest of a sequence of token ids."""
     return hashlib.sha256(" ".join(map(str, ids)).encode()).hexdigest()[:16]

@@ -32,7 +32,6 @@ class WrongSolution:
 
     @property
     def length(self) -> int:
-        """Number of steps."""
         return len(self.uncertainties)
 
     def by_rise(self) -> list[int]:

@@ -43,7 +43,6 @@ class Ranks:
     with_last: float | None
 
     def cells(self) -> tuple[str, ...]:
-        """The values as text, in the order of `COLUMNS`."""
         return _shown(self.mean), "–" if self.without is None else percent(self.without), _shown(self.with_last)
 
 
@@ -54,7 +53,6 @@ def load(annotated: Path) -> list[AnnotatedSolution]:
 
 
 def costs(annotated: Path) -> Costs:
-    """The costs of a run."""
     solutions = load(annotated)
     questions = list(sources.read(questions_path(annotated), QuestionValue))
     shared = resumable.config_of(annotated)["share_prefixes"]
@@ -87,7 +85,6 @@ def ranks(solutions: Iterable[AnnotatedSolution]) -> Ranks | None:
 
 
 def table(annotated: Sequence[Path]) -> str:
-    """The costs and ranks of several runs in Markdown, one row each."""
     rows = []
     for path in annotated:
         c, found = costs(path), ranks(load(path))

@@ -55,7 +55,6 @@ class CandidatePool:
     confidences: Confidences = None
 
     def split(self, reading: Reading) -> list[tuple[str, ...]]:
-        """The steps of each candidate."""
         return [
             tuple(steps.split(text, reading.split)) if given is None else given
             for text, given in zip(self.texts, self.steps, strict=True)
@@ -146,7 +145,6 @@ def _by_problem(rows: Iterable[tuple[int, dict[str, Any]]], path: Path) -> Itera
 
 
 def digest(questions: Sequence[CandidatePool]) -> str:
-    """A digest of all fields of the questions: 16 hexadecimal digits."""
     return resumable.digest([adapter(CandidatePool).dump_python(question, by_alias=True) for question in questions])
 
 

@@ -98,7 +98,6 @@ class PrmBenchSolution:
 
     @property
     def labels(self) -> tuple[bool, ...]:
-        """Whether each of `steps` is right."""
         return tuple(k not in self.error_steps for k, step in enumerate(self.process, 1) if step.strip())
 
 
@@ -139,7 +138,6 @@ class Result:
 
 
 def measure(benchmark: Benchmark, scores: Mapping[str, Mapping[str, Scores]]) -> Result:
-    """The results of step scores by category and id."""
     counts: dict[str, list[Numbers]] = {}
     by_question: dict[str, Numbers] = {}
     for name, solutions in benchmark.items():

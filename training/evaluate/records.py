@@ -66,7 +66,6 @@ class JudgedCandidates:
 
 
 def reward_of(scores: Scores, aggregate: Aggregate = "min") -> float | None:
-    """The reward of a candidate's step scores, None if it was not scored."""
     return steps.reward(scores, aggregate) if scores else None
 
 

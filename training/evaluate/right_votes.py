@@ -17,7 +17,6 @@ RightShare = Callable[[JudgedCandidates, Sequence[int]], float]
 
 
 def uses_rewards(strategy: Strategy) -> bool:
-    """Whether the vote's result can depend on rewards."""
     return needs_rewards(strategy, (0, 1))
 
 

@@ -69,7 +69,6 @@ class EngineScorer:
         self.identity = Identity(about.name, about.dtype, about.digest)
 
     def score(self, batch: Sequence[Solution]) -> list[Scores]:
-        """Step scores of each solution."""
         encoded = [self._engine.format.encode(solution.problem, solution.steps) for solution in batch]
         fitting = [k for k, inputs in enumerate(encoded) if len(inputs.ids) <= self._engine.description.max_tokens]
         scores: list[Scores] = [None] * len(batch)
@@ -103,7 +102,6 @@ class ServerScorer:
         return scores
 
     def close(self) -> None:
-        """Closes the connections."""
         self._client.close()
 
     def _served(self) -> Identity:

@@ -23,9 +23,7 @@ class Sample(Identified, Protocol):
     """A benchmark's solution; its id is unique in its subset."""
 
     @property
-    def problem(self) -> str:
-        """The problem."""
-        ...
+    def problem(self) -> str: ...
 
     @property
     def steps(self) -> tuple[str, ...]:

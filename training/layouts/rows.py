@@ -54,7 +54,6 @@ class UnprmRow(LabelledSolution):
         return cls(solution.problem, solution.steps, hard, gold_answer=solution.gold_answer, tried=solution.tried)
 
     def solutions(self) -> Iterator[LabelledSolution]:
-        """The one solution."""
         yield LabelledSolution(self.problem, self.steps, self.labels, gold_answer=self.gold_answer, tried=self.tried)
 
 

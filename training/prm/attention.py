@@ -43,7 +43,6 @@ class Packs(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Sequence[int], device: torch.device) -> "Packs":
-        """Those of these lengths."""
         ends = torch.tensor((0, *lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32)
         return cls(ends.to(device), max(lengths))
 

@@ -45,7 +45,6 @@ class State:
     processes: Processes
 
     def progress(self) -> dict[str, Any] | None:
-        """The `progress` of the saved state, if there is one."""
         if not self.path.exists():
             return None
         with safe_open(self.path, framework="pt") as file:

@@ -78,12 +78,10 @@ class States:
 
     @property
     def bytes(self) -> int:
-        """What the files take."""
         return sum(math.prod(shape) * kind.itemsize for shape, kind in self._shapes.values())
 
     @property
     def problems(self) -> list[str]:
-        """The problem of each step."""
         return [example.problem for example, labels in zip(self.examples, self.labels, strict=True) for _ in labels]
 
     @property
@@ -93,7 +91,6 @@ class States:
 
     @property
     def features(self) -> Features:
-        """The states and figures of the steps."""
         states, figures = (np.load(self._directory / name, mmap_mode="r") for name in self._shapes)
         return Features(self._layers, states, figures)
 
@@ -181,7 +178,6 @@ class States:
         return kept, figures
 
     def _note(self, steps: int) -> None:
-        """Notes that so many steps are done."""
         resumable.replace(self._progress, json.dumps({"fingerprint": self._fingerprint, "steps": steps}) + "\n")
 
     def _digest(self, identity: object) -> str:

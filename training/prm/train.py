@@ -149,7 +149,6 @@ class Trainer:
 
     @property
     def losses(self) -> list[float]:
-        """The mean loss of each optimiser step so far."""
         return [row["loss"] for row in self.steps]
 
     def _title(self) -> str:
