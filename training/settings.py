@@ -152,14 +152,14 @@ class AnnotateSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadingSettings:
     """How a solution's text is read: where to look for its answer, and how to split it into steps."""
 
     extraction: Annotated[Extraction, EXTRACTION] = "auto"
     split: Annotated[Split, STEP_SPLIT] = "auto"
 
 
-AUTO = Reading()
+AUTO = ReadingSettings()
 """The default."""
 
 

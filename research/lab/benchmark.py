@@ -41,7 +41,7 @@ async def candidates(settings: LabSettings, sampler: Sampler, output: Path, cons
 
 
 def load_benchmark(output: Path) -> dict[str, list[BenchmarkSolution]]:
-    return processbench.load(str(output / "benchmark"))
+    return processbench.load_processbench(str(output / "benchmark"))
 
 
 def question_of(sample: BenchmarkSolution) -> str:

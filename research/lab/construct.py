@@ -53,7 +53,7 @@ def annotated(output: Path, selection: SelectionName) -> Path:
 def _write_data_sets(selection: SelectionName, output: Path) -> None:
     """Writes the data sets of one selection; all hold the same solutions: those that every search could label."""
     sets = {name: data_set for name, data_set in DATA_SETS.items() if data_set.selection == selection}
-    found = {
+    labels_by_set = {
         name: {
             solution.id: solution.labels
             for solution in sources.read(annotated(output, selection) / f"{data_set.search}.jsonl", ResolvedSolution)
@@ -61,10 +61,10 @@ def _write_data_sets(selection: SelectionName, output: Path) -> None:
         for name, data_set in sets.items()
         if data_set.search
     }
-    common = set.intersection(*map(set, found.values()))
+    common = set.intersection(*map(set, labels_by_set.values()))
     selected = sources.read(selected_file(output, selection), SelectedSolution)
     chosen = [solution for solution in selected if solution.id in common]
     for name in sets:
-        given = found.get(name) or {s.id: tuple(labels(parse(s.problem), s.steps)) for s in chosen}
+        given = labels_by_set.get(name) or {s.id: tuple(labels(parse(s.problem), s.steps)) for s in chosen}
         solutions = (LabelledSolution(s.problem, s.steps, given[s.id]) for s in chosen)
         resumable.write_lines(data_file(output, name), solutions)

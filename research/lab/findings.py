@@ -17,7 +17,7 @@ from .settings import DATA_SETS, LabSettings
 
 
 def write(settings: LabSettings, output: Path) -> None:
-    found = [
+    sections = [
         *data_findings.every(settings, output),
         measures.measures(selected_file(output, "random")),
         search_findings.markdown(annotated(output, "uncertainty")),
@@ -27,5 +27,5 @@ def write(settings: LabSettings, output: Path) -> None:
         for name in (name for name, data_set in DATA_SETS.items() if data_set.votes and data_set.search):
             judged = [judging.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
             about = f"With PRMs of {name} on {data_findings.BASES[base]}"
-            found += [vote_findings.votes(judged, about), vote_findings.alphas(judged, about)]
-    resumable.replace(output / "findings.md", "\n".join(found))
+            sections += [vote_findings.votes(judged, about), vote_findings.alphas(judged, about)]
+    resumable.replace(output / "findings.md", "\n".join(sections))

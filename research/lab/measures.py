@@ -81,10 +81,10 @@ def pointers(selected: Path, true_error: FirstErrorOf = by_checker) -> dict[str,
 
 def measures(selected: Path, true_error: FirstErrorOf = by_checker) -> str:
     """Which measure of uncertainty points at the first error best, in a file of selected solutions."""
-    found = pointers(selected, true_error)
+    by_measure = pointers(selected, true_error)
     by_place = {
-        "last step left out": {name: pointer.before_last for name, pointer in found.items()},
-        "all steps": {name: pointer.among_all for name, pointer in found.items()},
+        "last step left out": {name: pointer.before_last for name, pointer in by_measure.items()},
+        "all steps": {name: pointer.among_all for name, pointer in by_measure.items()},
     }
     family = compare(
         {
@@ -96,7 +96,7 @@ def measures(selected: Path, true_error: FirstErrorOf = by_checker) -> str:
         F1_MARGIN,
     )
     columns, by_chance = ["measure"], ["a random step"]
-    rows = {name: [name] for name in found}
+    rows = {name: [name] for name in by_measure}
     for place, by_name in by_place.items():
         columns += [f"{place}, {by_name[ENTROPY].counts.sum():,.0f} solutions", f"against {ENTROPY}, points"]
         by_chance += [percent(by_name[ENTROPY].chance), ""]
@@ -105,7 +105,7 @@ def measures(selected: Path, true_error: FirstErrorOf = by_checker) -> str:
     return finding(
         "Which measure of uncertainty rises most at the first error?",
         [*columns, "correlation with log length"],
-        [[*by_chance, ""], *([*cells, f"{found[name].length:.3f}"] for name, cells in rows.items())],
+        [[*by_chance, ""], *([*cells, f"{by_measure[name].length:.3f}"] for name, cells in rows.items())],
         "In % of the wrong solutions (95 % interval). The searches never try the last step.",
         note(len(family), F1_MARGIN, 0),
     )

@@ -12,7 +12,7 @@ from training.evaluate.right_votes import STUDIED, uses_rewards
 from training.evaluate.vote_results import in_markdown
 
 from .drawing import GREY, legend, line, percent_axis, picture, styles
-from .found import BestOfN, BySize, averaged
+from .results import BySize, PrmVotes, averaged
 
 REFERENCES: dict[str, dict[str, Any]] = {
     "majority": {"color": GREY, "linestyle": "--"},
@@ -20,7 +20,7 @@ REFERENCES: dict[str, dict[str, Any]] = {
 }
 
 
-def table(prms: Mapping[str, BestOfN]) -> str:
+def table(prms: Mapping[str, PrmVotes]) -> str:
     """Accuracy of all votes at each PRM's largest N."""
     rows = []
     for name, prm in prms.items():
@@ -31,9 +31,9 @@ def table(prms: Mapping[str, BestOfN]) -> str:
     return f"Right answers in % (95 % interval):\n\n{in_markdown(columns, rows, names=1)}"
 
 
-def plot(prms: Mapping[str, BestOfN], figures: Path) -> str:
+def plot(prms: Mapping[str, PrmVotes], figures: Path) -> str:
     """Accuracy with a panel per vote, where the references are means over the PRMs."""
-    by_prm = {name: prm.accuracy | {"any right": prm.any_right} for name, prm in prms.items()}
+    by_prm = {name: {**prm.accuracy, "any right": prm.any_right} for name, prm in prms.items()}
     means = {name: averaged([lines[name] for lines in by_prm.values()]) for name in REFERENCES}
     panels = {
         vote: {name: lines[vote] for name, lines in by_prm.items()} | means for vote in filter(uses_rewards, STUDIED)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from training.evaluate.processbench import PUBLISHED, SUBSETS
 from training.evaluate.vote_results import in_markdown
 
-from .found import ProcessBench
+from .results import ProcessBench
 
 
 def table(prms: Mapping[str, ProcessBench]) -> str:

@@ -18,7 +18,7 @@ from .study import BASELINE, variants
 from .truth import Agreement, FirstErrorOf, agreeing_labels, agreement, by_checker
 
 COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
-           *stats.Ranks.COLUMNS, *Agreement.COLUMNS)  # fmt: skip
+           *stats.FoundRanks.COLUMNS, *Agreement.COLUMNS)  # fmt: skip
 SPENT = {"verified steps": "verified", "samples": "samples", "tokens": "tokens"}
 """Columns, and their field names in the records."""
 PAPER_RANKS = "0.33 to 0.51"
@@ -28,7 +28,7 @@ PAPER_RANKS = "0.33 to 0.51"
 def markdown(place: Path, true_error: FirstErrorOf = by_checker) -> str:
     """The table of a study's directory in Markdown; if the true labels are known, with comparisons."""
     measured = rows(place, true_error)
-    if agreement(stats.load(place / f"{BASELINE}.jsonl"), true_error) is None:
+    if agreement(stats.read_annotated(place / f"{BASELINE}.jsonl"), true_error) is None:
         return in_markdown(COLUMNS, measured, names=1)
     return _compared(place, measured, true_error)
 
@@ -37,12 +37,12 @@ def rows(output: Path, true_error: FirstErrorOf = by_checker) -> list[list[str]]
     """The study's table, one row per search with the cells of `COLUMNS`."""
     paths = ((name, output / f"{name}.jsonl") for name in variants(AnnotateSettings()))
     runs = {name: path for name, path in paths if path.exists()}
-    records = {name: stats.load(path) for name, path in runs.items()}
+    records = {name: stats.read_annotated(path) for name, path in runs.items()}
     costs = {name: stats.costs(path) for name, path in runs.items()}
     return [[name, *_costs(cost, costs[BASELINE]), *_found(records[name], true_error)] for name, cost in costs.items()]
 
 
-def _costs(cost: stats.Costs, baseline: stats.Costs) -> list[str]:
+def _costs(cost: stats.AnnotationCosts, baseline: stats.AnnotationCosts) -> list[str]:
     saved = percent(1 - cost.samples / baseline.samples) if baseline.samples else "–"
     return [*(f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)), saved]
 
@@ -50,13 +50,13 @@ def _costs(cost: stats.Costs, baseline: stats.Costs) -> list[str]:
 def _found(records: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> list[str]:
     ranks, agreed = stats.ranks(records), agreement(records, true_error)
     return [
-        *(ranks.cells() if ranks else ["–"] * len(stats.Ranks.COLUMNS)),
+        *(ranks.cells() if ranks else ["–"] * len(stats.FoundRanks.COLUMNS)),
         *([percent(share) for share in agreed.shares()] if agreed else ["–"] * len(Agreement.COLUMNS)),
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class LabelAccuracy:
     """Accuracy of a search's labels of wrong solutions. `first`: share whose first error was found (not found if there
     are no labels); `steps`: share of the step labels that are right. `spent`: the values of `SPENT` by question."""
 
@@ -64,18 +64,21 @@ class Truth:
     steps: Estimate
     spent: dict[str, Numbers]
 
-    def saved(self, what: str, baseline: "Truth") -> Estimate:
+    def saved(self, what: str, baseline: "LabelAccuracy") -> Estimate:
         """The share of another search's spending that this one saves on the same questions; negative if it spends
         more."""
         return Estimate.ratio((baseline.spent[what] - self.spent[what])[None], baseline.spent[what])
 
 
-def truths(runs: Mapping[str, Path], true_error: FirstErrorOf = by_checker) -> dict[str, Truth]:
+def truths(runs: Mapping[str, Path], true_error: FirstErrorOf = by_checker) -> dict[str, LabelAccuracy]:
     """Accuracy of the labels by search; all must have annotated the same solutions.
 
     Raises `ValueError` that names a search that annotated other solutions.
     """
-    records = {name: [solution for solution in stats.load(path) if not solution.correct] for name, path in runs.items()}
+    records = {
+        name: [solution for solution in stats.read_annotated(path) if not solution.correct]
+        for name, path in runs.items()
+    }
     solutions = {name: {solution.id for solution in wrong} for name, wrong in records.items()}
     first = next(iter(solutions), "")
     for name, ids in solutions.items():
@@ -85,9 +88,9 @@ def truths(runs: Mapping[str, Path], true_error: FirstErrorOf = by_checker) -> d
     return {name: _truth(wrong, true_error) for name, wrong in records.items()}
 
 
-def _truth(wrong: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> Truth:
+def _truth(wrong: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> LabelAccuracy:
     questions = {name: k for k, name in enumerate(sorted({solution.question for solution in wrong}))}
-    found, solutions, right, steps = np.zeros((4, len(questions)))
+    hits, solutions, right, steps = np.zeros((4, len(questions)))
     spent: dict[str, Numbers] = {what: np.zeros(len(questions)) for what in SPENT.values()}
     for solution in wrong:
         question, agreeing = questions[solution.question], agreeing_labels(solution, true_error)
@@ -97,15 +100,15 @@ def _truth(wrong: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> Trut
         for what in spent:
             spent[what][question] += getattr(solution, what)
         if solution.first_error is not None:
-            found[question] += solution.first_error == true_error(solution.problem, solution.steps)
-    return Truth(Estimate.ratio(found[None], solutions), Estimate.ratio(right[None], steps), spent)
+            hits[question] += solution.first_error == true_error(solution.problem, solution.steps)
+    return LabelAccuracy(Estimate.ratio(hits[None], solutions), Estimate.ratio(right[None], steps), spent)
 
 
 def _compared(place: Path, measured: Sequence[Sequence[str]], true_error: FirstErrorOf) -> str:
     """The rows with intervals, and compared with the baseline."""
     true = truths({name: place / f"{name}.jsonl" for name, *_ in measured}, true_error)
     baseline = true[BASELINE]
-    figures: dict[str, Callable[[Truth], Estimate]] = {
+    figures: dict[str, Callable[[LabelAccuracy], Estimate]] = {
         "first error found": lambda truth: truth.first, "step labels right": lambda truth: truth.steps
     }  # fmt: skip
     families = {

@@ -46,8 +46,8 @@ def agreement(solutions: Iterable[AnnotatedSolution], true_error: FirstErrorOf =
     if not wrong:
         return None
     return Agreement(
-        first=_share(found is not None and found == true for found, true in pairs),
-        at_or_after=_share(found is not None and true is not None and found >= true for found, true in pairs),
+        first=_share(labelled is not None and labelled == true for labelled, true in pairs),
+        at_or_after=_share(labelled is not None and true is not None and labelled >= true for labelled, true in pairs),
         steps=_share(same for solution in wrong for same in agreeing_labels(solution, true_error)),
         resolved=_share(solution.labels is not None for solution in wrong),
     )

@@ -8,16 +8,16 @@ import pytest
 from typer.testing import CliRunner
 
 from research.__main__ import app
-from research.coverage import RISKS, Judged, measure, of_models
+from research.coverage import RISKS, VoteElections, measure, of_models
 from tests.support import tables
 from training.evaluate.records import JudgedCandidates
 from training.schema import to_line
 from unprm.errors import RecordInvalid
 
 
-def _pool(right: int, wrong: int = 0, candidates: float = 4) -> Judged:
+def _pool(right: int, wrong: int = 0, candidates: float = 4) -> VoteElections:
     rows = [(1.0, True)] * right + [(1.0, False)] * wrong
-    return Judged.from_elections(rows, [[candidates, 1.0, None]] * len(rows))
+    return VoteElections.from_elections(rows, [[candidates, 1.0, None]] * len(rows))
 
 
 RIGHT, HALF_WRONG = _pool(200), _pool(100, 100)

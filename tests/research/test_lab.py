@@ -20,7 +20,7 @@ from tests.training.solutions import annotated, selected
 from training import resumable
 from training.data.questions import make_mini
 from training.evaluate.metrics import Share
-from training.evaluate.records import JudgedCandidates, ScoredSolution
+from training.evaluate.records import JudgedCandidates, SolutionScores
 from training.schema import LabelledSolution, SampledQuestion
 from training.settings import AdaptiveSettings
 from unprm.errors import OutputMismatch
@@ -78,7 +78,9 @@ def test_the_benchmark_is_balanced_and_says_what_the_checker_says(tmp_path):
 
 def _hits(found, left):
     """Of one level: per seed, the hits of three questions with two wrong solutions and a right one each."""
-    return labels.Hits(np.array([[found], [left]], dtype=float), np.array([[[2, 2, 2]], [[1, 1, 1]]], dtype=float))
+    return labels.FirstErrorHits(
+        np.array([[found], [left]], dtype=float), np.array([[[2, 2, 2]], [[1, 1, 1]]], dtype=float)
+    )
 
 
 def test_f1_of_prms_is_compared_on_the_same_questions():
@@ -93,7 +95,9 @@ def test_f1_of_prms_is_compared_on_the_same_questions():
 
 
 def test_f1_is_the_mean_over_the_levels():
-    both = labels.Hits(np.array([[[[1.0]], [[1.0]]], [[[1.0]], [[0.0]]]]), np.array([[[1.0], [2.0]], [[1.0], [1.0]]]))
+    both = labels.FirstErrorHits(
+        np.array([[[[1.0]], [[1.0]]], [[[1.0]], [[0.0]]]]), np.array([[[1.0], [2.0]], [[1.0], [1.0]]])
+    )
     assert both.f1().value == 0.5  # 1 and 0
 
 
@@ -252,7 +256,7 @@ def _made_up_results(place, prm, rng, skill):
 
     for subset, samples in benchmark.load_benchmark(place).items():
         scored = [
-            ScoredSolution(s.id, tuple(judge(s.label < 0 or k < s.label) for k in range(len(s.steps)))) for s in samples
+            SolutionScores(s.id, tuple(judge(s.label < 0 or k < s.label) for k in range(len(s.steps)))) for s in samples
         ]
         resumable.write(place / "processbench" / prm / f"{subset}.jsonl", {}, scored)
     candidates = []

@@ -108,7 +108,7 @@ def test_a_pack_is_what_best_of_n_reads(sampled, tmp_path):
     size, counts = pack(place, tmp_path / "packed")
     content = (tmp_path / "packed" / FILE).read_bytes()
     assert (size, counts) == (len(content), {"questions": 3, "candidates": 9})
-    kept = pool.load(tmp_path / "packed" / FILE)
+    kept = pool.read_pool(tmp_path / "packed" / FILE)
     assert sorted((each.problem, each.gold_answer) for each in kept) == sorted(
         {(row["problem"], row["answer"]) for row in rows}
     )

@@ -9,7 +9,7 @@ import pytest
 from research.report.page import write
 from tests.support import tables
 from training.evaluate.metrics import Share
-from training.evaluate.processbench import PUBLISHED, SUBSETS, Figures
+from training.evaluate.processbench import PUBLISHED, SUBSETS, FirstErrorFigures
 from unprm.errors import RecordInvalid
 from unprm.votes.registry import VOTES
 
@@ -32,7 +32,7 @@ def _best_of_n(directory, run, shares, questions=200):
 
 
 def _processbench(directory, run, f1, subsets=SUBSETS, wrong=60, right=40):
-    figures = {name: asdict(Figures(0.3, 0.8, f1, f1 - 0.05, f1 + 0.05, wrong, right, 0)) for name in subsets}
+    figures = {name: asdict(FirstErrorFigures(0.3, 0.8, f1, f1 - 0.05, f1 + 0.05, wrong, right, 0)) for name in subsets}
     result = {"subsets": figures, "average_f1": f1}
     results = {"model": "m", "fixed": {"threshold": 0.5, **result}, "best on gsm8k": {"threshold": 0.31, **result}}
     _write_json(directory / "processbench" / run / "results.json", results)

@@ -14,7 +14,7 @@ from unprm.commands import with_options
 from unprm.types import Aggregate
 
 from .. import resumable
-from ..settings import Reading, WrfSettings
+from ..settings import ReadingSettings, WrfSettings
 from ..stage import directory
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def processbench(
     """Find the first wrong step of solutions: ProcessBench's F1, next to published results."""
     from ..evaluate import processbench
 
-    subsets = processbench.load(data)
+    subsets = processbench.load_processbench(data)
     with prm.scoring() as scorer:
         results = processbench.evaluate(subsets, scorer, output, console)
         typer.echo(processbench.markdown(scorer.identity.model, results), nl=False)
@@ -85,7 +85,7 @@ def prmbench(
     """Tell right steps from wrong ones: PRMBench's PRMScore by kind of error, next to published results."""
     from ..evaluate import prmbench
 
-    benchmark = prmbench.load(data)
+    benchmark = prmbench.load_prmbench(data)
     with prm.scoring() as scorer:
         result = prmbench.evaluate(benchmark, scorer, output, console)
         typer.echo(prmbench.markdown(scorer.identity.model, result), nl=False)
@@ -98,7 +98,7 @@ def best_of_n(
     output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
     prm: PrmOptions,
     wrf: WrfSettings,
-    reading: Reading,
+    reading: ReadingSettings,
     reward: Annotated[
         str, typer.Option(help="Field of each candidate with its reward or step scores, used instead of a model.")
     ] = "",
@@ -110,7 +110,7 @@ def best_of_n(
 
     from ..evaluate import best_of_n, pool, vote_results
 
-    questions = pool.load(candidates, reward)
+    questions = pool.read_pool(candidates, reward)
     with ExitStack() as stack:
         scorer = None if reward else stack.enter_context(prm.scoring())
         results = best_of_n.evaluate(questions, scorer, Equivalence(), output, console, wrf, seed, reading)
@@ -133,23 +133,23 @@ def trajectories(
 ) -> None:
     """Judge the steps of agents' trajectories, and find the best of several of a task, next to what people say. The
     table is also written to trajectories.md."""
-    from unprm.trajectories import Reading as TrajectoryReading
+    from unprm.trajectories import Reading
 
     from ..evaluate import trajectories
 
-    rows = trajectories.load(data)
+    rows = trajectories.read_trajectories(data)
     output.mkdir(parents=True, exist_ok=True)
     if recorded:
         scores = trajectories.recorded(rows)
     else:
-        reading = TrajectoryReading(evidence=evidence)
+        reading = Reading(evidence=evidence)
         with prm.scoring() as scorer:
             scores = {scorer.identity.model: trajectories.score(rows, scorer, reading, output, console)}
     measured = {name: trajectories.measure(rows, each) for name, each in scores.items()}
     table = trajectories.table(rows, measured)
     if judges := [each for name, each in scores.items() if name != trajectories.PEOPLE and recorded]:
-        found = trajectories.against_min(rows, judges)
-        shown = "; ".join(f"{name} {share.in_percent}" for name, share in found.items())
+        against = trajectories.against_min(rows, judges)
+        shown = "; ".join(f"{name} {share.in_percent}" for name, share in against.items())
         table += f"Against the minimum, mean of the {len(judges)} judges, in points: {shown}.\n"
     _write_table(output / "trajectories.md", table)
 
@@ -181,8 +181,8 @@ def every(
 
     from ..evaluate import best_of_n, pool, prmbench, processbench, vote_results
 
-    subsets, benchmark = processbench.load(processbench_data), prmbench.load(prmbench_data)
-    questions = None if samples is None else pool.load(samples)
+    subsets, benchmark = processbench.load_processbench(processbench_data), prmbench.load_prmbench(prmbench_data)
+    questions = None if samples is None else pool.read_pool(samples)
     with prm.scoring() as scorer:
         name = Path(scorer.identity.model).name
         first_errors = processbench.evaluate(subsets, scorer, output / "processbench" / name, console)
@@ -192,7 +192,7 @@ def every(
             place = output / "best-of-n" / name
             votes = best_of_n.evaluate(questions, scorer, Equivalence(), place, console)
             tables.append(vote_results.markdown(votes))
-            best_of_n.write_solutions(questions, place, Reading())
+            best_of_n.write_solutions(questions, place, ReadingSettings())
     _write_table(output / f"{name}.md", "\n".join(tables))
 
 

@@ -79,7 +79,7 @@ async def annotate(
 
     Returns the failed questions with reasons.
     """
-    solutions = load(selected, sampler.model)
+    solutions = read_selected(selected, sampler.model)
     with AnnotationFiles(output, settings, sampler, selected) as files:
         annotator = Annotator(sampler, equivalence, settings, files.questions.records, files.write, files.drawn)
         todo = [solution for solution in solutions if not files.is_done(solution)]
@@ -100,7 +100,7 @@ def by_question(solutions: Sequence[SelectedSolution]) -> list[list[SelectedSolu
     return [list(group) for _, group in groupby(solutions, key=lambda solution: solution.question)]
 
 
-def load(selected: Path, model: str) -> list[SelectedSolution]:
+def read_selected(selected: Path, model: str) -> list[SelectedSolution]:
     """The selected solutions of a file.
 
     Raises `RecordInvalid` for a solution that `model` cannot continue: by another model, or without token ids.

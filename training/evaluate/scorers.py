@@ -20,7 +20,7 @@ _UNSCORABLE = (SolutionTooLong, TooManySteps, NoVerdict)
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
+class SolutionToScore:
     """A solution to score. `evidence`: of a trajectory, what its steps are judged by."""
 
     problem: str
@@ -56,7 +56,7 @@ class Scorer(Protocol):
         """Identity of the model; models that score differently have different ones."""
         ...
 
-    def score(self, batch: Sequence[Solution]) -> list[Scores]:
+    def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
         """Step scores of each solution. Raises `ModelUnavailable` if a server does not answer."""
         ...
 
@@ -68,7 +68,7 @@ class EngineScorer:
         self._engine, about = engine, engine.description
         self.identity = Identity(about.name, about.dtype, about.digest)
 
-    def score(self, batch: Sequence[Solution]) -> list[Scores]:
+    def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
         encoded = [self._engine.format.encode(solution.problem, solution.steps) for solution in batch]
         fitting = [k for k, inputs in enumerate(encoded) if len(inputs.ids) <= self._engine.description.max_tokens]
         scores: list[Scores] = [None] * len(batch)
@@ -92,7 +92,7 @@ class ServerScorer:
             self.close()
             raise
 
-    def score(self, batch: Sequence[Solution]) -> list[Scores]:
+    def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
         """Step scores of each solution, with one request each. Raises `ModelUnavailable` also if the server's model has
         been swapped since this scorer was made."""
         outcomes = self._client.score_all(map(_request, batch), concurrency=IN_FLIGHT)
@@ -112,7 +112,7 @@ class ServerScorer:
         return Identity(model.name, model.dtype, model.digest)
 
 
-def _request(solution: Solution) -> dict[str, object]:
+def _request(solution: SolutionToScore) -> dict[str, object]:
     if solution.evidence is None:
         return {"problem": solution.problem, "solutions": [solution.steps]}
     messages = [{"role": "assistant", "content": step} for step in solution.steps]

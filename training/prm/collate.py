@@ -170,5 +170,5 @@ def _placed(
             start = max(start, position + 1)
     labels = [float(label) for example in group for label in example.labels]
     counts = torch.tensor([each for example in group for each in example.counts], dtype=torch.float).view(-1, 2)
-    found = torch.tensor(responses, dtype=torch.long).view(-1, 3)
-    return torch.tensor(solutions), torch.tensor(places), torch.tensor(labels), counts, found
+    of_responses = torch.tensor(responses, dtype=torch.long).view(-1, 3)
+    return torch.tensor(solutions), torch.tensor(places), torch.tensor(labels), counts, of_responses

@@ -15,7 +15,7 @@ STEPS, VALIDATIONS, CURVE = "train.jsonl", "validation.jsonl", "loss.png"
 """A row for each optimiser step, and for each epoch; the losses as a picture."""
 
 
-class Journal:
+class TrainingJournal:
     """A run's rows of optimiser steps and of epochs in its directory `output`, and the trackers in `report_to`, by
     accelerate's names, which read the environment that their users set."""
 

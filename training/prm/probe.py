@@ -29,7 +29,7 @@ from .journal import VALIDATIONS
 from .network import Compute, read_shape
 from .processes import Processes
 from .publish import check_output, portable
-from .readout import Figures, Fitted, Probe, fit, split
+from .readout import CrossFitted, FittedProbe, LinearProbe, fit, split
 from .settings import ProbeSummary, ReadoutRow, TrainSettings
 from .states import KEPT, Frozen, States
 
@@ -138,7 +138,7 @@ def candidates(depth: int) -> tuple[int, ...]:
     return tuple(layer for layer in range(1, depth + 1) if layer >= depth / 4 and (depth - layer) % 2 == 0)
 
 
-def head_of(probe: Probe) -> ProbeHead:
+def head_of(probe: LinearProbe) -> ProbeHead:
     """The head that the engine reads, in float32."""
     head = ProbeHead(probe.token_weight.shape[1], len(probe.step_weight) - len(POOLINGS))
     arrays = {
@@ -151,8 +151,8 @@ def head_of(probe: Probe) -> ProbeHead:
     return head
 
 
-def _rows(fitted: Fitted) -> Iterator[ReadoutRow]:
-    def row(name: str, figures: Figures, layer: int | None = None, pooling: str | None = None) -> ReadoutRow:
+def _rows(fitted: FittedProbe) -> Iterator[ReadoutRow]:
+    def row(name: str, figures: CrossFitted, layer: int | None = None, pooling: str | None = None) -> ReadoutRow:
         chosen = layer is None or layer in fitted.probe.layers
         return ReadoutRow(name, layer, pooling, chosen, figures.strength, figures.log_loss, figures.auroc)
 

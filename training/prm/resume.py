@@ -38,7 +38,7 @@ def fingerprint(settings: TrainSettings, examples: Sequence[Example], base: Path
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RunState:
     """The state of a run, which every process has: the file `path`, written by the first."""
 
     path: Path

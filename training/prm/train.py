@@ -29,13 +29,13 @@ from ..schema import VERDICT
 from .card import write_card
 from .collate import Example, MicroBatch, batches, micro_batches, read_examples
 from .heads import make_head
-from .journal import Journal
+from .journal import TrainingJournal
 from .loss import LOSSES
-from .memory import MemoryPlan, free_memory, plan
+from .memory import TrainingMemory, free_memory, plan
 from .network import Compute, Network, check_sharing, prepare, read_shape
 from .processes import Processes
 from .publish import check_output, portable, write_adapter, write_all
-from .resume import STATE, State, fingerprint
+from .resume import STATE, RunState, fingerprint
 from .settings import TrainSettings, TrainSummary
 
 CHOSEN = ("batch_tokens", "gradient_checkpointing")
@@ -72,7 +72,7 @@ class Trainer:
             distribution="beta" if self.loss.counts else None,
         )
         first = self.processes.is_first
-        self.journal = Journal(settings.output, self.config.name, settings.report_to) if first else None
+        self.journal = TrainingJournal(settings.output, self.config.name, settings.report_to) if first else None
         self.format = UnprmFormat(tokenizer, self.config)
         shape = read_shape(str(self.base))
         window = shape.max_position_embeddings
@@ -80,7 +80,7 @@ class Trainer:
         self.held_out: list[Example] = []
         if settings.validation:
             self.held_out, _ = read_examples(settings.validation, None, self.format, window)
-        self.state = State(settings.output / STATE, self.processes)
+        self.state = RunState(settings.output / STATE, self.processes)
         self.memory = self._plan(settings, shape, free)
         chosen = {name: getattr(self.memory, name) for name in CHOSEN}
         bf16 = self.compute.autocast if settings.bf16 is None else settings.bf16
@@ -169,7 +169,7 @@ class Trainer:
         head = make_head(tuned, self.settings, verdicts, self.compute.autocast)
         return Network(tuned, head, self.compute)
 
-    def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> MemoryPlan:
+    def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> TrainingMemory:
         """Chooses the settings in `CHOSEN` that are not given, or takes them from this run's checkpoint."""
         if progress := self.state.progress():
             kept = progress["memory"]

@@ -54,7 +54,7 @@ def test_a_study_charges_each_search_what_it_takes_alone(studied, selected, equi
         assert _records(output / f"{name}.jsonl") == alone
         charged += sum(record["samples"] for record in alone)
     assert sampler.completions < charged
-    agreed = agreement(stats.load(output / "uncertainty.jsonl"))
+    agreed = agreement(stats.read_annotated(output / "uncertainty.jsonl"))
     assert 0 <= agreed.first <= agreed.at_or_after <= agreed.resolved <= 1
     (rows,) = tables(markdown(output))
     by_search = {row["search"]: row for row in rows}
@@ -65,7 +65,7 @@ def test_a_study_charges_each_search_what_it_takes_alone(studied, selected, equi
 
 def test_people_s_labels_are_a_truth(studied, tmp_path):
     place, labels = studied[0], tmp_path / "labels.jsonl"
-    wrong = [row for row in stats.load(place / "adaptive_binary.jsonl") if not row.correct]
+    wrong = [row for row in stats.read_annotated(place / "adaptive_binary.jsonl") if not row.correct]
     rows = [{"problem": row.problem, "steps": row.steps, "first_error": 1} for row in wrong]
     labels.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     with pytest.raises(ValueError, match="nobody labelled"):

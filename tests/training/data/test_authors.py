@@ -48,7 +48,7 @@ def built(tmp_path_factory):
 def test_build_goes_from_questions_to_a_data_set(built):
     place, printed = built
     annotated = place / mini.NAME / "annotated.jsonl"
-    solutions = stats.load(annotated)
+    solutions = stats.read_annotated(annotated)
     questions = {record["id"]: record for record in lines.read(annotated.with_suffix(".questions.jsonl"))}
     assert {solution.correct for solution in solutions if solution.labels} == {True, False}
     assert [solution for solution in solutions if solution.tried]

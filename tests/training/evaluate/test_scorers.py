@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.server.harness import serving
 from tests.tiny import write_prm
 from training.evaluate import judging, pool, processbench
-from training.evaluate.scorers import EngineScorer, ServerScorer, Solution
+from training.evaluate.scorers import EngineScorer, ServerScorer, SolutionToScore
 from training.schema import BenchmarkSolution
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine
@@ -41,7 +41,7 @@ def _votes(scorer, output):
     path = output.parent / "pool.jsonl"
     path.write_text(json.dumps(ROW), "utf-8")
     equivalence = Equivalence()
-    return judging.judge(pool.load(path), scorer, equivalence, output, SILENT)
+    return judging.judge(pool.read_pool(path), scorer, equivalence, output, SILENT)
 
 
 def _first_errors(scorer, output):
@@ -93,7 +93,7 @@ def test_scores_of_a_server_that_does_not_tell_are_not_kept(tmp_path):
     with serving(FakeEngine(digest=None)) as running, closing(ServerScorer(running.url)) as scorer:
         with pytest.raises(ModelUnavailable, match="does not tell the `digest` of fake"):
             _first_errors(scorer, tmp_path)
-        assert scorer.score([Solution("1 + 1?", ("1 + 1 = 2.", "So 2."))])
+        assert scorer.score([SolutionToScore("1 + 1?", ("1 + 1 = 2.", "So 2."))])
     assert not list(tmp_path.iterdir())
 
 
@@ -109,6 +109,6 @@ def test_a_model_that_is_swapped_during_a_run_is_noticed(tmp_path):
 def test_a_server_is_told_what_actions_are_judged_by():
     engine = FakeEngine()
     with serving(engine) as running, closing(ServerScorer(running.url)) as scorer:
-        scorer.score([Solution("p", ("<think>a", "b"), "before")])
+        scorer.score([SolutionToScore("p", ("<think>a", "b"), "before")])
     ((item,),) = engine.batches
     assert item == replace(engine.format.encode("p", ["<think>a", "b"]), scope=item.scope, evidence="before")

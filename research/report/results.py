@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from training import sources
 from training.evaluate.metrics import Share
-from training.evaluate.processbench import Result
+from training.evaluate.processbench import ThresholdFigures
 from training.evaluate.right_votes import STUDIED
 from unprm.errors import RecordInvalid
 
@@ -22,17 +22,17 @@ Run = TypeVar("Run", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
-class BestOfN:
+class PrmVotes:
     """A PRM's votes: `accuracy[vote][N]`, and `any_right[N]`, how often any of N candidates is right."""
 
     seeds: int
     questions: int
-    accuracy: dict[str, BySize]
+    accuracy: Mapping[str, BySize]
     any_right: BySize
 
 
 @dataclass(frozen=True, slots=True)
-class FirstErrors:
+class SubsetF1:
     """A PRM on ProcessBench at one threshold: F1 by subset, and its mean."""
 
     threshold: float
@@ -40,11 +40,11 @@ class FirstErrors:
     average_f1: float
 
 
-ProcessBench = Mapping[str, FirstErrors]
+ProcessBench = Mapping[str, SubsetF1]
 """By how the threshold was chosen, always including "fixed"."""
 
 
-def best_of_n(directory: Path) -> dict[str, BestOfN]:
+def best_of_n(directory: Path) -> dict[str, PrmVotes]:
     """By PRM; several runs below its name are training seeds. Raises `RecordInvalid` for a file that the command could
     not have written, and for seeds that were measured on different questions."""
     return _by_prm(directory / "best-of-n", _best_of_n)
@@ -75,10 +75,10 @@ class _BestOfN(BaseModel):
 
 class _ProcessBench(BaseModel):
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Result]
+    __pydantic_extra__: dict[str, ThresholdFigures]
 
     model: str
-    fixed: Result
+    fixed: ThresholdFigures
 
 
 def _by_prm(place: Path, average: Callable[[Sequence[Path]], T]) -> dict[str, T]:
@@ -86,11 +86,11 @@ def _by_prm(place: Path, average: Callable[[Sequence[Path]], T]) -> dict[str, T]
     return {name: average(paths) for name, paths in seeds.items() if paths}
 
 
-def _best_of_n(paths: Sequence[Path]) -> BestOfN:
+def _best_of_n(paths: Sequence[Path]) -> PrmVotes:
     runs = [_valid(path, _BestOfN) for path in paths]
     _check_equal(paths, "questions", [run.questions for run in runs])
     accuracy = {vote: averaged([run.accuracy[vote] for run in runs]) for vote in STUDIED}
-    return BestOfN(len(runs), runs[0].questions, accuracy, averaged([run.any_right for run in runs]))
+    return PrmVotes(len(runs), runs[0].questions, accuracy, averaged([run.any_right for run in runs]))
 
 
 def _processbench(paths: Sequence[Path]) -> ProcessBench:
@@ -102,10 +102,10 @@ def _processbench(paths: Sequence[Path]) -> ProcessBench:
     return {way: _first_errors([result[way] for result in results]) for way in ways}
 
 
-def _first_errors(seeds: Sequence[Result]) -> FirstErrors:
+def _first_errors(seeds: Sequence[ThresholdFigures]) -> SubsetF1:
     f1 = [{name: Share(each.f1, each.f1_low, each.f1_high) for name, each in seed.subsets.items()} for seed in seeds]
     threshold, average_f1 = (fmean(getattr(seed, name) for seed in seeds) for name in ("threshold", "average_f1"))
-    return FirstErrors(threshold, averaged(f1), average_f1)
+    return SubsetF1(threshold, averaged(f1), average_f1)
 
 
 def _valid(path: Path, layout: type[Run]) -> Run:
