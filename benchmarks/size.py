@@ -30,8 +30,8 @@ from benchmarks.queries import Query
 from benchmarks.timing import Comparison, median, timed
 from training import resumable
 from training.prm.memory import Footprint
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.checkpoints.files import load_base, load_tokenizer
 from unprm.engines.torch.devices import multiplies_bf16_fast

@@ -14,12 +14,12 @@ from rich.console import Console
 
 from training import resumable, stage
 from training.cli.sampling import ModelOption, PresetOption, SamplerOptions, run_stage
-from training.settings import EXTRACTION, PRESETS
 from training.stage import directory, print_failures
+from training.stage_settings import EXTRACTION, PRESETS
 from unprm.commands import program, run, with_options
 from unprm.types import Extraction
 
-from .settings import PoolSettings
+from .pool_settings import PoolSettings
 
 app = program("Samples and measurements for the studies.")
 console = Console(stderr=True)
@@ -224,7 +224,7 @@ def probe(
     """Tell what a frozen base knows of first errors: by layer, by pooling, by how many labels a probe is fitted to, and
     beside what needs no training."""
     from training.prm.probe import ProbeTrainer
-    from training.prm.settings import TrainSettings
+    from training.prm.train_settings import TrainSettings
 
     from . import probes
 
@@ -334,8 +334,8 @@ def lab(
 
     Run the same command again to resume an interrupted run.
     """
+    from .lab.lab_settings import PRESETS
     from .lab.run import run_lab
-    from .lab.settings import PRESETS
 
     console.print(f"wrote {run_lab(PRESETS[preset], output, console)}")
 

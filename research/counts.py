@@ -17,8 +17,8 @@ from rich.progress import Progress
 from training import resumable
 from training.evaluate.metrics import Share
 from training.evaluate.vote_results import in_markdown
-from training.prm.settings import LossName
 from training.prm.train import Trainer
+from training.prm.train_settings import LossName
 from training.schema import LabelledSolution, Trial
 from unprm import mini
 from unprm.calibration import EDGE

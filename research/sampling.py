@@ -20,7 +20,7 @@ from unprm.openai.client import OpenAIClient
 from unprm.samplers.openai_sampler import ChatSampler
 from unprm.types import SamplingSettings
 
-from .settings import PoolSettings
+from .pool_settings import PoolSettings
 
 PATIENCE = 60.0
 """Seconds for a comparison of two answers, which waits for a processor that others use."""

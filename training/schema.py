@@ -14,7 +14,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, StrictBool, TypeAdapt
 
 from unprm.types import Completion
 
-from .settings import AdaptiveSettings
+from .stage_settings import AdaptiveSettings
 
 T = TypeVar("T")
 NonEmpty = Annotated[str, Field(min_length=1)]

@@ -18,7 +18,7 @@ from unprm.mini.domain import parse
 from unprm.types import Sampler
 
 from .construct import CONCURRENCY
-from .settings import LabSettings
+from .lab_settings import LabSettings
 
 LEVELS = {"level-1": "2 sums", "level-2": "3 sums", "level-3": "4 or 5 sums", "level-4": "6 to 8 sums"}
 """The benchmark's subsets, by a problem's number of arithmetic operations."""

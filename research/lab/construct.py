@@ -9,14 +9,14 @@ from training.data.questions import make_mini
 from training.data.sample import sample
 from training.data.select import Selector, select
 from training.schema import LabelledSolution, ResolvedSolution, SelectedSolution
-from training.settings import SelectionName
+from training.stage_settings import SelectionName
 from unprm.answers.equivalence import Equivalence
 from unprm.mini.checker import labels
 from unprm.mini.domain import parse
 from unprm.types import Sampler
 
 from ..searches.study import study
-from .settings import DATA_SETS, LabSettings, searches
+from .lab_settings import DATA_SETS, LabSettings, searches
 
 CONCURRENCY = 32
 SELECTIONS = tuple(dict.fromkeys(data_set.selection for data_set in DATA_SETS.values()))

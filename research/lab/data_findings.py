@@ -6,7 +6,7 @@ from training.evaluate.metrics import percent
 
 from ..comparisons import F1_MARGIN, compare, finding, note
 from . import labels
-from .settings import DATA_SETS, BaseName, LabSettings
+from .lab_settings import DATA_SETS, BaseName, LabSettings
 
 REFERENCE = "UnPRM"
 """The paper's own data set, with which others are compared."""

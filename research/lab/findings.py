@@ -12,8 +12,8 @@ from training.evaluate import judging
 from ..searches import findings as search_findings
 from . import data_findings, measures, vote_findings
 from .construct import annotated, selected_file
+from .lab_settings import DATA_SETS, LabSettings
 from .models import seeds
-from .settings import DATA_SETS, LabSettings
 
 
 def write(settings: LabSettings, output: Path) -> None:

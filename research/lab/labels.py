@@ -14,8 +14,8 @@ from training.layouts.files import read_labelled
 from ..searches.truth import by_checker
 from .benchmark import load_benchmark, question_of
 from .construct import annotated, data_file
+from .lab_settings import DATA_SETS, BaseName, LabSettings
 from .models import seeds
-from .settings import DATA_SETS, BaseName, LabSettings
 
 ThresholdName = Literal["fixed", "chosen"]
 """Threshold below which a step counts as wrong: "fixed", 0.5; or "chosen", for each half of the benchmark's questions

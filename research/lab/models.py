@@ -14,8 +14,8 @@ from rich.console import Console
 from training import stage
 from training.evaluate import best_of_n, pool, processbench
 from training.evaluate.scorers import EngineScorer
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from unprm import mini
 from unprm.answers.equivalence import Equivalence
 from unprm.checkpoints.files import read_tokenizer
@@ -26,7 +26,7 @@ from ..mini.pipeline import prm_settings, reasoner
 from ..mini.pretrain import WITHOUT_VERDICTS, PretrainSettings
 from .benchmark import candidates_file, load_benchmark
 from .construct import data_file
-from .settings import DATA_SETS, VERDICTS, BaseName, LabSettings
+from .lab_settings import DATA_SETS, VERDICTS, BaseName, LabSettings
 
 Job = Callable[[], str]
 """Does one piece of work and returns a line about its result."""

@@ -20,7 +20,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from training.prm.loss import LOSSES
 from training.prm.processes import Processes
 from training.prm.resume import RunState
-from training.prm.settings import warmed_cosine
+from training.prm.train_settings import warmed_cosine
 from unprm.formats.unprm import NEGATIVE, POSITIVE
 
 from . import corpus

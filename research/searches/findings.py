@@ -11,7 +11,7 @@ from training.evaluate.bootstrap import Estimate, Numbers
 from training.evaluate.metrics import percent
 from training.evaluate.vote_results import in_markdown
 from training.schema import AnnotatedSolution
-from training.settings import AnnotateSettings
+from training.stage_settings import AnnotateSettings
 
 from ..comparisons import F1_MARGIN, compare, finding, note
 from .study import BASELINE, variants

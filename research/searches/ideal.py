@@ -21,7 +21,7 @@ from training.data.select import step_uncertainties
 from training.evaluate.bootstrap import Estimate
 from training.evaluate.metrics import Share
 from training.evaluate.vote_results import in_markdown
-from training.settings import AnnotateSettings
+from training.stage_settings import AnnotateSettings
 from unprm.types import Rollout
 from unprm.uncertainty import MEASURES
 

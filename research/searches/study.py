@@ -18,7 +18,7 @@ from training.data.annotate import AnnotationFiles, by_question, read_selected
 from training.data.annotator import Annotator
 from training.data.rollouts import Memory
 from training.schema import SelectedSolution
-from training.settings import AnnotateSettings
+from training.stage_settings import AnnotateSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Sampler
 from unprm.uncertainty import MEASURES

@@ -27,7 +27,7 @@ from training.evaluate import acceptance, best_of_n, pool, prmbench, processbenc
 from training.evaluate.scorers import EngineScorer
 from training.layouts.files import WRITERS, convert, read_labelled
 from training.schema import to_line
-from training.settings import AnnotateSettings, SampleSettings, SelectSettings
+from training.stage_settings import AnnotateSettings, SampleSettings, SelectSettings
 from unprm import mini
 from unprm.answers.equivalence import Equivalence
 from unprm.calibration import Calibration

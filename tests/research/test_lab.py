@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from research.lab import benchmark, construct, data_findings, findings, labels, measures, models, run, vote_findings
-from research.lab import settings as lab_settings
-from research.lab.settings import DATA_SETS, LabSettings
+from research.lab import (
+    benchmark,
+    construct,
+    data_findings,
+    findings,
+    lab_settings,
+    labels,
+    measures,
+    models,
+    run,
+    vote_findings,
+)
+from research.lab.lab_settings import DATA_SETS, LabSettings
 from research.mini.slips import Author
 from tests.support import tables
 from tests.tiny import write_prm
@@ -22,7 +32,7 @@ from training.data.questions import make_mini
 from training.evaluate.metrics import Share
 from training.evaluate.records import JudgedCandidates, SolutionScores
 from training.schema import LabelledSolution, SampledQuestion
-from training.settings import AdaptiveSettings
+from training.stage_settings import AdaptiveSettings
 from unprm.errors import OutputMismatch
 from unprm.mini.checker import first_error
 from unprm.mini.checker import labels as checker_labels

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from research.__main__ import app
 from research.packing import FILE, pack
+from research.pool_settings import PoolSettings
 from research.sampling import order, sample
-from research.settings import PoolSettings
 from tests.fakes import openai_server
 from tests.training import lines
 from training.data.questions import Question

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from unprm.commands import Given, with_options
 
-from ..settings import (
+from ..stage import directory
+from ..stage_settings import (
     LAYOUT,
     PRESETS,
     PROBE,
@@ -21,7 +22,6 @@ from ..settings import (
     SelectSettings,
     WrittenLayout,
 )
-from ..stage import directory
 from .sampling import MODEL, ModelOption, PresetOption, QuestionSource, RolloutsOption, SamplerOptions, run_stage
 
 app = typer.Typer()

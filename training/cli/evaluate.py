@@ -14,8 +14,8 @@ from unprm.commands import with_options
 from unprm.types import Aggregate
 
 from .. import resumable
-from ..settings import ReadingSettings, WrfSettings
 from ..stage import directory
+from ..stage_settings import ReadingSettings, WrfSettings
 
 if TYPE_CHECKING:
     from ..evaluate.scorers import Scorer

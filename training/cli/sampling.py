@@ -10,8 +10,8 @@ from rich.console import Console
 
 from unprm.types import SamplerName
 
-from ..settings import PresetName, SampleSettings
 from ..stage import print_failures
+from ..stage_settings import PresetName, SampleSettings
 
 if TYPE_CHECKING:
     from unprm.types import Sampler, SamplingSettings

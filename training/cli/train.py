@@ -9,7 +9,7 @@ from rich.console import Console
 from unprm.commands import Given, with_options
 
 from .. import stage
-from ..prm.settings import LOSS_DEFAULTS, PROBE_OPTIONS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
+from ..prm.train_settings import LOSS_DEFAULTS, PROBE_OPTIONS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
 from .evaluate import PrmOptions
 
 console = Console(stderr=True)

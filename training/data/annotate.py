@@ -22,7 +22,7 @@ from unprm.types import Rollout, Sampler
 from .. import resumable, sources, stage
 from ..resumable import ResumableFile
 from ..schema import AnnotatedSolution, QuestionValue, SelectedSolution
-from ..settings import AnnotateSettings
+from ..stage_settings import AnnotateSettings
 from .annotator import Annotator
 from .sample import origin_of
 

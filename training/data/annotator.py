@@ -11,7 +11,7 @@ from unprm.types import Rollout, Sampler
 from unprm.uncertainty import ESTIMATORS
 
 from ..schema import AnnotatedSolution, QuestionValue, Rank, SelectedSolution, Trial
-from ..settings import AnnotateSettings, SearchName
+from ..stage_settings import AnnotateSettings, SearchName
 from . import search
 from .bayes import bayes
 from .rollouts import Memory, Prefix, Roller, fixed_count

@@ -10,7 +10,7 @@ from unprm.answers.extraction import extract
 from unprm.types import Extraction, Rollout, Sampler
 from unprm.uncertainty import Estimator
 
-from ..settings import AdaptiveSettings
+from ..stage_settings import AdaptiveSettings
 from .sample import seed_of
 
 

@@ -16,7 +16,7 @@ from unprm.uncertainty import MEASURES
 
 from .. import resumable, sources, stage
 from ..schema import SampledQuestion, SelectedSolution
-from ..settings import SelectSettings
+from ..stage_settings import SelectSettings
 from .choose import choose, mean_change
 from .sample import seed_of
 

@@ -24,7 +24,7 @@ from unprm.types import Aggregate
 from .. import resumable
 from ..resumable import ResumableFile
 from ..schema import adapter
-from ..settings import AUTO, WRF, ReadingSettings, WrfSettings
+from ..stage_settings import AUTO, WRF, ReadingSettings, WrfSettings
 from . import pool
 from .bootstrap import Estimate, Numbers, compare
 from .judging import GIVEN, judge

@@ -14,7 +14,7 @@ from unprm.errors import RecordInvalid
 from .. import sources, stage
 from ..resumable import ResumableFile
 from ..schema import Scores
-from ..settings import AUTO, ReadingSettings
+from ..stage_settings import AUTO, ReadingSettings
 from . import pool
 from .pool import CandidatePool
 from .records import JudgedCandidates, reward_of

@@ -23,7 +23,7 @@ from unprm.wire import Confidence, LogProbs, confidence_of
 
 from .. import resumable, sources
 from ..schema import adapter
-from ..settings import ReadingSettings
+from ..stage_settings import ReadingSettings
 from .records import Confidences
 
 _GOLD = "ground_truth_answer"

@@ -17,7 +17,7 @@ from unprm.types import Encoded, Format
 
 from ..layouts.files import read_labelled
 from ..schema import LabelledSolution
-from ..settings import LayoutName
+from ..stage_settings import LayoutName
 from .prefixes import grow, shared_lengths
 
 

@@ -24,7 +24,7 @@ from .attention import Kernels
 from .collate import Example, micro_batches
 from .heads import make_head
 from .network import Compute, Network, prepare
-from .settings import TrainSettings
+from .train_settings import TrainSettings
 
 MOST_TOKENS = 16_384
 """Maximum tokens of a pass: more would gain nothing."""

@@ -18,7 +18,7 @@ from unprm.errors import ModelInvalid
 from .attention import Kernels, Packs, computes, forest_blocks, of_cuda, use
 from .collate import MicroBatch
 from .prefixes import sees
-from .settings import TrainSettings
+from .train_settings import TrainSettings
 
 
 class Compute(NamedTuple):

@@ -30,8 +30,8 @@ from .network import Compute, read_shape
 from .processes import Processes
 from .publish import check_output, portable
 from .readout import CrossFitted, FittedProbe, LinearProbe, fit, split
-from .settings import ProbeSummary, ReadoutRow, TrainSettings
 from .states import KEPT, Frozen, States
+from .train_settings import ProbeSummary, ReadoutRow, TrainSettings
 
 PASS_TOKENS = {"cpu": 2_048, "cuda": 8_192}
 """Tokens of a pass, by the device's type, unless the settings say otherwise."""

@@ -33,8 +33,8 @@ from .card import CARD, published_card
 from .heads import FILE, write_layer
 from .network import Network
 from .resume import STATE
-from .settings import TrainSettings, TuneName
 from .states import KEPT
+from .train_settings import TrainSettings, TuneName
 
 ADAPTER = "adapter"
 """The folder of the adapter in a published repository, whose root is the merged checkpoint."""

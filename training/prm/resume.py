@@ -19,7 +19,7 @@ from unprm.checkpoints.files import digests
 
 from .collate import Example
 from .processes import Processes
-from .settings import TrainSettings
+from .train_settings import TrainSettings
 
 STATE = "checkpoint.safetensors"
 """The last state, in a run's output directory."""

@@ -36,7 +36,7 @@ from .network import Compute, Network, check_sharing, prepare, read_shape
 from .processes import Processes
 from .publish import check_output, portable, write_adapter, write_all
 from .resume import STATE, RunState, fingerprint
-from .settings import TrainSettings, TrainSummary
+from .train_settings import TrainSettings, TrainSummary
 
 CHOSEN = ("batch_tokens", "gradient_checkpointing")
 """The settings that are chosen by the free memory unless given."""

@@ -18,7 +18,7 @@ from tests.training.data.test_construct import _annotate, _console, _records, _s
 from tests.training.scripted import ScriptedSampler
 from training import resumable
 from training.data import stats
-from training.settings import PRESETS, AnnotateSettings
+from training.stage_settings import PRESETS, AnnotateSettings
 from unprm.answers.equivalence import Equivalence
 
 

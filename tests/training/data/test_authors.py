@@ -17,8 +17,8 @@ from training.cli.data import app
 from training.data import stats
 from training.data.build import build
 from training.data.questions import make_mini
-from training.prm.settings import TRAIN_PRESETS, TrainSettings
-from training.settings import PRESETS
+from training.prm.train_settings import TRAIN_PRESETS, TrainSettings
+from training.stage_settings import PRESETS
 from unprm import mini
 from unprm.samplers.load import load_sampler
 

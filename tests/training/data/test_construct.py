@@ -26,7 +26,7 @@ from training.data.sample import sample
 from training.data.search import sequential
 from training.data.select import Selector, select
 from training.layouts.files import read_labelled
-from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
+from training.stage_settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
 from unprm import steps
 from unprm.answers.equivalence import Equivalence
 from unprm.errors import OutputMismatch, RecordInvalid

@@ -16,7 +16,7 @@ from training.evaluate import best_of_n, judging, pool, right_votes, vote_result
 from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import STUDIED
 from training.evaluate.scorers import EngineScorer
-from training.settings import ReadingSettings, WrfSettings
+from training.stage_settings import ReadingSettings, WrfSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine
 from unprm.errors import OutputMismatch, RecordInvalid

@@ -18,8 +18,8 @@ from tests.training.prm import together
 from tests.training.solutions import learnable
 from training import resumable
 from training.prm.collate import micro_batches
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from unprm.checkpoints.files import load_base
 from unprm.errors import OutputMismatch
 from unprm.models.load import load_engine

@@ -21,9 +21,9 @@ from tests.training.solutions import learnable
 from training import resumable
 from training.__main__ import app
 from training.prm.probe import KEPT_OF_HELD_OUT, READOUTS, ProbeTrainer, candidates
-from training.prm.settings import TrainSettings
 from training.prm.states import KEPT, PROGRESS, STATES, check_room
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.calibration import sigmoid
 from unprm.checkpoints.files import load_base, load_tokenizer

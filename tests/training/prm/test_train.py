@@ -21,8 +21,8 @@ from training.prm.collate import Example, batches, micro_batches
 from training.prm.loss import LOSSES
 from training.prm.processes import Processes
 from training.prm.resume import STATE, RunState
-from training.prm.settings import LINEAR, TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import LINEAR, TrainSettings
 from training.schema import LabelledSolution
 from unprm.checkpoints.files import load_base
 from unprm.errors import ModelInvalid

@@ -10,8 +10,8 @@ from typer import Option
 
 from unprm.formats.unprm import BETA, NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG, HeadName
 
-from ..settings import LAYOUT, LayoutName, Seed
 from ..stage import directory
+from ..stage_settings import LAYOUT, LayoutName, Seed
 
 if TYPE_CHECKING:
     from ..evaluate.metrics import Validation

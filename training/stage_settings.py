@@ -1,4 +1,4 @@
-"""Settings of the stages that make data, and of evaluations; those of a training run are in `training.prm.settings`."""
+"""Settings of the stages that make data, and of evaluations; `prm.train_settings` has those of a training run."""
 
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from training.settings import PRESETS as DATA_PRESETS
-from training.settings import AdaptiveSettings, AnnotateSettings, SampleSettings, SelectionName, SelectSettings
+from training.stage_settings import PRESETS as DATA_PRESETS
+from training.stage_settings import AdaptiveSettings, AnnotateSettings, SampleSettings, SelectionName, SelectSettings
 
 from ..searches.study import variants
 
