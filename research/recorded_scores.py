@@ -14,8 +14,8 @@ from rich.table import Table
 
 from training import sources
 from training.evaluate import processbench
-from training.evaluate.metrics import Share, percent
-from training.evaluate.processbench import SUBSETS, THRESHOLD, FirstErrorFigures, ThresholdFigures
+from training.evaluate.metrics import percent
+from training.evaluate.processbench import SUBSETS, THRESHOLD, ThresholdFigures
 from training.schema import NonEmpty
 from unprm.errors import RecordInvalid
 
@@ -114,20 +114,20 @@ class RecordedFigures:
 
 
 def measure(subsets: Mapping[str, Sequence[RecordedSolution]]) -> dict[str, RecordedFigures]:
-    return {model: _measure(model, subsets) for model in next(iter(subsets.values()))[0].scores}
+    """By PRM, in the order of the first record."""
+    measured = {}
+    for model in next(iter(subsets.values()))[0].scores:
+        scores = {name: scores_of(model, samples) for name, samples in subsets.items()}
+        best = {}
+        for name, samples in subsets.items():
+            threshold = processbench.best_threshold(samples, scores[name])
+            best[name] = threshold, processbench.figures(samples, scores[name], threshold).f1
+        measured[model] = RecordedFigures(processbench.results(subsets, scores), best)
+    return measured
 
 
 def scores_of(model: str, samples: Sequence[RecordedSolution]) -> dict[str, tuple[float, ...]]:
     return {sample.id: sample.scores[model] for sample in samples}
-
-
-def _measure(model: str, subsets: Mapping[str, Sequence[RecordedSolution]]) -> RecordedFigures:
-    scores = {name: scores_of(model, samples) for name, samples in subsets.items()}
-    best = {}
-    for name, samples in subsets.items():
-        threshold = processbench.best_threshold(samples, scores[name])
-        best[name] = threshold, processbench.figures(samples, scores[name], threshold).f1
-    return RecordedFigures(processbench.results(subsets, scores), best)
 
 
 def table(measured: Mapping[str, RecordedFigures]) -> Table:
@@ -143,22 +143,15 @@ def table(measured: Mapping[str, RecordedFigures]) -> Table:
         fixed, *others = result.results.values()
         for name, figures in fixed.subsets.items():
             threshold, best = result.best[name]
-            there = [_at(other.subsets[name], other.threshold) for other in others]
-            shown.add_row(model, name, *_fixed(figures), f"{100 * best:.1f} at {threshold:.2f}", *there)
+            at_fixed = figures.f1_share.in_percent, percent(figures.erroneous), percent(figures.correct)
+            there = [_at(other.subsets[name].f1, other.threshold) for other in others]
+            shown.add_row(model, name, *at_fixed, _at(best, threshold), *there)
         for other in others:
-            average = f"{100 * other.average_f1:.1f} at {other.threshold:.2f}"
+            average = _at(other.average_f1, other.threshold)
             shown.add_row(model, "average", f"{100 * fixed.average_f1:.1f}", "", "", "", average)
         shown.add_section()
     return shown
 
 
-def _fixed(figures: FirstErrorFigures) -> tuple[str, str, str]:
-    return (
-        Share(figures.f1, figures.f1_low, figures.f1_high).in_percent,
-        percent(figures.erroneous),
-        percent(figures.correct),
-    )
-
-
-def _at(figures: FirstErrorFigures, threshold: float) -> str:
-    return f"{100 * figures.f1:.1f} at {threshold:.2f}"
+def _at(f1: float, threshold: float) -> str:
+    return f"{100 * f1:.1f} at {threshold:.2f}"

@@ -113,11 +113,7 @@ def _figures(sets: Sets, name: str, scores: SetScores) -> StepFigures:
     )
     steps = scored_steps(sets[name], scores[name])
     matched, pairs = (auroc(steps, matched=each).share for each in (True, False))
-    return StepFigures(_f1(fixed), _f1(transferred), threshold, matched, pairs)
-
-
-def _f1(figures: processbench.FirstErrorFigures) -> Share:
-    return Share(figures.f1, figures.f1_low, figures.f1_high)
+    return StepFigures(fixed.f1_share, transferred.f1_share, threshold, matched, pairs)
 
 
 def _by_steps(sets: Sets, score: Callable[[Sequence[str]], Sequence[float]]) -> SetScores:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,12 +20,8 @@ ENTROPY = "entropy"
 """The paper's measure."""
 
 
-class Case(NamedTuple):
-    """A wrong solution: the index of its `question`, the Δu of its steps, and the index of its first `error`."""
-
-    question: int
-    rises: Numbers
-    error: int
+Case = tuple[int, Numbers, int]
+"""A wrong solution: the index of its question, the Δu of its steps, and the index of its first error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +65,10 @@ def pointers(selected: Path, true_error: FirstErrorOf = by_checker) -> dict[str,
     for measure in MEASURES:
         values = [step_uncertainties(row.logprobs, row.ends, measure) for row, _ in wrong]
         cases = [
-            Case(questions[row.question], np.diff([row.mean_step_uncertainty[measure] or 0.0, *steps]), error)
+            (questions[row.question], np.diff([row.mean_step_uncertainty[measure] or 0.0, *steps]), error)
             for (row, error), steps in zip(wrong, values, strict=True)
         ]
-        tried = [Case(k, rises[:-1], error) for k, rises, error in cases if error < len(rises) - 1 and len(rises) > 2]
+        tried = [(k, rises[:-1], error) for k, rises, error in cases if error < len(rises) - 1 and len(rises) > 2]
         length = float(np.corrcoef(np.concatenate(values), np.log(lengths))[0, 1])
         made[measure] = Pointer(Pointing.of(tried, len(questions)), Pointing.of(cases, len(questions)), length)
     return made

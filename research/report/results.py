@@ -103,7 +103,7 @@ def _processbench(paths: Sequence[Path]) -> ProcessBench:
 
 
 def _first_errors(seeds: Sequence[ThresholdFigures]) -> SubsetF1:
-    f1 = [{name: Share(each.f1, each.f1_low, each.f1_high) for name, each in seed.subsets.items()} for seed in seeds]
+    f1 = [{name: each.f1_share for name, each in seed.subsets.items()} for seed in seeds]
     threshold, average_f1 = (fmean(getattr(seed, name) for seed in seeds) for name in ("threshold", "average_f1"))
     return SubsetF1(threshold, averaged(f1), average_f1)
 

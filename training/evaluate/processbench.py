@@ -101,6 +101,11 @@ class FirstErrorFigures:
     right: int
     too_long: int
 
+    @property
+    def f1_share(self) -> Share:
+        """F1 with its interval."""
+        return Share(self.f1, self.f1_low, self.f1_high)
+
 
 def figures(samples: Sequence[KnownFirstError], scores: Mapping[str, Scores], threshold: float) -> FirstErrorFigures:
     """Figures of a subset; both right and wrong solutions must occur (`ValueError`)."""
@@ -189,7 +194,7 @@ def markdown(model: str, measured: Mapping[str, ThresholdFigures]) -> str:
         [
             model,
             f"threshold {result.threshold:g} ({name})",
-            *(Share(each.f1, each.f1_low, each.f1_high).in_percent for each in result.subsets.values()),
+            *(each.f1_share.in_percent for each in result.subsets.values()),
             f"{100 * result.average_f1:.1f}",
         ]
         for name, result in measured.items()
