@@ -1,7 +1,7 @@
 """What a report shows: results of the training commands, averaged over the training seeds of each PRM."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Self, TypeVar
@@ -31,16 +31,7 @@ class PrmVotes:
     any_right: BySize
 
 
-@dataclass(frozen=True, slots=True)
-class SubsetF1:
-    """A PRM on ProcessBench at one threshold: F1 by subset, and its mean."""
-
-    threshold: float
-    f1: Mapping[str, Share]
-    average_f1: float
-
-
-ProcessBench = Mapping[str, SubsetF1]
+ProcessBench = Mapping[str, ThresholdFigures]
 """By how the threshold was chosen, always including "fixed"."""
 
 
@@ -99,13 +90,18 @@ def _processbench(paths: Sequence[Path]) -> ProcessBench:
     _check_equal(paths, "subsets", counts)
     results = [{"fixed": run.fixed, **run.__pydantic_extra__} for run in runs]
     ways = [way for way in results[0] if all(way in result for result in results)]
-    return {way: _first_errors([result[way] for result in results]) for way in ways}
+    return {way: _over_seeds([result[way] for result in results]) for way in ways}
 
 
-def _first_errors(seeds: Sequence[ThresholdFigures]) -> SubsetF1:
-    f1 = [{name: each.f1_share for name, each in seed.subsets.items()} for seed in seeds]
+def _over_seeds(seeds: Sequence[ThresholdFigures]) -> ThresholdFigures:
+    """The first seed's figures, with the mean threshold and the mean F1."""
+    f1 = averaged([{name: each.f1_share for name, each in seed.subsets.items()} for seed in seeds])
+    subsets = {
+        name: replace(seeds[0].subsets[name], f1=share.mean, f1_low=share.low, f1_high=share.high)
+        for name, share in f1.items()
+    }
     threshold, average_f1 = (fmean(getattr(seed, name) for seed in seeds) for name in ("threshold", "average_f1"))
-    return SubsetF1(threshold, averaged(f1), average_f1)
+    return ThresholdFigures(threshold, subsets, average_f1)
 
 
 def _valid(path: Path, layout: type[Run]) -> Run:

@@ -60,7 +60,7 @@ def test_seeds_of_a_prm_are_averaged_with_their_intervals(tmp_path):
     (votes,), (first_errors, *_) = _tables(tmp_path)
     assert (votes["PRM"], votes["seeds"], votes["questions"], votes["N"]) == ("UnPRM", "2", "200", "4")
     assert (votes["wrf"], votes["any right"]) == ("85.0 (82.0–88.0)", "95.0 (90.0–100.0)")
-    assert list(first_errors.values())[:3] == ["UnPRM", "0.5 (fixed)", "45.0 (40.0–50.0)"]
+    assert list(first_errors.values())[:3] == ["UnPRM", "threshold 0.5 (fixed)", "45.0 (40.0–50.0)"]
 
 
 def test_seeds_that_were_measured_on_different_data_are_refused(tmp_path):
@@ -80,15 +80,17 @@ def test_what_was_published_stands_beside_the_same_subsets_only(tmp_path):
     _processbench(tmp_path, "A", 0.5)
     _processbench(tmp_path, "B", 0.3, SUBSETS[:2])
     (rows,) = _tables(tmp_path)
-    assert [*rows[2].values()][:5] == ["B", "0.5 (fixed)", "30.0 (25.0–35.0)", "30.0 (25.0–35.0)", "–"]
-    assert rows[1]["threshold"] == "0.31 (best on gsm8k)"
+    assert [*rows[2].values()][:5] == ["B", "threshold 0.5 (fixed)", "30.0 (25.0–35.0)", "30.0 (25.0–35.0)", "–"]
+    assert rows[1]["figures"] == "threshold 0.31 (best on gsm8k)"
     assert len(rows) == 4 + len(PUBLISHED)
     assert ["Qwen2.5-Math-7B-UnPRM40K", "published", "53.5", "43.4", "33.6", "30.8", "40.3"] in [
         [*row.values()] for row in rows
     ]
     _processbench(tmp_path, "A", 0.45, ("easy", "hard"))
     _processbench(tmp_path, "B", 0.4, ("easy", "hard"))
-    assert [row["PRM"] for row in _tables(tmp_path)[0]] == ["A", "A", "B", "B"]
+    (rows,) = _tables(tmp_path)
+    assert [row["model"] for row in rows[:4]] == ["A", "A", "B", "B"]
+    assert {(row["easy"], row["average"]) for row in rows[4:]} == {("–", "–")}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_names_are_no_formulas(tmp_path):
     name = "_$x^{$"
     _best_of_n(tmp_path, name, {})
     _processbench(tmp_path, name, 0.4, (name,))
-    assert [rows[0]["PRM"] for rows in _tables(tmp_path)] == [name, name]
+    assert [rows[0][what] for rows, what in zip(_tables(tmp_path), ("PRM", "model"), strict=True)] == [name, name]
 
 
 def test_the_picture_is_beside_the_page_and_says_what_it_draws(tmp_path):

@@ -70,7 +70,7 @@ def processbench(
     subsets = processbench.load_processbench(data)
     with prm.scoring() as scorer:
         results = processbench.evaluate(subsets, scorer, output, console)
-        typer.echo(processbench.markdown(scorer.identity.model, results), nl=False)
+        typer.echo(processbench.markdown({scorer.identity.model: results}), nl=False)
 
 
 @app.command()
@@ -187,7 +187,7 @@ def every(
         name = Path(scorer.identity.model).name
         first_errors = processbench.evaluate(subsets, scorer, output / "processbench" / name, console)
         steps = prmbench.evaluate(benchmark, scorer, output / "prmbench" / name, console)
-        tables = [processbench.markdown(name, first_errors), prmbench.markdown(name, steps)]
+        tables = [processbench.markdown({name: first_errors}), prmbench.markdown(name, steps)]
         if questions is not None:
             place = output / "best-of-n" / name
             votes = best_of_n.evaluate(questions, scorer, Equivalence(), place, console)

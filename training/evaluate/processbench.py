@@ -187,17 +187,20 @@ def score(
     return step_scores.score("processbench", subsets, _fields, scorer, output, console)
 
 
-def markdown(model: str, measured: Mapping[str, ThresholdFigures]) -> str:
-    """The results next to the published ones, F1 in percent, in Markdown."""
-    names = [*next(iter(measured.values())).subsets]
+def markdown(prms: Mapping[str, Mapping[str, ThresholdFigures]]) -> str:
+    """The results of PRMs next to the published ones, F1 in percent, in Markdown."""
+    names = list(
+        dict.fromkeys(name for measured in prms.values() for each in measured.values() for name in each.subsets)
+    )
     rows = [
         [
             model,
-            f"threshold {result.threshold:g} ({name})",
-            *(each.f1_share.in_percent for each in result.subsets.values()),
+            f"threshold {result.threshold:.3g} ({way})",
+            *(result.subsets[name].f1_share.in_percent if name in result.subsets else "–" for name in names),
             f"{100 * result.average_f1:.1f}",
         ]
-        for name, result in measured.items()
+        for model, measured in prms.items()
+        for way, result in measured.items()
     ]
     for published, row in PUBLISHED.items():
         f1 = dict(zip((*SUBSETS, "average"), map("{:.1f}".format, row), strict=True))
