@@ -9,9 +9,8 @@ from typer.testing import CliRunner
 
 from research.__main__ import app
 from research.searches.by_people import by_people
-from research.searches.findings import markdown
+from research.searches.findings import markdown, truths
 from research.searches.study import study, variants
-from research.searches.truth import agreement
 from tests.support import tables
 from tests.training import lines
 from tests.training.data.test_construct import _annotate, _console, _records, _sample, _select
@@ -54,8 +53,8 @@ def test_a_study_charges_each_search_what_it_takes_alone(studied, selected, equi
         assert _records(output / f"{name}.jsonl") == alone
         charged += sum(record["samples"] for record in alone)
     assert sampler.completions < charged
-    agreed = agreement(stats.read_annotated(output / "uncertainty.jsonl"))
-    assert 0 <= agreed.first <= agreed.at_or_after <= agreed.resolved <= 1
+    agreed = truths({"uncertainty": stats.read_annotated(output / "uncertainty.jsonl")})["uncertainty"]
+    assert 0 <= agreed.first.value <= agreed.at_or_after <= agreed.labelled <= 1
     (rows,) = tables(markdown(output))
     by_search = {row["search"]: row for row in rows}
     assert by_search.keys() == variants(settings).keys()
