@@ -24,7 +24,7 @@ class TrainingJournal:
         self._trackers = [_tracker(each, name, output) for each in report_to]
 
     def begin(self, steps: Sequence[Mapping[str, Any]], settings: Mapping[str, str]) -> Self:
-        """Begins with the rows of `steps` that were taken before; trackers get the `settings`."""
+        """Begins the journal with the rows of the steps that earlier runs took; trackers get the `settings`."""
         _write(self.output / STEPS, steps)
         for tracker in self._trackers:
             try:

@@ -44,9 +44,9 @@ _COUNTED, _STEP = 64, 32
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes that training takes in a process: `frozen` weights; `trained` weights, their gradients and AdamW's moments,
-    the largest gradient once more, while it is added, and copies in bfloat16; and `activations`, for each token of a
-    pass. `operations`: of products, for each token, with its gradients."""
+    """Bytes that training takes in a process. `frozen`: weights. `trained`: weights with their gradients and AdamW's
+    moments, once more the largest gradient, while it is added, and copies in bfloat16. `activations`: for each token
+    of a pass. `operations`: multiplications and sums for each token, those for the gradients included."""
 
     frozen: int
     trained: int

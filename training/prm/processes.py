@@ -39,7 +39,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes files and shows progress."""
+        """Whether this process writes the files and shows progress."""
         return self.rank == 0
 
     @property

@@ -39,8 +39,8 @@ LARGEST = float(np.finfo(np.float16).max)
 
 
 class Frozen(Runner):
-    """A base of which nothing is trained. `factor`: what it multiplies its output layer's logits by. Raises
-    `ModelInvalid` if it does anything else to them."""
+    """A base of which nothing is trained. `factor`: a constant by which it multiplies its logits. Raises `ModelInvalid`
+    if it changes them in another way."""
 
     def __init__(self, model: PreTrainedModel, compute: Compute) -> None:
         factor, _ = margin_of(model, Verdicts(0, 1))
@@ -51,8 +51,9 @@ class Frozen(Runner):
 
 
 class States:
-    """The states in a `directory` of the labelled steps of `examples` by `Example.whole`, in the order in which
-    `base` takes them. `layers`, `measures`: what is kept. `identity`: JSON values of all else that they depend on."""
+    """The hidden states of labelled steps, kept in a `directory`, in the order in which `base` takes the `examples`,
+    which `Example.whole` made. `layers`, `measures`: what is kept. `identity`: JSON values of all else that the states
+    depend on."""
 
     def __init__(
         self,

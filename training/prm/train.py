@@ -43,8 +43,9 @@ CHOSEN = ("batch_tokens", "gradient_checkpointing")
 
 
 class Trainer:
-    """One training run: the constructor loads data and model, `train` trains. `processes`: this one and its device;
-    default: as it was started. Raises `OutputMismatch` if the output directory holds a PRM of another kind."""
+    """One training run: the constructor loads data and model, `train` trains. `processes`: this process among those of
+    the run; by default what `torchrun` says, if it started this one. Raises `OutputMismatch` if the output directory
+    holds a PRM of another kind."""
 
     def __init__(self, settings: TrainSettings, processes: Processes | None = None) -> None:
         if settings.tune == "none":
