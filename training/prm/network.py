@@ -33,8 +33,8 @@ class Compute(NamedTuple):
     @classmethod
     def of(cls, settings: TrainSettings, device: str, fast: bool) -> Self:
         """How to compute with these settings on a device of this type; `fast`: whether it multiplies in bfloat16 as
-        fast as in float32. Unless the settings say otherwise, bfloat16 is for fast GPUs, and for fast CPUs where nothing
-        is trained. Only fast GPUs have kernels."""
+        fast as in float32. Unless the settings say otherwise, bfloat16 is for fast GPUs, and for fast processors where
+        nothing is trained. Only fast GPUs have kernels."""
         on_card = device == "cuda"
         frozen = settings.tune == "none"
         bf16 = fast and (on_card or frozen) if settings.bf16 is None else settings.bf16
