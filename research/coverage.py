@@ -56,12 +56,13 @@ class VoteElections:
     def of(cls, pool: Sequence[JudgedCandidates], strategy: Strategy) -> Self:
         """Of a pool in which every question has an answer; without those that the vote can't elect one of."""
         rewarded = VOTES[strategy].signal == "reward"
-        elected = [
-            (elections([each], strategy), Statistics.of(each.classes, each.rewards if rewarded else None))
+        taken = [
+            (election, Statistics.of(each.classes, each.rewards if rewarded else None))
             for each in pool
+            for election in elections([each], strategy)
         ]
-        taken = [(election, asdict(statistics).values()) for ((election,), statistics) in elected if election]
-        return cls.from_elections([election for election, _ in taken], [list(values) for _, values in taken])
+        statistics = [list(asdict(each).values()) for _, each in taken]
+        return cls.from_elections([election for election, _ in taken], statistics)
 
     @classmethod
     def from_elections(cls, elections: Sequence[Election], statistics: Sequence[Sequence[float | None]]) -> Self:

@@ -98,3 +98,9 @@ def test_the_large_model_answers_where_the_small_ones_are_not_accepted(tmp_path)
         assert float(cost) == pytest.approx(float(asked) + 10, abs=0.11)
         assert float(lot) < 95
     assert (output / "escalation.png").exists()
+
+
+def test_a_question_without_rewards_is_left_out_of_votes_by_rewards():
+    scored, unscored = (JudgedCandidates(str(reward), (0, 1), (True, False), (reward,) * 2) for reward in (0.5, None))
+    assert len(VoteElections.of([scored, unscored], "prm").right) == 1
+    assert len(VoteElections.of([scored, unscored], "majority").right) == 2
