@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
@@ -55,12 +56,8 @@ class FirstErrorHits:
 def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> dict[ThresholdName, FirstErrorHits]:
     """Hits on the benchmark of the PRMs of a base and a data set, by threshold."""
     subsets, places = load_benchmark(output), seeds(settings, base, name)
-    questions = {
-        question: k
-        for k, question in enumerate(
-            sorted({question_of(s) for level_samples in subsets.values() for s in level_samples})
-        )
-    }
+    names = sorted({question_of(sample) for samples in subsets.values() for sample in samples})
+    questions = {name: number for number, name in enumerate(names)}
     by_threshold = np.zeros((len(processbench.GRID), 2, len(subsets), len(places), len(questions)))
     counts = np.zeros((2, len(subsets), len(questions)))
     for level, (subset, samples) in enumerate(subsets.items()):
@@ -110,9 +107,5 @@ def made(output: Path, name: str) -> DataSetFigures:
         for solution in solutions
         if not all(solution.labels)
     ]
-    samples = (
-        stats.costs(annotated(output, data_set.selection) / f"{data_set.search}.jsonl").samples
-        if data_set.search
-        else 0
-    )
-    return DataSetFigures(len(solutions), samples, sum(first) / len(first))
+    searched = annotated(output, data_set.selection) / f"{data_set.search}.jsonl"
+    return DataSetFigures(len(solutions), stats.costs(searched).samples if data_set.search else 0, fmean(first))
