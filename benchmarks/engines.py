@@ -49,6 +49,6 @@ def comparisons() -> list[Comparison]:
 
 def _measure(engine: Engine, work: Work) -> tuple[float, list[tuple[float, ...]]]:
     """The median time, and the scores of the first run, which is not timed."""
-    scores = [values for items in work(0) for values in engine.score(items).scores]
+    scores = [each.values for items in work(0) for each in engine.score(items)]
     rounds = map(work, range(1, ROUNDS + 1))
     return median(lambda batches: [engine.score(items) for items in batches], rounds), scores

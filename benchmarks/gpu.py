@@ -142,13 +142,13 @@ def _engine(work: Workload, device: torch.device, operations: float) -> Iterator
     engine = TorchEngine(AtPositions(plain.decoder, plain.head, device), None, about, EngineOptions().batch_tokens, 0)  # type: ignore[arg-type]
     with closing(engine):
         start = time.perf_counter()
-        result = engine.score(batches[0])
+        scored = engine.score(batches[0])
         first = time.perf_counter() - start
         seconds = median(engine.score, batches[1:])
         yield Comparison("the first vote, for which layers are compiled", first, "a later one", seconds)
         computed = models.distinct(batches[0])
-        close = models.apart(result.scores, expected)
-        share = sum(result.computed) / computed
+        close = models.apart([each.values for each in scored], expected)
+        share = sum(each.computed for each in scored) / computed
         what = f"{work.candidates} candidates of {work.length} tokens, {share:.3f} × their distinct tokens run"
         yield Comparison(f"{what}, scores within {close:.0e}", seconds, "padded batches of 8", baseline, ROUNDS)
         yield Comparison("tokens computed", computed / seconds, PEAK, peak, ROUNDS, "/s", 1.0)

@@ -44,5 +44,5 @@ def _auroc(dtype: Dtype) -> float:
     truth = [label for solution in solutions for label in solution.labels]
     with closing(load_engine(mini.NAME, device="cpu", dtype=dtype)) as engine:
         items = [engine.format.encode(solution.problem, solution.steps) for solution in solutions]
-        scores = [score for values in engine.score(items).scores for score in values]
+        scores = [score for each in engine.score(items) for score in each.values]
     return float(roc_auc_score(truth, scores))

@@ -17,9 +17,9 @@ def comparisons() -> list[Comparison]:
     candidates, unlike = models.vote(rng), models.unlike(rng)
     with loaded() as (engine, plain):
         engine.score(unlike[:8])  # the first forward pass of a process is slow
-        result, expected = engine.score(candidates), padded(plain, candidates)
-        share = sum(result.computed) / models.distinct(candidates)
-        close = models.apart(result.scores, expected)
+        scored, expected = engine.score(candidates), padded(plain, candidates)
+        share = sum(each.computed for each in scored) / models.distinct(candidates)
+        close = models.apart([each.values for each in scored], expected)
         what = f"64 candidates of one question; {share:.3f} × their distinct tokens run, scores within {close:.0e}"
         least = plain.least(candidates)
         works = (

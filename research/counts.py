@@ -26,7 +26,7 @@ from unprm.formats.unprm import CONFIG_NAME
 from unprm.mini.domain import Problem, write_steps
 from unprm.mini.storyteller import generate
 from unprm.models.load import load_engine
-from unprm.types import BatchScores
+from unprm.types import StepScores
 
 from .mini.pipeline import prm_settings
 from .mini.slips import Author
@@ -95,19 +95,22 @@ def measure(output: Path, size: Size, progress: Progress) -> str:
     return made
 
 
-def figures(scored: BatchScores, held_out: Sequence[Written], candidates: int) -> list[str]:
+def figures(scored: Sequence[StepScores], held_out: Sequence[Written], candidates: int) -> list[str]:
     """Figures of `COLUMNS`: on the steps of each problem's first candidate, and of the best of its `candidates`."""
     first = slice(None, None, candidates)
-    exact, mean = (np.concatenate(each) for each in ([w.shares for w in held_out[first]], scored.scores[first]))
+    exact, mean = (
+        np.concatenate(each) for each in ([w.shares for w in held_out[first]], [each.values for each in scored[first]])
+    )
     likely = np.clip(mean, EDGE, 1 - EDGE)
     log_loss = -np.mean(exact * np.log(likely) + (1 - exact) * np.log1p(-likely))
     of_means = [f"{np.mean((mean - exact) ** 2):.4f}", f"{log_loss:.4f}"]
-    by_mean = _best(held_out, list(map(min, scored.scores)), candidates)
-    if scored.intervals is None:
+    by_mean = _best(held_out, [min(each.values) for each in scored], candidates)
+    intervals = [each.intervals for each in scored if each.intervals is not None]
+    if not intervals:
         return [*of_means, "–", "–", by_mean, "–"]
-    low, high = np.concatenate(scored.intervals[first]).T
+    low, high = np.concatenate(intervals[first]).T
     inside = float(np.mean((low - NEAR <= exact) & (exact <= high + NEAR)))
-    by_low = _best(held_out, [min(low for low, _ in each) for each in scored.intervals], candidates)
+    by_low = _best(held_out, [min(low for low, _ in each) for each in intervals], candidates)
     return [*of_means, f"{100 * inside:.1f}", f"{np.mean(high - low):.3f}", by_mean, by_low]
 
 

@@ -31,7 +31,10 @@ from .report.drawing import legend, line, picture, styles
 from .steps import SetScores
 
 PARTS = 16, 8, 4, 2
-"""One of so many problems: what smaller probes are fitted to."""
+"""What smaller probes are fitted to: one of so many steps."""
+ALL, PROBLEMS, STEPS, SURPRISING = "all", "some problems", "every problem, some", "every problem, the most surprising"
+CHOICES = (PROBLEMS, STEPS, SURPRISING)
+"""How their steps are chosen; the last is the paper's way, section 3.2."""
 PROBE, SURPRISE, SUM = "the probe", "four figures of surprisal, fitted", "sum of surprisals"
 DIFFERENCES = ("solutions", "the probe, less", "AUROC, like length and place")
 SINGLE = ("read from", "log-loss on other problems of its data")
@@ -56,6 +59,11 @@ def write(trainer: ProbeTrainer, output: Path, console: Console) -> str:
         weight, bias = readout.regressed(columns, right, crossed.strength)
         return crossed.log_loss, held_out.scores(held_out_columns.astype(np.float64) @ weight + bias)
 
+    def fit(rows: Sequence[int]) -> SetScores:
+        fewer = Features(features.layers, features.states[:, :, rows], features.measures[rows])
+        made = readout.fit(fewer, right[rows], [problems[row] for row in rows], seed)
+        return held_out.scores(made.probe.margins(others))
+
     console.print("each layer and pooling")
     loss, surprise = alone(features.measures, others.measures)
     losses, layers = {SURPRISE: loss}, dict[tuple[str, int], SetScores]()
@@ -64,21 +72,23 @@ def write(trainer: ProbeTrainer, output: Path, console: Console) -> str:
             columns = (each.column(pooling, place) for each in (features, others))
             losses[f"{name}, layer {layer}"], layers[name, layer] = alone(*columns)
     console.print("smaller probes, and the whole one")
-    by_labels: dict[int, SetScores] = {}
-    for part in (*PARTS, 1):
-        kept = _some(problems, part, seed)
-        fewer = Features(features.layers, features.states[:, :, kept], features.measures[kept])
-        fitted = readout.fit(fewer, right[kept], [problems[index] for index in kept], seed)
-        by_labels[len(kept)] = held_out.scores(fitted.probe.margins(others))
+    surprising = features.measures[:, trainer.config.measures.index("surprisal_mean")]
+    kept = {ALL: {1: list(range(len(right)))}} | {
+        choice: {part: _chosen(choice, problems, surprising, part, seed) for part in PARTS} for choice in CHOICES
+    }
+    fitted = {choice: {len(rows): fit(rows) for rows in parts.values()} for choice, parts in kept.items()}
+    (whole,) = fitted[ALL].values()
     console.print("intervals")
     sums = others.measures[:, trainer.config.measures.index("surprisal_sum")]
     known = {
-        PROBE: by_labels[len(right)],
+        PROBE: whole,
         SURPRISE: surprise,
         SUM: held_out.scores(-sums),
         **steps.baselines(held_out.sets),
     }
-    figure(held_out, layers, by_labels, output / "probe.png")
+    figure(
+        held_out, layers, {each: by | fitted[ALL] for each, by in fitted.items() if each != ALL}, output / "probe.png"
+    )
     made = {
         "differences.md": in_markdown(DIFFERENCES, list(_differences(held_out, known)), names=2),
         "readouts.md": in_markdown(
@@ -90,9 +100,13 @@ def write(trainer: ProbeTrainer, output: Path, console: Console) -> str:
             names=1,
         ),
         "labels.md": in_markdown(
-            ("labels", *held_out.sets),
-            [[f"{count:,}", *held_out.shown(each)] for count, each in by_labels.items()],
-            names=0,
+            ("labels of", "labels", *held_out.sets),
+            [
+                [choice, f"{count:,}", *held_out.shown(scores)]
+                for choice, by_count in fitted.items()
+                for count, scores in by_count.items()
+            ],
+            names=1,
         ),
     }
     for name, table in made.items():
@@ -130,12 +144,19 @@ class HeldOut:
         return (steps.shown(self.matched(name, scores).share) for name in self.sets)
 
 
-def _some(problems: Sequence[str], part: int, seed: int) -> list[int]:
-    """The steps of one of `part` problems, at random; those of a smaller part are among those of a larger one."""
-    names = sorted(set(problems))
-    Random(seed).shuffle(names)
-    kept = set(names[: len(names) // part])
-    return [index for index, name in enumerate(problems) if name in kept]
+def _chosen(choice: str, problems: Sequence[str], surprising: Array, part: int, seed: int) -> list[int]:
+    """One of `part` steps, by the choice's name: all of some problems, or some of every problem."""
+    drawn = Random(seed)
+    if choice == PROBLEMS:
+        names = sorted(set(problems))
+        drawn.shuffle(names)
+        taken = set(names[: len(names) // part])
+        return [row for row, problem in enumerate(problems) if problem in taken]
+    order = drawn.sample(range(len(problems)), len(problems)) if choice == STEPS else np.argsort(-surprising).tolist()
+    by_problem: dict[str, list[int]] = {}
+    for row in order:
+        by_problem.setdefault(problems[row], []).append(row)
+    return sorted(row for rows in by_problem.values() for row in rows[: -(-len(rows) // part)])
 
 
 def _differences(held_out: HeldOut, known: Mapping[str, SetScores]) -> Iterator[list[str]]:
@@ -149,31 +170,30 @@ def _differences(held_out: HeldOut, known: Mapping[str, SetScores]) -> Iterator[
 
 
 def figure(
-    held_out: HeldOut, layers: Mapping[tuple[str, int], SetScores], labels: Mapping[int, SetScores], path: Path
+    held_out: HeldOut,
+    layers: Mapping[tuple[str, int], SetScores],
+    labels: Mapping[str, Mapping[int, SetScores]],
+    path: Path,
 ) -> None:
-    """Writes the curves by layer and by number of labels as PNG, a row for each set."""
-    look = dict(zip((*POOLINGS, PROBE), styles(4), strict=True))
+    """Writes the curves by layer, a line for each pooling, and by number of labels, a line for each way in which they
+    were chosen, as PNG, a row for each set."""
+    look = dict(zip((*POOLINGS, *labels), styles(len(POOLINGS) + len(labels)), strict=True))
+    by_layer = {name: {layer: scores for (each, layer), scores in layers.items() if each == name} for name in POOLINGS}
 
     def draw(drawn: Figure) -> None:
         handles: dict[str, object] = {}
         rows = drawn.subplots(len(held_out.sets), 2, sharey=True, squeeze=False)
         for (left, right), name in zip(rows, held_out.sets, strict=True):
-            for pooling in POOLINGS:
-                by_layer = {
-                    layer: held_out.matched(name, scores).share
-                    for (each, layer), scores in layers.items()
-                    if each == pooling
-                }
-                handles[pooling] = line(left, by_layer, **look[pooling])
-            handles[PROBE] = line(
-                right, {each: held_out.matched(name, scores).share for each, scores in labels.items()}, **look[PROBE]
-            )
+            for axes, curves in ((left, by_layer), (right, labels)):
+                for key, by_place in curves.items():
+                    shares = {place: held_out.matched(name, scores).share for place, scores in by_place.items()}
+                    handles[key] = line(axes, shares, **look[key])
             right.set_xscale("log")
-            left.set_title(f"{name}: one layer alone")
-            right.set_title(f"{name}: the probe")
+            left.set_title(f"{name}: one layer")
+            right.set_title(f"{name}: a probe of up to four")
         rows[-1][0].set_xlabel("layer")
-        rows[-1][1].set_xlabel("labelled steps that it was fitted to")
+        rows[-1][1].set_xlabel("labelled steps that it is fitted to")
         legend(drawn, handles)
 
-    title = "First errors told from right steps of like length at the same place (AUROC) by states of a frozen base"
-    picture(path, title, "", 7, draw)
+    title = "First errors told from right steps of like length at the same place (AUROC)"
+    picture(path, title, "", 8, draw)

@@ -1,85 +1,122 @@
-"""Scores solutions by models: their texts are encoded by turns, then run in batches with those of other requests."""
+"""Does a request's work on the server: texts are read by turns, answers compared in slices, solutions encoded by turns,
+then run in batches with those of other requests."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
-from typing import NamedTuple
+from typing import TypeVar
 
+from unprm.answers.equivalence import Comparison
 from unprm.concurrent import all_of
-from unprm.election.ballot import averaged
-from unprm.engines.waiting import Scored
-from unprm.errors import DeadlineExceeded, NoLogProbs, NoVerdict, SolutionTooLong, Unscorable
-from unprm.types import Encoded, Engine, Interval, Solution, Usage
+from unprm.engines.waiting import ScoredItems
+from unprm.errors import DeadlineExceeded, SolutionTooLong, Unscorable
+from unprm.pipeline import Outcome, Scorer, averaged, outcomes
+from unprm.pipeline import encode as encoded
+from unprm.types import Encoded, Solution, Usage
 
 from .admission import Context
 from .models.model import Model, Room
 from .observe import set_attributes, span
+from .service import Service
 
-Outcomes = dict[int, Encoded | Unscorable]
+T = TypeVar("T")
+
+Inputs = dict[int, Encoded | Unscorable]
 """By the index of a solution: the model input, or why there is none."""
 
 
-class Computed(NamedTuple):
-    """Step scores by the index of a solution; `unscorable`: by index, why a solution has none; `intervals`: by
-    index, those of the scores of a single model that tells them."""
+class RequestScorer(Scorer):
+    """Does the work of one request with these models: in its turns, in its caller's share of every room, and until its
+    deadline. Tokens and times are added to the request's usage."""
 
-    steps: Mapping[int, tuple[float, ...]]
-    unscorable: Mapping[int, Unscorable]
-    intervals: Mapping[int, tuple[Interval, ...]]
+    def __init__(self, service: Service, models: Sequence[Model], context: Context) -> None:
+        self._service, self.models, self._context = service, models, context
+        self.name = "+".join(model.name for model in models)
+        self.max_steps, self.calibration = service.settings.max_steps, service.vote_calibration
+
+    @property
+    def demo(self) -> str | None:
+        """The name of the first of the models that is a demonstration. Raises `ModelUnavailable`."""
+        return next((model.name for model in self.models if model.engine.description.demo), None)
+
+    @property
+    def by_logprobs(self) -> bool:
+        """Whether any of the models scores by log-probabilities of tokens. Raises `ModelUnavailable`."""
+        return any(model.engine.description.by_logprobs for model in self.models)
+
+    @property
+    def usage(self) -> Usage:
+        """The request's, so far."""
+        return self._context.usage
+
+    async def read(self, function: Callable[[], T]) -> T:
+        """As `Service.read`, of all texts of the request."""
+        return await self._service.read(self._context, function)
+
+    async def compare(self, answers: Sequence[str]) -> Comparison:
+        """As `Service.compare`."""
+        return await self._service.compare(self._context, answers)
+
+    async def score(self, problem: str, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
+        """The outcome of each solution; for several models the mean of their scores. `strict`: nothing is run if a
+        solution is too long for a model, or lacks what a model scores by.
+
+        Raises `Overloaded`, `ModelUnavailable` and `DeadlineExceeded`.
+        """
+        models, claims = self.models, self._context.claims
+        lengths = [length(problem, solution) for solution in solutions.values()]
+        with ExitStack() as stack:  # room in every model, or in none
+            rooms = [stack.enter_context(model.reserve(lengths, claims.share)) for model in models]
+            inputs = await all_of(
+                self._encode(model, problem, solutions, room) for model, room in zip(models, rooms, strict=True)
+            )
+            unreadable = {
+                index: item for each in inputs for index, item in each.items() if isinstance(item, Unscorable)
+            }
+            readable = [index for index in solutions if index not in unreadable]
+            if not readable or (strict and unreadable):
+                return dict(sorted(unreadable.items()))
+            batches = [[item for index in readable if isinstance(item := each[index], Encoded)] for each in inputs]
+            tokens = sum(len(item.ids) for batch in batches for item in batch)
+            claims.charge(tokens)
+            results = await all_of(
+                self._run(model, batch, room) for model, batch, room in zip(models, batches, rooms, strict=True)
+            )
+        usage = sum((result.usage for result in results), Usage())
+        self._context.usage += usage
+        claims.charge(usage.tokens - tokens)  # a judge's server counts its own
+        scores = results[0].scores
+        if len(models) > 1:
+            scores = averaged([each.scores for each in results], [model.engine.description for model in models])
+        return outcomes(inputs[0] | unreadable, dict(zip(readable, scores, strict=True)))
+
+    async def _encode(self, model: Model, problem: str, solutions: Mapping[int, Solution], room: Room) -> Inputs:
+        """As `encode`; the model learns how many tokens the characters became, and how long that took is added to the
+        usage."""
+        begun = model.clock()
+        with span("encode"):
+            inputs = await encode(model, problem, solutions, self._context)
+        room.texts.set(0)
+        self._context.usage += Usage(tokenization_seconds=model.clock() - begun)
+        tokens = {index: len(item.ids) for index, item in inputs.items() if isinstance(item, Encoded)}
+        model.encoded(sum(length(problem, solutions[index]) for index in tokens), sum(tokens.values()))
+        return inputs
+
+    async def _run(self, model: Model, batch: Sequence[Encoded], room: Room) -> ScoredItems:
+        claims = self._context.claims
+        with span("score") as current:
+            try:
+                result = await model.scorer.score(
+                    batch, deadline=claims.deadline, caller=claims.share, permit=room.permit
+                )
+            except DeadlineExceeded:  # the scorer knows only the time that was left
+                raise DeadlineExceeded(claims.seconds) from None
+            model.used(result.usage)
+            set_attributes(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})
+            return result
 
 
-async def score(
-    models: Sequence[Model], problem: str, solutions: Mapping[int, Solution], strict: bool, context: Context
-) -> Computed:
-    """Step scores of the solutions, given by their indices in the request; for several models the mean. Adds tokens and
-    times to the request's usage.
-
-    `strict`: raises `SolutionTooLong` if a solution is too long for a model, or `NoLogProbs` if it lacks what a model
-    scores by, and runs nothing, and `NoVerdict` if a judge gives none on a step. Raises `Overloaded`,
-    `ModelUnavailable` and `DeadlineExceeded`.
-    """
-    described = [model.engine.description for model in models]
-    lengths = [length(problem, solution) for solution in solutions.values()]
-    with ExitStack() as stack:  # room in every model, or in none
-        rooms = [stack.enter_context(model.reserve(lengths, context.claims.share)) for model in models]
-        outcomes = await all_of(
-            _encode(model, problem, solutions, room, context) for model, room in zip(models, rooms, strict=True)
-        )
-        unreadable = {
-            index: outcome
-            for encoded in outcomes
-            for index, outcome in encoded.items()
-            if isinstance(outcome, Unscorable)
-        }
-        readable = [index for index in solutions if index not in unreadable]
-        if strict and unreadable:
-            raise unreadable[min(unreadable)]
-        if not readable:
-            return Computed({}, unreadable, {})
-        batches = [[item for index in readable if isinstance(item := each[index], Encoded)] for each in outcomes]
-        tokens = sum(len(item.ids) for batch in batches for item in batch)
-        context.claims.charge(tokens)
-        results = await all_of(
-            _run(model, batch, room, context) for model, batch, room in zip(models, batches, rooms, strict=True)
-        )
-    usage = sum((result.usage for result in results), Usage())
-    context.usage += usage
-    context.claims.charge(usage.tokens - tokens)  # a judge's server counts its own
-    unread = {
-        readable[place]: NoVerdict(readable[place], count, len(result.scores[place]))
-        for result in results
-        for place, count in result.unread.items()
-    }
-    if strict and unread:
-        raise unread[min(unread)]
-    steps = averaged([result.scores for result in results], described)
-    scored = {index: each for index, each in zip(readable, steps, strict=True) if index not in unread}
-    intervals = results[0].intervals if len(results) == 1 else {}
-    return Computed(scored, {**unreadable, **unread}, {readable[place]: each for place, each in intervals.items()})
-
-
-async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], context: Context) -> Outcomes:
+async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], context: Context) -> Inputs:
     """The model input of each solution, by its index in the request; the error for one beyond the model's window, or
     without the log-probabilities that the model scores by.
 
@@ -87,12 +124,12 @@ async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], 
     turns with other requests; a cancelled request gets no further turn. Raises `ModelUnavailable`.
     """
     engine, limit = model.engine, model.engine.description.max_tokens
-    outcomes: Outcomes = {}
+    inputs: Inputs = {}
     left: dict[int, Solution] = {}
     for index, solution in solutions.items():
         minimum = -(-length(problem, solution) // engine.format.longest_token)
         if minimum > limit:
-            outcomes[index] = SolutionTooLong(index, minimum, limit, exact=False)
+            inputs[index] = SolutionTooLong(index, minimum, limit, exact=False)
         else:
             left[index] = solution
     run = partial(model.encoders.run, context.claims)
@@ -100,21 +137,11 @@ async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], 
     if len(left) > 1 and len(problem) > limit:  # alone it may be too long, and be encoded in vain for every solution
         minimum = len((await run(len(problem), partial(engine.format.encode, problem, ("1",)))).ids)
     if minimum > limit:
-        outcomes |= {index: SolutionTooLong(index, minimum, limit, exact=False) for index in left}
+        inputs |= {index: SolutionTooLong(index, minimum, limit, exact=False) for index in left}
     else:
         for size, piece in _pieces(problem, left, model.PIECE):
-            outcomes |= await run(size, partial(_encoded, engine, problem, piece, context.scope))
-    return {index: outcomes[index] for index in solutions}
-
-
-@contextmanager
-def pointing(place: str) -> Iterator[None]:
-    """Errors about a solution point to where it was sent, {} being its index."""
-    try:
-        yield
-    except Unscorable as error:
-        error.pointer = place.format(error.index)
-        raise
+            inputs |= await run(size, partial(encoded, engine, problem, piece, context.scope))
+    return {index: inputs[index] for index in solutions}
 
 
 def length(problem: str, solution: Solution) -> int:
@@ -133,48 +160,3 @@ def _pieces(problem: str, solutions: Mapping[int, Solution], minimum: int) -> It
             size, piece = 0, {}
     if piece:
         yield size, piece
-
-
-def _encoded(engine: Engine, problem: str, solutions: Mapping[int, Solution], scope: str) -> Outcomes:
-    limit = engine.description.max_tokens
-    outcomes: Outcomes = {}
-    for index, solution in solutions.items():
-        if solution.prompt is not None:
-            item = engine.format.at_tags(engine.format.tokenize(solution.prompt))
-        else:
-            item = engine.format.encode(problem, solution.steps)
-        if engine.description.by_logprobs:
-            if solution.logprobs is None or not all(solution.logprobs):
-                outcomes[index] = NoLogProbs(index)
-                continue
-            item = replace(item, logprobs=solution.logprobs)
-        too_long = SolutionTooLong(index, len(item.ids), limit) if len(item.ids) > limit else None
-        outcomes[index] = too_long or replace(item, scope=scope, evidence=solution.evidence)
-    return outcomes
-
-
-async def _encode(
-    model: Model, problem: str, solutions: Mapping[int, Solution], room: Room, context: Context
-) -> Outcomes:
-    """As `encode`; the model learns how many tokens the characters became, and how long that took is added to the
-    usage."""
-    begun = model.clock()
-    with span("encode"):
-        outcomes = await encode(model, problem, solutions, context)
-    room.texts.set(0)
-    context.usage += Usage(tokenization_seconds=model.clock() - begun)
-    tokens = {index: len(item.ids) for index, item in outcomes.items() if isinstance(item, Encoded)}
-    model.encoded(sum(length(problem, solutions[index]) for index in tokens), sum(tokens.values()))
-    return outcomes
-
-
-async def _run(model: Model, batch: Sequence[Encoded], room: Room, context: Context) -> Scored:
-    claims = context.claims
-    with span("score") as current:
-        try:
-            result = await model.scorer.score(batch, deadline=claims.deadline, caller=claims.share, permit=room.permit)
-        except DeadlineExceeded:  # the scorer knows only the time that was left
-            raise DeadlineExceeded(claims.seconds) from None
-        model.used(result.usage)
-        set_attributes(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})
-        return result

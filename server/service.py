@@ -12,16 +12,15 @@ from fastapi import Depends, Request
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from unprm.answers.equivalence import Equivalence, is_integer
+from unprm.answers.equivalence import Comparison, Equivalence, is_integer
 from unprm.election import acceptance
 from unprm.errors import ShuttingDown, UnprmError
-from unprm.types import Solution
 
 from .admission import Admission, Context, FairPool
 from .journal import Journal
 from .models.model import Source
 from .models.registry import Models
-from .observe import Metrics
+from .observe import Metrics, span
 from .settings import Settings
 
 T = TypeVar("T")
@@ -94,27 +93,16 @@ class Service(Collector):
             return function()
         return await self._readers.run(context.claims, cost, function)
 
-    async def classes(self, solutions: Sequence[Solution], context: Context) -> tuple[list[int | None], list[int]]:
-        """The class of equal answers that each solution belongs to, None without an answer; and the indices of those
-        whose answers could not be compared as mathematics in time."""
-        classes: list[int | None] = [None] * len(solutions)
-        formal: dict[int, str] = {}
-        verbatim: dict[str, int] = {}
-        for index, each in enumerate(solutions):
-            if each.answer is not None and each.verbatim:
-                classes[index] = verbatim.setdefault(each.answer, len(solutions) + index)
-            elif each.answer is not None:
-                formal[index] = each.answer
-        begun = self._equivalence.begin(list(formal.values()), context.scope)
-        if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
-            self._equivalence.advance(begun, math.inf)
-        while begun.wanted:  # in slices, so that nobody waits for all of another's answers
-            slice = partial(self._equivalence.advance, begun, _SLICE)
-            await self._readers.run(context.claims, len(begun.wanted[-1]), slice)
-        compared = self._equivalence.finish(begun)
-        for index, number in zip(formal, compared.classes, strict=True):
-            classes[index] = number
-        return classes, [list(formal)[index] for index in compared.as_text]
+    async def compare(self, context: Context, answers: Sequence[str]) -> Comparison:
+        """The classes of a request's answers."""
+        with span("answers"):
+            begun = self._equivalence.begin(answers, context.scope)
+            if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
+                self._equivalence.advance(begun, math.inf)
+            while begun.wanted:  # in slices, so that nobody waits for all of another's answers
+                slice = partial(self._equivalence.advance, begun, _SLICE)
+                await self._readers.run(context.claims, len(begun.wanted[-1]), slice)
+            return self._equivalence.finish(begun)
 
     def collect(self) -> Iterator[Metric]:
         """What is counted here, for Prometheus."""

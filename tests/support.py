@@ -4,11 +4,13 @@ import asyncio
 import re
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
+
+from unprm.types import Interval, StepScores
 
 P = ParamSpec("P")
 
@@ -60,3 +62,18 @@ def tables(page: str) -> list[list[dict[str, str]]]:
         names, _, *rows = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in block.splitlines())
         found.append([dict(zip(names, row, strict=True)) for row in rows])
     return found
+
+
+class Columns(NamedTuple):
+    """The fields of several `StepScores`, each as a list."""
+
+    values: list[tuple[float, ...]]
+    computed: list[int]
+    tokens: list[int]
+    missing: list[int]
+    intervals: list[tuple[Interval, ...] | None]
+
+
+def columns(scores: Sequence[StepScores]) -> Columns:
+    """The scores of at least one solution, field by field."""
+    return Columns(*map(list, zip(*scores, strict=True)))

@@ -1,29 +1,32 @@
 """What `unprm` offers in a program: a PRM is loaded, scores, and votes, without a server."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from unprm.answers.equivalence import Equivalence
-from unprm.election.ballot import Ballot, Scores, parse
-from unprm.election.decide import needed_signal
-from unprm.errors import NoVerdict, SolutionTooLong, Unscorable
-from unprm.mini.domain import about
-from unprm.types import Engine, Interval, Solution, Usage
-from unprm.wire import VOTE_REQUESTS, RiskTerms, ScoreRequest, SolutionIn, VoteResponse
+from unprm import pipeline
+from unprm.errors import Unscorable
+from unprm.pipeline import Scorer
+from unprm.types import Engine
+from unprm.wire import VOTE_REQUESTS, ScoreRequest, SolutionIn, VoteResponse
+
+T = TypeVar("T")
 
 
 def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[float, ...] | None]:
     """For each solution, a score in [0, 1] of every step: the probability that all is right so far; None for a solution
-    without a step, or too long for the model.
+    that can't be scored: one without a step, or too long for the model.
 
     A solution is a text, the list of its steps, or an object as in a request to the server (`unprm.wire.SolutionIn`).
     Raises `ValueError` for anything else, `pydantic.ValidationError` where it is a solution.
     """
     request = ScoreRequest.model_validate({"problem": problem, "solutions": _listed(solutions, "solutions")})
-    steps, *_ = _scores(prm, problem, parse(request).missing, {})
-    return [steps.get(index) for index in range(request.count)]
+    try:
+        scored = _done(pipeline.score(request, Scorer(prm))).solutions
+    except Unscorable:
+        return [None] * request.count
+    return [None if each.step_scores is None else tuple(each.step_scores) for each in scored]
 
 
 def vote(
@@ -41,9 +44,9 @@ def vote(
     solution's own. `settings`: those of the vote (`unprm.votes`), and the request's: `aggregate`, `split` … A vote that
     needs no rewards needs neither `prm` nor a problem.
 
-    Raises `unprm.errors.NoAnswer` if no solution states an answer, `unprm.errors.InvalidRequest` for step scores that
-    are not as many as the steps, and `ValueError` for other bad input, and for a vote whose rewards or confidences are
-    missing.
+    Raises `unprm.errors.NoAnswer` if no solution states an answer, `unprm.errors.InvalidRequest` where the server
+    refuses: for step scores that are not as many as the steps, for a problem or confidences that a vote lacks …; and
+    `ValueError` for other bad input, and for a vote that needs rewards, without a PRM.
     """
     if strategy not in VOTE_REQUESTS:
         raise ValueError(f"{strategy!r} is no vote; there are {', '.join(VOTE_REQUESTS)}")
@@ -51,28 +54,7 @@ def vote(
     if step_scores is not None:
         candidates = _with_scores(candidates, _listed(step_scores, "step_scores"))
     request = VOTE_REQUESTS[strategy].model_validate({"problem": problem, "solutions": candidates, **settings})
-    if isinstance(request, RiskTerms) and request.risk is not None:
-        raise ValueError("risk needs a server with --vote-calibration: a vote without one accepts nothing")
-    parsed = parse(request)
-    compared = Equivalence().compare([each.answer for each in parsed.solutions if each.answer is not None])
-    names = iter(compared.classes)
-    classes = [None if each.answer is None else next(names) for each in parsed.solutions]
-    by_reward = needed_signal(strategy, classes, request.terms) == "reward"
-    steps = {index: each.step_scores for index, each in enumerate(parsed.solutions) if each.step_scores is not None}
-    usage, unscorable, known, intervals = Usage(), dict(parsed.unscorable), None, dict[int, tuple[Interval, ...]]()
-    if by_reward and parsed.missing and prm is not None:
-        if problem is None:
-            raise ValueError("rewards decide this vote, and the PRM needs the problem to score: problem is None")
-        computed, usage, intervals = _scores(prm, problem, parsed.missing, unscorable)
-        steps |= computed
-        if not steps:
-            raise unscorable[min(unscorable)]
-        known = about(prm.description.name, problem) if prm.description.demo else None
-    used = [steps.get(index) for index in range(len(classes))] if by_reward or parsed.given else None
-    scores = Scores(used, unscorable, known, intervals)
-    stated = [index for index, name in enumerate(classes) if name is not None]
-    ballot = Ballot(request, parsed.solutions, classes, scores, [stated[index] for index in compared.as_text])
-    return ballot.vote(strategy, request.terms, "" if prm is None else prm.description.name, usage)
+    return _done(pipeline.vote(request, strategy, Scorer(prm)))
 
 
 def _listed(values: Any, name: str) -> list[Any]:
@@ -102,22 +84,11 @@ def _with_scores(solutions: Sequence[Any], step_scores: Sequence[Any]) -> list[A
     return made
 
 
-def _scores(
-    prm: Engine, problem: str, solutions: Mapping[int, Solution], unscorable: dict[int, Unscorable]
-) -> tuple[dict[int, tuple[float, ...]], Usage, dict[int, tuple[Interval, ...]]]:
-    """Step scores by index, the tokens they took, and the scores' intervals; adds to `unscorable` why a solution has
-    none."""
-    encoded = {index: prm.format.encode(problem, solution.steps) for index, solution in solutions.items()}
-    limit = prm.description.max_tokens
-    for index, item in encoded.items():
-        if len(item.ids) > limit:
-            unscorable[index] = SolutionTooLong(index, len(item.ids), limit)
-    fitting = {index: item for index, item in encoded.items() if index not in unscorable}
-    batch = prm.score(list(fitting.values()))
-    for index, unread in zip(fitting, batch.unread or (), strict=False):
-        if unread:
-            unscorable[index] = NoVerdict(index, unread, len(solutions[index].steps))
-    tokens, computed = sum(batch.tokens or (len(item.ids) for item in fitting.values())), sum(batch.computed)
-    found = {index: each for index, each in zip(fitting, batch.scores, strict=True) if index not in unscorable}
-    intervals = dict(zip(fitting, batch.intervals or (), strict=False))
-    return found, Usage(tokens, computed, tokens - computed), intervals
+def _done(work: Coroutine[Any, Any, T]) -> T:
+    """The result of work by a `Scorer` of this process, which never waits: no event loop is needed."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("it waits")

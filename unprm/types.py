@@ -1,7 +1,7 @@
 """The values passed between the parts of unprm, and the protocols of those parts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Final, Literal, NamedTuple, Protocol
 
 from pydantic import Field
@@ -124,15 +124,14 @@ class Usage:
     queue_seconds: float = field(default=0.0, compare=False)
     scoring_seconds: float = field(default=0.0, compare=False)
 
+    @classmethod
+    def of(cls, scores: "Sequence[StepScores]") -> "Usage":
+        """What these scores took, without times."""
+        tokens, computed = sum(each.tokens for each in scores), sum(each.computed for each in scores)
+        return cls(tokens, computed, tokens - computed)
+
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.tokens + other.tokens,
-            self.computed_tokens + other.computed_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.tokenization_seconds + other.tokenization_seconds,
-            self.queue_seconds + other.queue_seconds,
-            self.scoring_seconds + other.scoring_seconds,
-        )
+        return Usage(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,17 +269,19 @@ class ModelDescription:
     by_logprobs: bool = False
 
 
-class BatchScores(NamedTuple):
-    """For each item of a batch: its step scores, and the tokens that the model ran for it. Tokens that items share
-    count for one of them. `tokens`: those that scoring it from scratch takes, if they are not its ids. `unread`: on
-    how many of its steps a judge gave no verdict, whose scores mean nothing; None if that can't be. `intervals`: those
-    of its step scores; None if the model tells none."""
+class StepScores(NamedTuple):
+    """What a solution's steps score, from the engine to the response: `values` in [0, 1], one per step.
 
-    scores: list[tuple[float, ...]]
-    computed: list[int]
-    tokens: list[int] | None = None
-    unread: list[int] | None = None
-    intervals: list[tuple[Interval, ...]] | None = None
+    `computed`: tokens that a model ran for them; tokens that solutions of a batch share count for one of them.
+    `tokens`: those that scoring it from scratch takes. `missing`: on how many steps a judge gave no verdict, whose
+    values mean nothing. `intervals`: one around each value; None if the model tells none.
+    """
+
+    values: tuple[float, ...]
+    computed: int = 0
+    tokens: int = 0
+    missing: int = 0
+    intervals: tuple[Interval, ...] | None = None
 
 
 class Format(Protocol):
@@ -325,8 +326,8 @@ class Engine(Protocol):
     def format(self) -> Format:
         """How the model's input is built."""
 
-    def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        """Step scores in [0, 1] for each item, as many as it has positions.
+    def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
+        """Step scores of each item, as many as it has positions.
 
         Scores of an item do not depend on what else is in the batch, beyond the rounding of the model's number type.
         """

@@ -112,10 +112,10 @@ def _score(prm: str, chosen: Sequence[Problem], texts: Sequence[str], progress: 
     for number, problem in enumerate(chosen):
         solutions = [text for text in texts[number * CANDIDATES : (number + 1) * CANDIDATES] if text.strip()]
         split = [steps.split(text) for text in solutions]
-        scores = engine.score([engine.format.encode(problem.text, parts) for parts in split]).scores
+        scored = engine.score([engine.format.encode(problem.text, parts) for parts in split])
         yield [
-            _Scored(problem, values, first_error(problem, parts), extract(text))
-            for text, parts, values in zip(solutions, split, scores, strict=True)
+            _Scored(problem, scores.values, first_error(problem, parts), extract(text))
+            for text, parts, scores in zip(solutions, split, scored, strict=True)
         ]
         progress.advance(task)
 

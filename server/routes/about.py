@@ -10,15 +10,16 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from unprm.models.options import LoadModelRequest
+from unprm.pipeline import why_majority
 from unprm.types import DEFAULT_STRATEGY
 from unprm.wire import LimitsOut, ModelName, ModelResponse, ModelsResponse, StatusResponse
 
 from ..admission import TheContext
 from ..models.model import Open
+from ..scoring import RequestScorer
 from ..service import Service, TheService
 from .openapi import METRICS, describe
 from .route import WorkRoute
-from .votes import why_majority
 
 about = APIRouter()
 listing = APIRouter()
@@ -49,12 +50,13 @@ async def version(request: Request) -> dict[str, str]:
 
 
 @about.get("/model", **describe("model"))
-async def model(service: TheService, name: ModelName | None = None) -> ModelResponse:
+async def model(service: TheService, context: TheContext, name: ModelName | None = None) -> ModelResponse:
     """Describes a model, by default the first: its input and the server's limits. `models` lists all names."""
     settings = service.settings
     with service.models.chosen(name) as (chosen,):
         description, served_name = chosen.engine.description, chosen.name
-        strategy = DEFAULT_STRATEGY if why_majority([chosen], None) is None else "majority"
+        scorer = RequestScorer(service, [chosen], context)
+        strategy = DEFAULT_STRATEGY if why_majority(scorer, None) is None else "majority"
     fields = asdict(description)
     del fields["max_tokens"], fields["calibration"], fields["asked"], fields["by_logprobs"]
     fields |= {

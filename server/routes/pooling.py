@@ -20,14 +20,14 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Discr
 
 from unprm import steps as step_text
 from unprm.calibration import log_odds
-from unprm.election.ballot import why_unscorable
 from unprm.errors import InvalidRequest, TooManySolutions
+from unprm.pipeline import refuse, why_unscorable
 from unprm.trajectories import Message, conversation, text_of
-from unprm.types import Format, Prompt, Solution
+from unprm.types import Format, Prompt, Solution, StepScores
 from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, Request, ScoreRequest, Text
 
-from .. import scoring
 from ..admission import Context, TheContext
+from ..scoring import RequestScorer
 from ..service import Service, TheService
 from . import votes
 from .route import WorkRoute
@@ -210,16 +210,18 @@ for _path, _endpoint in _ROUTES.items():
 async def _scores(service: Service, request: ClassifyRequest, context: Context) -> tuple[str, list[tuple[float, ...]]]:
     """The model's name, and the step scores of each prompt. Raises `Unscorable` if one can't be scored."""
     place = "/input/{}" if request.messages is None else "/messages"
-    with service.models.chosen(request.model) as models, scoring.pointing(place):
+    with service.models.chosen(request.model) as models:
         reading = partial(_to_score, request, models[0].engine.format, service.settings.max_steps)
         problem, solutions = await service.read(context, reading)
         context.solutions = len(solutions)
         if len(solutions) > service.settings.max_solutions:
             raise TooManySolutions(len(solutions), service.settings.max_solutions)
-        if request.messages is not None and (error := why_unscorable(0, solutions[0], service.settings.max_steps)):
-            raise error
-        found = await scoring.score(models, problem, dict(enumerate(solutions)), True, context)
-        return votes.name_of(models), [found.steps[index] for index in range(len(solutions))]
+        if request.messages is not None:
+            refuse([why_unscorable(0, solutions[0], service.settings.max_steps)], place)
+        scorer = RequestScorer(service, models, context)
+        found = (await scorer.score(problem, dict(enumerate(solutions)), strict=True)).values()
+        refuse(found, place)
+        return scorer.name, [each.values for each in found if isinstance(each, StepScores)]
 
 
 def _to_score(request: ClassifyRequest, format: Format, max_steps: int) -> tuple[str, list[Solution]]:

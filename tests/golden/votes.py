@@ -16,7 +16,7 @@ from server.settings import Settings
 from tests.golden.kept import pretty, rounded
 from tests.server.calibrations import calibration
 from unprm.engines.fake import FakeEngine
-from unprm.types import BatchScores, Encoded
+from unprm.types import Encoded, StepScores
 
 PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
 UNKNOWN = "What is the sum of the first nine primes?"
@@ -28,9 +28,11 @@ Body = dict[str, Any]
 class WithIntervals(FakeEngine):
     """A fake that tells how sure it is of each score."""
 
-    def score(self, batch: Sequence[Encoded]) -> BatchScores:
-        found = super().score(batch)
-        return found._replace(intervals=[tuple((each / 2, (1 + each) / 2) for each in item) for item in found.scores])
+    def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
+        return [
+            found._replace(intervals=tuple((each / 2, (1 + each) / 2) for each in found.values))
+            for found in super().score(batch)
+        ]
 
 
 def _text(answer: object, *before: str) -> str:

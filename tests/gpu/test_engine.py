@@ -10,6 +10,7 @@ from peft import PeftModel
 from torch import nn
 from transformers import AutoModelForCausalLM, MistralConfig, MistralForCausalLM
 
+from tests.support import columns
 from unprm.engines.torch import segments
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.memory import CACHED
@@ -51,8 +52,8 @@ class Case:
 
     def check(self, items):
         """Scores the items, compares each score, and returns how many tokens were run."""
-        result = self.engine.score(items)
-        for item, values in zip(items, result.scores, strict=True):
+        result = columns(self.engine.score(items))
+        for item, values in zip(items, result.values, strict=True):
             with torch.no_grad():
                 ids = torch.tensor([item.ids], device=self._plain.device)
                 margins = self._head(self._plain(ids).last_hidden_state[0, list(item.positions)])
@@ -146,7 +147,7 @@ def test_an_adapter_is_merged(device, base, adapter):
         config = engine.format.config
         plain = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), adapter)
         items = [engine.format.encode("what is 12 + 34", ["12 + 34 = 46", f"The answer is {k}"]) for k in range(4)]
-        for item, values in zip(items, engine.score(items).scores, strict=True):
+        for item, values in zip(items, columns(engine.score(items)).values, strict=True):
             with torch.no_grad():
                 logits = plain.eval()(torch.tensor([item.ids])).logits[0, list(item.positions)]
             expected = logits[:, [config.positive_id, config.negative_id]].softmax(-1)[:, 0].tolist()

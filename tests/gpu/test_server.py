@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 
 from tests.server.harness import serving
+from tests.support import columns
 from unprm.models.load import load_engine
 
 PROBLEM = "what is 12 + 34 - 5"
@@ -14,7 +15,7 @@ SOLUTIONS = [["12 + 34 = 46", f"46 - 5 = {k}", f"The answer is \\boxed{{{k}}}."]
 
 def test_scores_and_votes_over_http_are_the_engine_s(device, adapter):
     with closing(load_engine(str(adapter), device="cpu", dtype="float32")) as engine:
-        expected = engine.score([engine.format.encode(PROBLEM, steps) for steps in SOLUTIONS]).scores
+        expected = columns(engine.score([engine.format.encode(PROBLEM, steps) for steps in SOLUTIONS])).values
 
     engine = load_engine(str(adapter), device=device.type, dtype="bfloat16", prefix_cache_gb=0.05)
     with serving(engine) as running:

@@ -10,7 +10,7 @@ from research.counts import Size, Written, figures, measure
 from research.mini.slips import Author
 from unprm.answers.extraction import extract
 from unprm.mini.storyteller import generate
-from unprm.types import BatchScores
+from unprm.types import StepScores
 
 
 def test_an_author_finishes_what_was_written_from_any_step_on():
@@ -40,11 +40,13 @@ def test_the_figures_by_hand():
     # of the first of two candidates: 0.97 is not near enough to 1, 0.01 is near enough to 0, and 0.28 not to 0.25
     brier = (0 + 0.1**2 + 0 + 0.5**2) / 4
     loss = (math.log(2) - math.log(0.9) - 0.25 * math.log(0.25) - 0.75 * math.log(0.75) + math.log(2)) / 4
-    made = figures(BatchScores(scores, [1] * 4, intervals=intervals), held_out, 2)
+    made = figures(
+        [StepScores(each, intervals=around) for each, around in zip(scores, intervals, strict=True)], held_out, 2
+    )
     # the least means elect a wrong candidate and a right one, the least lower ends both right ones
     assert made[:4] == [f"{brier:.4f}", f"{loss:.4f}", "50.0", f"{(0.2 + 0.17 + 0.12 + 0.59) / 4:.3f}"]
     assert [cell.partition(" ")[0] for cell in made[4:]] == ["50.0", "100.0"]
-    assert figures(BatchScores(scores, [1] * 4), held_out, 2) == [*made[:2], "–", "–", made[4], "–"]
+    assert figures([StepScores(each) for each in scores], held_out, 2) == [*made[:2], "–", "–", made[4], "–"]
 
 
 def test_both_prms_are_trained_once_and_measured(tmp_path):

@@ -92,7 +92,7 @@ def test_what_a_vote_lacks_is_said() -> None:
         unprm.vote(PROBLEM, two, "best")
     with pytest.raises(ValueError, match="hmr needs the candidates' rewards"):
         unprm.vote(PROBLEM, two, "hmr")
-    with pytest.raises(ValueError, match="the PRM needs the problem"):
+    with pytest.raises(InvalidRequest, match="rewards decide: send the problem"):
         unprm.vote(None, two, "hmr", prm=FakeEngine())
     with pytest.raises(ValueError, match="step_scores are of 1 solutions, there are 2"):
         unprm.vote(PROBLEM, two, step_scores=[[0.5]])

@@ -12,6 +12,7 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 
 from benchmarks import servers
 from tests.server.harness import serving
+from tests.support import columns
 from tests.vllm.test_gateway import HARD_PROBLEM
 from unprm import mini
 from unprm.calibration import Calibration
@@ -107,16 +108,16 @@ def test_scores_through_the_chat_api_are_those_of_the_model(engine: JudgeEngine,
         [directly(merged, f"{PROBLEM}\n" + "".join(f"{step}ş" for step in steps[: count + 1])) for count in range(2)]
         for steps in SOLUTIONS
     ]
-    found = engine.score([engine.format.encode(PROBLEM, steps) for steps in SOLUTIONS])
-    assert [score for scores in found.scores for score in scores] == pytest.approx(
+    found = columns(engine.score([engine.format.encode(PROBLEM, steps) for steps in SOLUTIONS]))
+    assert [score for scores in found.values for score in scores] == pytest.approx(
         [score for scores in expected for score, _ in scores], abs=1e-3
     )
     assert found.tokens == [sum(tokens for _, tokens in each) + 2 for each in expected]  # each request adds a token
-    assert found.unread == [0] * len(SOLUTIONS)
+    assert found.missing == [0] * len(SOLUTIONS)
     long = engine.format.encode(PROBLEM * 8, [step for steps in SOLUTIONS for step in steps])
     for _ in range(2):
-        scored = engine.score([long])
-        assert sum(scored.computed) < sum(scored.tokens or ())  # whole blocks of earlier steps are known
+        scored = columns(engine.score([long]))
+        assert sum(scored.computed) < sum(scored.tokens)  # whole blocks of earlier steps are known
     engine.close()
 
 

@@ -15,6 +15,7 @@ from huggingface_hub import HfApi
 
 from benchmarks import servers
 from tests import checkpoints
+from tests.support import columns
 from training.prm.card import published_card
 from training.prm.publish import merge_adapter
 from unprm import mini
@@ -47,11 +48,11 @@ def compare(model, tolerance, **options):
     """Asserts that scores of vLLM and of torch are equal, and differ between solutions."""
     with closing(load_engine(model, device="cpu", **options)) as plain:
         batch = [plain.format.encode(PROBLEM, steps) for steps in SOLUTIONS]
-        expected = plain.score(batch).scores
+        expected = columns(plain.score(batch)).values
     with closing(load_engine(model, engine="vllm", device="cpu", **options)) as engine:
         assert engine.description.engine == "vllm"
-        scores = engine.score(batch).scores
-        agree(engine.score(batch[::-1]).scores, expected[::-1], tolerance)
+        scores = columns(engine.score(batch)).values
+        agree(columns(engine.score(batch[::-1])).values, expected[::-1], tolerance)
     agree(scores, expected, tolerance)
     every = [value for values in expected for value in values]
     assert max(every) - min(every) > 0.05
@@ -70,13 +71,13 @@ def test_published_families_score_as_with_torch(family, tmp_path):
 def test_a_server_of_vllm_scores_as_torch_does(tmp_path):
     with closing(load_engine(mini.NAME, device="cpu")) as plain:
         batch = [plain.format.encode(PROBLEM, steps) for steps in SOLUTIONS]
-        expected = plain.score(batch).scores
+        expected = columns(plain.score(batch)).values
         readout = plain.format.readout
     files = locate(mini.NAME, None, None, None)
     model = prepare(files, readout, load_tokenizer(files.base), torch.float32)
     served = servers.vllm(model.directory, "--dtype=float32", *model.options)
     with served as url, closing(load_engine(mini.NAME, engine="remote", url=url)) as engine:
-        scores = engine.score(batch).scores
+        scores = columns(engine.score(batch)).values
         assert engine.description.device == url
         assert engine.description.self_test.difference < 1e-3
         assert not engine.description.self_test.cached
@@ -94,13 +95,13 @@ def test_the_card_s_line_serves_a_merged_prm(tmp_path):
     assert (model, "hf-overrides" in line) == (str(place), False)
     with closing(load_engine(mini.NAME, device="cpu")) as plain:
         batch = [plain.format.encode(PROBLEM, steps) for steps in SOLUTIONS]
-        expected = plain.score(batch).scores
+        expected = columns(plain.score(batch)).values
     with servers.vllm(place, "--dtype=float32", *options) as url:
         body = {"model": model, "input": [item.ids for item in batch], "task": "token_classify"}
         rows = httpx.post(f"{url}/pooling", json=body, timeout=600).json()["data"]
         scores = [[row["data"][k][1] for k in item.positions] for row, item in zip(rows, batch, strict=True)]
         with closing(load_engine(str(place), engine="remote", url=url)) as engine:
-            agree(engine.score(batch).scores, expected, 1e-3)
+            agree(columns(engine.score(batch)).values, expected, 1e-3)
     agree(scores, expected, 1e-3)
 
 
@@ -122,23 +123,23 @@ def test_what_vllm_knows_is_not_run_again_and_changes_no_score():
         items += [plain.format.encode(problem, [*steps[:count], "The answer is 7."]) for count in range(0, 12, 3)]
         # the same tokens with only every second position scored
         items += [Encoded(item.ids, item.positions[1::2], item.response) for item in items if len(item.positions) > 3]
-        expected = plain.score(items).scores
+        expected = columns(plain.score(items)).values
     with closing(load_engine(mini.NAME, engine="vllm", device="cpu", prefix_cache_gb=1.0)) as engine:
         assert engine.description.self_test.cached
-        grown = [engine.score([item]) for item in items[:12]]
-        agree([result.scores[0] for result in grown], expected[:12], 1e-3)
+        grown = [columns(engine.score([item])) for item in items[:12]]
+        agree([result.values[0] for result in grown], expected[:12], 1e-3)
         for result, before, item in zip(grown[1:], items, items[1:12], strict=False):
             assert result.computed[0] <= len(item.ids) - len(before.ids) + BLOCK
         for _ in range(10):
             numbers = rng.choices(range(len(items)), k=rng.randint(1, 6))
-            scores = engine.score([items[number] for number in numbers]).scores
+            scores = columns(engine.score([items[number] for number in numbers])).values
             agree(scores, [expected[number] for number in numbers], 1e-3)
-        assert engine.score(items[:12]).computed == [0] * 12
+        assert columns(engine.score(items[:12])).computed == [0] * 12
     with closing(load_engine(mini.NAME, engine="vllm", device="cpu")) as engine:
         assert not engine.description.self_test.cached
         for _ in range(2):
-            result = engine.score(items[:3])
-            agree(result.scores, expected[:3], 1e-3)
+            result = columns(engine.score(items[:3]))
+            agree(result.values, expected[:3], 1e-3)
             assert result.computed == [len(item.needed) for item in items[:3]]
 
 

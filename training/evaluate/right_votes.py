@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from unprm.election.decide import decide_by, needed_signal, needs_rewards, of_answered
+from unprm.election.decide import decide_by, needed_signal, of_answered
 from unprm.types import AnswerClass, VoteResult
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.votes.vote import Terms
@@ -17,7 +17,7 @@ RightShare = Callable[[JudgedCandidates, Sequence[int]], float]
 
 
 def uses_rewards(strategy: Strategy) -> bool:
-    return needs_rewards(strategy, (0, 1))
+    return needed_signal(strategy, (0, 1)) == "reward"
 
 
 def takeable(judged: Sequence[JudgedCandidates]) -> tuple[Strategy, ...]:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from unprm.errors import ModelUnavailable
-from unprm.types import Engine, Evidence
+from unprm.errors import ModelUnavailable, Unscorable
+from unprm.pipeline import encode, run
+from unprm.types import Encoded, Engine, Evidence, Solution, StepScores
 from unprm_client import Client, ClientError, ScoreResponse
 from unprm_client.errors import NoVerdict, SolutionTooLong, TooManySteps
 
@@ -69,12 +70,12 @@ class EngineScorer:
         self.identity = Identity(about.name, about.dtype, about.digest)
 
     def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
-        encoded = [self._engine.format.encode(solution.problem, solution.steps) for solution in batch]
-        fitting = [k for k, inputs in enumerate(encoded) if len(inputs.ids) <= self._engine.description.max_tokens]
-        scores: list[Scores] = [None] * len(batch)
-        for k, values in zip(fitting, self._engine.score([encoded[k] for k in fitting]).scores, strict=True):
-            scores[k] = values
-        return scores
+        """Step scores of each solution, all in one batch."""
+        inputs: dict[int, Encoded | Unscorable] = {}
+        for index, each in enumerate(batch):
+            inputs |= encode(self._engine, each.problem, {index: Solution(each.steps, evidence=each.evidence)})
+        outcomes, _ = run(self._engine, inputs)
+        return [each.values if isinstance(each, StepScores) else None for each in outcomes.values()]
 
 
 class ServerScorer:

@@ -165,19 +165,17 @@ class Acceptance(NamedTuple):
 
 def acceptance(
     calibration: VoteCalibration | None,
-    risk: float | None,
+    risk: float,
     strategies: Sequence[Strategy],
     terms: Terms,
     model: str | None,
     aggregate: Aggregate,
     pointer: str = "/risk",
-) -> Acceptance | None:
-    """How answers of these votes are judged, None without a risk. `model`, `aggregate`: as in `mismatch`.
+) -> Acceptance:
+    """How answers of these votes are judged. `model`, `aggregate`: as in `mismatch`.
 
     Raises `InvalidRequest`, with the pointer, without a calibration, and for one that fits none of the votes.
     """
-    if risk is None:
-        return None
     if calibration is None:
         raise InvalidRequest(
             f"risk needs a calibration of votes, and none is loaded: make one by `{COMMAND}` and serve it with "

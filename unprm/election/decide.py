@@ -6,7 +6,7 @@ from typing import TypeVar
 from unprm.errors import NoAnswer
 from unprm.types import AnswerClass, DecidedBy, VoteResult
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
-from unprm.votes.vote import TIE, Group, Scored, Signal, Tally, Terms, Values, Vote, by_frequency, mean
+from unprm.votes.vote import TIE, Group, GroupScore, Signal, Tally, Terms, Values, Vote, by_frequency, mean
 
 Value = TypeVar("Value")
 
@@ -27,11 +27,6 @@ def needed_signal(strategy: Strategy, classes: Sequence[int | None], terms: Term
     if len(unvalued.groups) <= 1 or vote.frequency_decides(unvalued):
         return "none"
     return vote.signal
-
-
-def needs_rewards(strategy: Strategy, classes: Sequence[int | None], terms: Terms = DEFAULTS) -> bool:
-    """Whether a vote has to score the candidates; arguments as in `needed_signal`."""
-    return needed_signal(strategy, classes, terms) == "reward"
 
 
 def of_answered(classes: Sequence[int | None], values: Sequence[Value | None]) -> list[Value | None] | None:
@@ -98,7 +93,7 @@ def _decided_by(vote: Vote, ballots: Tally, frequency: bool) -> DecidedBy:
     return "majority" if frequency else vote.decided_by
 
 
-def _answer_class(group: Group, rewards: Values | None, scored: Scored) -> AnswerClass:
+def _answer_class(group: Group, rewards: Values | None, scored: GroupScore) -> AnswerClass:
     known = [] if rewards is None else group.of(rewards)
     average, highest = (mean(known), max(known)) if known else (None, None)
     return AnswerClass(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from unprm.calibration import Calibration
 from unprm.engines.byte_format import TAG, ByteFormat, texts
 from unprm.steps import at_separator
-from unprm.types import BatchScores, Encoded, ModelDescription, Prompt
+from unprm.types import Encoded, ModelDescription, Prompt, StepScores
 
 _SPAN = 2**32
 
@@ -84,7 +84,7 @@ class FakeEngine:
         self._failures = failures or {}
         self._gate = gate
 
-    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+    def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
         """Step scores per item, independent of the rest of the batch."""
         call = len(self.batches)
         self.batches.append(tuple(batch))
@@ -93,7 +93,7 @@ class FakeEngine:
         time.sleep(self._delay)
         if call in self._failures:
             raise self._failures[call]
-        return BatchScores([tuple(self._scores(item)) for item in batch], [len(item.ids) for item in batch])
+        return [StepScores(tuple(self._scores(item)), len(item.ids), len(item.ids)) for item in batch]
 
     def close(self) -> None:
         """Sets `closed`."""

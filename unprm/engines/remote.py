@@ -10,7 +10,7 @@ from unprm.engines.vllm.model import step_scores
 from unprm.engines.worker import plain_sum
 from unprm.errors import ModelInvalid
 from unprm.formats.family import PrmFormat
-from unprm.types import BatchScores, Encoded, ModelDescription
+from unprm.types import Encoded, ModelDescription, StepScores
 
 SECONDS = 600.0
 """Timeout of a batch; a server that takes longer has failed."""
@@ -63,7 +63,7 @@ class RemoteEngine:
                 f"documentation names for family {format.family} ({reason})"
             ) from error
 
-    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+    def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
         """Step scores per item; vLLM runs all tokens of each. Raises `RuntimeError` if it answers with an error."""
         body = {
             "model": self._served.id,
@@ -75,8 +75,10 @@ class RemoteEngine:
         if response.status_code != 200:
             raise RuntimeError(f"vLLM answered {response.status_code}")
         found = {row.index: row.data for row in _Pooled.model_validate_json(response.content).data}
-        scores = [step_scores(item, torch.tensor(found[index])) for index, item in enumerate(batch)]
-        return BatchScores(scores, [len(item.needed) for item in batch])
+        return [
+            StepScores(step_scores(item, torch.tensor(found[index])), len(item.needed), len(item.ids))
+            for index, item in enumerate(batch)
+        ]
 
     def close(self) -> None:
         """Closes the connections."""

@@ -16,7 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from unprm.budget import Budget, Held
-from unprm.engines.waiting import Batch, Request, Scored, Waiting
+from unprm.engines.waiting import Batch, QueuedRequest, ScoredItems, Waiting
 from unprm.engines.worker import Worker, checked_scores, plain_sum
 from unprm.errors import (
     DeadlineExceeded,
@@ -28,7 +28,7 @@ from unprm.errors import (
     SolutionTooLong,
     UnprmError,
 )
-from unprm.types import BatchScores, Encoded, Engine, Usage
+from unprm.types import Encoded, Engine, StepScores, Usage
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Scheduler:
         self._observe, self._on_loss, self._clock = observe, on_loss, clock
         self._room = Budget(max_queued_tokens, "tokens", self._retry_after)
         self._waiting = Waiting()
-        self._unanswered: dict[Request, None] = {}  # by arrival
+        self._unanswered: dict[QueuedRequest, None] = {}  # by arrival
         self._recent = Recent()
         self._lost: str | None = None
         self._unreachable: str | None = None
@@ -140,7 +140,7 @@ class Scheduler:
         deadline: float | None = None,
         caller: str = "",
         permit: Permit | None = None,
-    ) -> Scored:
+    ) -> ScoredItems:
         """Scores all items or none. `deadline`: a time of the event loop's clock. `caller`: requests of one caller
         share its turns and its room in the queue. `permit`: the room that `reserve` keeps for it.
 
@@ -151,8 +151,9 @@ class Scheduler:
         seconds = math.inf if deadline is None else deadline - loop.time()
         self._admit(encoded, seconds, caller, permit)
         if not encoded:
-            return Scored([], Usage(), {}, {})
-        request = Request(encoded, deadline, caller, self._clock(), Held(self._room, caller), loop.create_future())
+            return ScoredItems([], Usage())
+        room = Held(self._room, caller)
+        request = QueuedRequest(encoded, deadline, caller, self._clock(), room, loop.create_future())
         self._unanswered[request] = None
         self._waiting.add(request)
         if self._serving is None or self._serving.done():
@@ -215,7 +216,7 @@ class Scheduler:
         self._check_open()
         self._room.check(caller, tokens)
 
-    async def step(self, before: tuple[Batch, BatchScores] | None) -> tuple[Batch, BatchScores] | None:
+    async def step(self, before: tuple[Batch, list[StepScores]] | None) -> tuple[Batch, list[StepScores]] | None:
         """One batch: takes what fits, runs it, and meanwhile gives back the scores of the batch `before`. Returns the
         batch and its scores; None if it failed, or nothing waits."""
         for request in self._waiting.expired(asyncio.get_running_loop().time()):
@@ -228,7 +229,7 @@ class Scheduler:
         return None if scores is None else (batch, scores)
 
     async def _serve(self) -> None:
-        finished: tuple[Batch, BatchScores] | None = None
+        finished: tuple[Batch, list[StepScores]] | None = None
         try:
             while self._waiting or finished is not None:
                 finished = await self.step(finished)
@@ -285,7 +286,7 @@ class Scheduler:
 
     # what is run
 
-    async def _run(self, batch: Batch) -> BatchScores | None:
+    async def _run(self, batch: Batch) -> list[StepScores] | None:
         """The scores of a batch; None if it failed, in which case its requests have the error."""
         begun = self._clock()
         for request in {request for holders in batch.values() for request, _ in holders}:
@@ -297,13 +298,14 @@ class Scheduler:
             await self._note_failure(error)
             return None
         self._failures, self._unreachable = 0, None
-        tokens, computed, seconds = sum(item.cost for item in batch), sum(scores.computed), self._clock() - begun
+        tokens, seconds = sum(item.cost for item in batch), self._clock() - begun
+        computed, unread = sum(each.computed for each in scores), sum(each.missing for each in scores)
         self._recent.add(tokens, computed, seconds)
         waits = [begun - request.arrived for holders in batch.values() for request, index in holders if index == 0]
-        self._observe(BatchFigures(len(batch), tokens, computed, seconds, waits, sum(scores.unread or ())))
+        self._observe(BatchFigures(len(batch), tokens, computed, seconds, waits, unread))
         return scores
 
-    async def _scores(self, items: Sequence[Encoded]) -> BatchScores:
+    async def _scores(self, items: Sequence[Encoded]) -> list[StepScores]:
         """The engine's scores, checked to be usable; raises `ModelUnavailable`. A model that hangs is lost."""
         try:
             async with asyncio.timeout(self._patience):
@@ -347,32 +349,24 @@ class Scheduler:
 
     # what is given back
 
-    async def _give_back(self, finished: tuple[Batch, BatchScores] | None) -> None:
+    async def _give_back(self, finished: tuple[Batch, list[StepScores]] | None) -> None:
         """Gives each request its scores, one request at a time: writing an answer takes a while, and many at once would
         delay requests that arrive meanwhile."""
         if finished is None:
             return
         batch, scored = finished
-        totals = scored.tokens or [len(item.ids) for item in batch]
-        unread, intervals = scored.unread or [0] * len(batch), scored.intervals or [()] * len(batch)
-        for holders, scores, computed, total, missing, around in zip(
-            batch.values(), scored.scores, scored.computed, totals, unread, intervals, strict=True
-        ):
+        for holders, scores in zip(batch.values(), scored, strict=True):
+            given = scores
             for request, index in holders:
                 if request.done.done():  # its caller has gone
                     continue
-                request.scores[index] = scores
-                if missing:
-                    request.unread[index] = missing
-                if around:
-                    request.intervals[index] = around
-                request.total += total
-                request.computed, computed = request.computed + computed, 0  # charged to the first
+                request.scores[index] = given
+                given = scores._replace(computed=0)  # charged to the first
                 if len(request.scores) == len(request.items):
                     request.done.set_result(request.scored(self._clock()))
                     await asyncio.sleep(0)
 
-    def _fail(self, requests: Iterable[Request], error: Exception) -> None:
+    def _fail(self, requests: Iterable[QueuedRequest], error: Exception) -> None:
         for request in list(requests):
             self._waiting.remove(request)
             if not request.done.done():

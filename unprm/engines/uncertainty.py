@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from unprm.calibration import Calibration, sigmoid
 from unprm.engines.byte_format import ByteFormat
-from unprm.types import BatchScores, Encoded, ModelDescription
+from unprm.types import Encoded, ModelDescription, StepScores
 from unprm.uncertainty import MEASURES, SURPRISAL, surprise
 
 NAME = "uncertainty"
@@ -93,10 +93,9 @@ class UncertaintyEngine:
             by_logprobs=True,
         )
 
-    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+    def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
         """Step scores per item; no token is run."""
-        scores = [tuple(map(self._readout.score, item.logprobs)) for item in batch]
-        return BatchScores(scores, [0] * len(batch), [0] * len(batch))
+        return [StepScores(tuple(map(self._readout.score, item.logprobs))) for item in batch]
 
     def close(self) -> None:
         """Nothing is held."""

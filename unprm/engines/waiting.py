@@ -5,36 +5,31 @@ large request neither waits for the rest nor holds it up.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import NamedTuple
 
 from unprm.budget import Held
-from unprm.types import Encoded, Interval, Usage
+from unprm.types import Encoded, StepScores, Usage
 
 
-class Scored(NamedTuple):
-    """Step scores in the order of the request's items, and what they cost. `unread`: on how many of
-    its steps a judge gave no verdict, by the index of an item with such steps. `intervals`: by the index of an item
-    whose scores have them."""
+class ScoredItems(NamedTuple):
+    """Step scores in the order of the request's items, and what they cost."""
 
-    scores: list[tuple[float, ...]]
+    scores: list[StepScores]
     usage: Usage
-    unread: Mapping[int, int]
-    intervals: Mapping[int, tuple[Interval, ...]]
 
 
 @dataclass(eq=False, slots=True)
-class Request:
+class QueuedRequest:
     """The items that a caller has scored together.
 
     `taken` of them have left the queue; the others have `tokens` tokens, which hold `room`. `arrived`, and `begun`,
     when its first batch began: times of the scheduler's clock. `deadline`: a time of the event loop's clock.
     `caller`: requests of one caller share its turns.
-    `served`: number of the last batch that took any of its items, or of the one before its arrival. `scores`, `unread`
-    and `intervals`: of the items scored so far, by their indices; these have `total` tokens, of which `computed` were
-    run.
+    `served`: number of the last batch that took any of its items, or of the one before its arrival. `scores`: of the
+    items scored so far, by their indices.
     """
 
     items: Sequence[Encoded]
@@ -42,32 +37,23 @@ class Request:
     caller: str
     arrived: float
     room: Held
-    done: "asyncio.Future[Scored]"
+    done: "asyncio.Future[ScoredItems]"
     begun: float | None = None
     served: int = 0
     taken: int = 0
     tokens: int = 0
-    scores: dict[int, tuple[float, ...]] = field(default_factory=dict)
-    unread: dict[int, int] = field(default_factory=dict)
-    intervals: dict[int, tuple[Interval, ...]] = field(default_factory=dict)
-    total: int = 0
-    computed: int = 0
+    scores: dict[int, StepScores] = field(default_factory=dict)
 
-    def scored(self, now: float) -> Scored:
+    def scored(self, now: float) -> ScoredItems:
         """The answer, once all items have scores; `now` by the scheduler's clock."""
         assert self.begun is not None, "it has scores"
-        usage = Usage(
-            self.total,
-            self.computed,
-            self.total - self.computed,
-            queue_seconds=self.begun - self.arrived,
-            scoring_seconds=now - self.begun,
-        )
         scores = [self.scores[index] for index in range(len(self.items))]
-        return Scored(scores, usage, self.unread, self.intervals)
+        usage = Usage.of(scores)
+        queued, took = self.begun - self.arrived, now - self.begun
+        return ScoredItems(scores, replace(usage, queue_seconds=queued, scoring_seconds=took))
 
 
-Batch = dict[Encoded, list[tuple[Request, int]]]
+Batch = dict[Encoded, list[tuple[QueuedRequest, int]]]
 """Distinct sequences; for each the requests that have it, and its index among their items. Equal ones run once."""
 
 
@@ -76,25 +62,25 @@ class Waiting:
 
     def __init__(self) -> None:
         self.tokens = 0
-        self._requests: dict[Request, None] = {}  # a set would not keep the order
+        self._requests: dict[QueuedRequest, None] = {}  # a set would not keep the order
         self._batches = 0
 
     def __len__(self) -> int:
         return len(self._requests)
 
-    def add(self, request: Request) -> None:
+    def add(self, request: QueuedRequest) -> None:
         """Puts a request at the end. It comes before those of which the running batch took any."""
         request.served = self._batches - 1
         self._requests[request] = None
         self._set_tokens(request, sum(item.cost for item in request.items))
 
-    def remove(self, request: Request) -> None:
+    def remove(self, request: QueuedRequest) -> None:
         """Removes a request's waiting items, if any."""
         if request in self._requests:
             del self._requests[request]
             self._set_tokens(request, 0)
 
-    def expired(self, now: float) -> list[Request]:
+    def expired(self, now: float) -> list[QueuedRequest]:
         """Requests whose deadline is not after `now`, a time of the event loop's clock."""
         return [request for request in self._requests if request.deadline is not None and request.deadline <= now]
 
@@ -113,10 +99,10 @@ class Waiting:
         self._requests = {request: None for request in self._requests if request.taken < len(request.items)}
         return batch
 
-    def _in_turns(self) -> Iterator[tuple[Request, float]]:
+    def _in_turns(self) -> Iterator[tuple[QueuedRequest, float]]:
         """The requests in the order of their turns, each with its share of the half that is given in turns: one request
         of every caller, then a second of each; those served longest ago first."""
-        by_caller: dict[str, list[Request]] = {}
+        by_caller: dict[str, list[QueuedRequest]] = {}
         for request in sorted(self._requests, key=lambda request: request.served):
             by_caller.setdefault(request.caller, []).append(request)
         callers = sorted(by_caller.values(), key=lambda requests: requests[-1].served)  # when each was last served
@@ -124,7 +110,7 @@ class Waiting:
             for request in filter(None, turn):
                 yield request, 1 / len(by_caller) / len(by_caller[request.caller])
 
-    def _move(self, request: Request, batch: Batch, room: int, share: int) -> int:
+    def _move(self, request: QueuedRequest, batch: Batch, room: int, share: int) -> int:
         """Moves a request's items to a batch while there is `room`, up to its `share` but at least one, all in tokens;
         returns their tokens. Any item fits an empty batch."""
         spent = 0
@@ -140,7 +126,7 @@ class Waiting:
             self._set_tokens(request, request.tokens - item.cost)
         return spent
 
-    def _set_tokens(self, request: Request, tokens: int) -> None:
+    def _set_tokens(self, request: QueuedRequest, tokens: int) -> None:
         self.tokens += tokens - request.tokens
         request.tokens = tokens
         request.room.set(tokens)

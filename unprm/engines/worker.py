@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from unprm.errors import ModelUnavailable, ModelUnreachable
-from unprm.types import BatchScores, Encoded, Engine
+from unprm.types import Encoded, Engine, StepScores
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def plain_sum(engine: Engine) -> Encoded:
     return engine.format.encode("1 + 1 = ?", ["2"])
 
 
-def checked_scores(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
+def checked_scores(engine: Engine, batch: Sequence[Encoded]) -> list[StepScores]:
     """Runs in the engine's thread. Raises `ModelUnavailable`, also for what are no scores."""
     try:
         scores = engine.score(batch)
@@ -75,13 +75,12 @@ def checked_scores(engine: Engine, batch: Sequence[Encoded]) -> BatchScores:
     return scores
 
 
-def _fault(batch: Sequence[Encoded], answer: BatchScores) -> str | None:
-    lengths = {len(values) for values in (batch, *answer) if values is not None}
-    if len(lengths) != 1:
-        return f"it has scores for {len(answer.scores)} of {len(batch)} items"
-    for item, values in zip(batch, answer.scores, strict=True):
-        if len(values) != len(item.positions):
-            return f"an item has {len(values)} scores for {len(item.positions)} steps"
-        if not all(0.0 <= value <= 1.0 for value in values):  # false for NaN, too
+def _fault(batch: Sequence[Encoded], answer: Sequence[StepScores]) -> str | None:
+    if len(answer) != len(batch):
+        return f"it has scores for {len(answer)} of {len(batch)} items"
+    for item, scores in zip(batch, answer, strict=True):
+        if len(scores.values) != len(item.positions):
+            return f"an item has {len(scores.values)} scores for {len(item.positions)} steps"
+        if not all(0.0 <= value <= 1.0 for value in scores.values):  # false for NaN, too
             return "a score is not within 0 and 1"
     return None

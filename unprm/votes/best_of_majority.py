@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from unprm.types import Probability
-from unprm.votes.vote import Scored, Tally, Terms, Vote, by_highest
+from unprm.votes.vote import GroupScore, Tally, Terms, Vote, by_highest
 
 
 class BestOfMajorityTerms(Terms):
@@ -18,9 +18,9 @@ def _frequent(tally: Tally) -> list[bool]:
     return [count >= fewest for count in tally.counts]
 
 
-def _by_frequent_reward(tally: Tally) -> list[Scored]:
+def _by_frequent_reward(tally: Tally) -> list[GroupScore]:
     scores = zip(by_highest(tally), _frequent(tally), strict=True)
-    return [scored if frequent else Scored(None) for scored, frequent in scores]
+    return [scored if frequent else GroupScore(None) for scored, frequent in scores]
 
 
 VOTE = Vote(

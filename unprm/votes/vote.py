@@ -52,7 +52,7 @@ class Tally(NamedTuple):
         return [len(group.members) for group in self.groups]
 
 
-class Scored(NamedTuple):
+class GroupScore(NamedTuple):
     """A group's score, None where it can't be elected for its values; and the normalized parts of WRF."""
 
     score: float | None
@@ -60,7 +60,7 @@ class Scored(NamedTuple):
     normalized_frequency: float | None = None
 
 
-Score = Callable[[Tally], list[Scored]]
+Score = Callable[[Tally], list[GroupScore]]
 """Scores each group; the highest wins."""
 
 
@@ -104,23 +104,23 @@ class Vote:
         return self.signal == "reward" and not self.frequency_decides(clear)
 
 
-def by_frequency(tally: Tally) -> list[Scored]:
+def by_frequency(tally: Tally) -> list[GroupScore]:
     """The number of candidates of each group."""
-    return [Scored(float(count)) for count in tally.counts]
+    return [GroupScore(float(count)) for count in tally.counts]
 
 
-def by_highest(tally: Tally) -> list[Scored]:
+def by_highest(tally: Tally) -> list[GroupScore]:
     """The highest value in each group, 0 in one without any."""
     if tally.values is None:
-        return [Scored(None) for _ in tally.groups]
-    return [Scored(max(group.of(tally.values), default=0.0)) for group in tally.groups]
+        return [GroupScore(None) for _ in tally.groups]
+    return [GroupScore(max(group.of(tally.values), default=0.0)) for group in tally.groups]
 
 
-def by_sum(tally: Tally) -> list[Scored]:
+def by_sum(tally: Tally) -> list[GroupScore]:
     """The sum of the values in each group; `math.fsum` makes it independent of the order of the candidates."""
     if tally.values is None:
-        return [Scored(None) for _ in tally.groups]
-    return [Scored(math.fsum(group.of(tally.values))) for group in tally.groups]
+        return [GroupScore(None) for _ in tally.groups]
+    return [GroupScore(math.fsum(group.of(tally.values))) for group in tally.groups]
 
 
 def mean(values: Sequence[float]) -> float:

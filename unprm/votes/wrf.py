@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from unprm.types import Probability
-from unprm.votes.vote import Scored, Tally, Terms, Vote, mean
+from unprm.votes.vote import GroupScore, Tally, Terms, Vote, mean
 
 Normalization = Literal["minmax", "share"]
 """How rewards and frequencies are made comparable: each min-max over the answers, or mean reward and share of N."""
@@ -23,16 +23,16 @@ class WrfTerms(Terms):
     )
 
 
-def _by_reward_and_frequency(tally: Tally) -> list[Scored]:
+def _by_reward_and_frequency(tally: Tally) -> list[GroupScore]:
     minmax = tally.terms.normalization == "minmax"
     frequencies = _min_max(tally.counts) if minmax else [count / tally.total for count in tally.counts]
     if tally.values is None:  # a single answer that was not scored: min-max makes its values 1 whatever they are
-        return [Scored(1.0 if minmax else None, None, frequencies[0])]
+        return [GroupScore(1.0 if minmax else None, None, frequencies[0])]
     rewards = [mean(group.of(tally.values)) for group in tally.groups]
     rewards = _min_max(rewards) if minmax else rewards
     alpha = tally.terms.alpha
     return [
-        Scored(alpha * reward + (1 - alpha) * frequency, reward, frequency)
+        GroupScore(alpha * reward + (1 - alpha) * frequency, reward, frequency)
         for reward, frequency in zip(rewards, frequencies, strict=True)
     ]
 

@@ -146,6 +146,9 @@ class TrajectoryIn(WireModel, Request):
     answer: str | None = Field(None, description="Overrides the answer found in the last assistant message.")
     step_scores: _StepScores | None = Field(None, description="One score per step, used instead of the model's.")
 
+    _rendered: agents.Rendered = PrivateAttr()
+    """By the request that it is in."""
+
     @model_validator(mode="before")
     @classmethod
     def _from_atif(cls, data: Any) -> Any:
@@ -153,9 +156,18 @@ class TrajectoryIn(WireModel, Request):
             return data
         return {"id": data.get("session_id"), "messages": agents.from_atif(data)}
 
-    def candidate(self, rendered: agents.Rendered, index: int) -> Solution:
+    @property
+    def characters(self) -> int:
+        """Length of all steps."""
+        return sum(map(len, self._rendered.steps))
+
+    def whole(self) -> str:
+        """The last assistant message."""
+        return self._rendered.final
+
+    def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
         """The trajectory as a solution. Raises `InvalidRequest` if its steps are not as many as its step scores."""
-        scores = None if self.step_scores is None else tuple(self.step_scores)
+        rendered, scores = self._rendered, None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(scores) != len(rendered.steps):
             reason = _mismatch(len(scores), len(rendered.steps))
             raise InvalidRequest(f"trajectory {index}: {reason}", f"/trajectories/{index}/step_scores")
@@ -189,10 +201,11 @@ class TrajectoryTerms(WireModel, Request):
     thoughts: bool = Field(False, description="Whether steps include the model's thoughts.")
 
     def render(self, trajectory: TrajectoryIn, pointer: str) -> agents.Rendered:
-        """The trajectory as texts. Raises `InvalidRequest` for what is not text; `pointer`: the trajectory's."""
+        """The trajectory as texts, which it keeps. Raises `InvalidRequest` for what is not text; `pointer`: to it."""
         reading = agents.Reading(self.evidence, self.observation_tokens, self.thoughts)
         try:
-            return agents.render(trajectory.messages, reading)
+            trajectory._rendered = agents.render(trajectory.messages, reading)
+            return trajectory._rendered
         except InvalidRequest as error:
             raise InvalidRequest(str(error), f"{pointer}{error.pointer}") from None
 
@@ -241,18 +254,18 @@ class Candidates(TrajectoryTerms):
         None, description="A served model, by default the first; several: the mean of their calibrated step scores."
     )
 
-    _rendered: list[agents.Rendered] = PrivateAttr(default_factory=list)
+    _sent: Sequence[SolutionIn | TrajectoryIn] = PrivateAttr()
 
     @model_validator(mode="after")
-    def _read_trajectories(self) -> Self:
+    def _read(self) -> Self:
         if bool(self.solutions) == (self.trajectories is not None):
             raise InvalidRequest("exactly one of /solutions and /trajectories must be given", "/solutions")
+        self._sent = self.trajectories or list(map(_as_object, self.solutions))
         if self.trajectories is not None:
-            self._rendered = [self.render(each, f"/trajectories/{k}") for k, each in enumerate(self.trajectories)]
-            begins = {each.problem for each in self._rendered}
-            if len(begins) > 1:
+            rendered = [self.render(each, f"/trajectories/{k}") for k, each in enumerate(self.trajectories)]
+            if len({each.problem for each in rendered}) > 1:
                 raise InvalidRequest("the messages before the first step differ among trajectories", "/trajectories")
-            self.problem = self.problem_of(self.problem, self._rendered[0])
+            self.problem = self.problem_of(self.problem, rendered[0])
             if "aggregate" not in self.model_fields_set:
                 self.aggregate = "mean"
         return self
@@ -260,22 +273,22 @@ class Candidates(TrajectoryTerms):
     @property
     def count(self) -> int:
         """Number of candidates."""
-        return len(self.trajectories or self.solutions)
+        return len(self._sent)
+
+    @property
+    def place(self) -> str:
+        """The JSON pointer of a candidate, {} being its index."""
+        return "/solutions/{}" if self.trajectories is None else "/trajectories/{}"
 
     @property
     def scored(self) -> bool:
         """Whether every candidate comes with step scores, so that no model is needed."""
-        sent: Sequence[SolutionIn | TrajectoryIn] = self.trajectories or self._objects
-        return all(each.step_scores is not None for each in sent)
+        return all(each.step_scores is not None for each in self._sent)
 
     def lengths(self) -> list[int]:
         """Characters of problem plus solution, for each solution without step scores, which a model has to read."""
         before = len(self.problem or "")
-        sent: Sequence[TrajectoryIn | SolutionIn] = self.trajectories or self._objects
-        characters = [sum(map(len, each.steps)) for each in self._rendered] or [
-            each.characters for each in self._objects
-        ]
-        return [before + each for each, one in zip(characters, sent, strict=True) if one.step_scores is None]
+        return [before + each.characters for each in self._sent if each.step_scores is None]
 
     def candidates(self, max_steps: int = sys.maxsize) -> list[Solution]:
         """The solutions, split into steps, of which those beyond the maximum are one; `answer` is the caller's, not
@@ -283,17 +296,12 @@ class Candidates(TrajectoryTerms):
 
         Raises `InvalidRequest` for a text whose number of steps differs from its number of step scores.
         """
-        if self.trajectories is not None:
-            pairs = zip(self.trajectories, self._rendered, strict=True)
-            return [each.candidate(rendered, index) for index, (each, rendered) in enumerate(pairs)]
-        return [solution.candidate(self.split, index, max_steps) for index, solution in enumerate(self._objects)]
+        return [each.candidate(self.split, index, max_steps) for index, each in enumerate(self._sent)]
 
     def texts(self) -> list[str]:
         """Each candidate as one text to extract its answer from: the text as sent, or the joined steps; of a
         trajectory the last assistant message."""
-        if self.trajectories is not None:
-            return [each.final for each in self._rendered]
-        return [solution.whole() for solution in self._objects]
+        return [each.whole() for each in self._sent]
 
     @property
     def terms(self) -> VoteTerms:
@@ -301,10 +309,6 @@ class Candidates(TrajectoryTerms):
         return VoteTerms.model_construct(
             **{name: getattr(self, name) for name in VoteTerms.model_fields if name in type(self).model_fields}
         )
-
-    @property
-    def _objects(self) -> list[SolutionIn]:
-        return [_as_object(solution) for solution in self.solutions]
 
 
 class RiskTerms(WireModel, Request):
@@ -368,11 +372,10 @@ class PreviewRequest(TrajectoryTerms):
     def read(self, max_steps: int) -> tuple[str, Solution]:
         """The problem, and the solution split into steps, of which those beyond the maximum are one. Raises
         `InvalidRequest` as `Candidates.candidates`."""
-        if self.trajectory is None:
-            assert self.solution is not None, "checked before"
-            return self.problem or "", _as_object(self.solution).candidate(self.split, 0, max_steps)
-        rendered = self.render(self.trajectory, "/trajectory")
-        return self.problem_of(self.problem, rendered) or "", self.trajectory.candidate(rendered, 0)
+        problem, sent = self.problem, self.trajectory or _as_object(self.solution or "")
+        if self.trajectory is not None:
+            problem = self.problem_of(problem, self.render(self.trajectory, "/trajectory"))
+        return problem or "", sent.candidate(self.split, 0, max_steps)
 
 
 def _request_of(vote: Vote) -> type[Candidates]:

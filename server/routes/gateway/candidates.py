@@ -33,7 +33,7 @@ _FAILED = 2
 """Consecutive rounds without a candidate after which sampling stops."""
 
 
-class Candidates:
+class SampledCandidates:
     """The candidates of one request, sampled in rounds; with log-probabilities for a vote by confidence, or where
     rewards are made of them (`by_logprobs`).
 

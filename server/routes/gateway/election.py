@@ -1,39 +1,45 @@
-"""From a chat request to the elected completion: rounds of candidates until the vote is stable."""
+"""From a chat request to the elected completion: rounds of candidates until the vote is stable. An election goes on
+while its answer is not accepted at the request's risk; several may share one budget."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
+from unprm import pipeline
 from unprm.answers.options import lists_options
-from unprm.election.adaptive import stability
-from unprm.election.ballot import Ballot, usage_out
+from unprm.concurrent import all_of
+from unprm.election.adaptive import Standing, least_decided, stability
 from unprm.election.decide import representative
-from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable
+from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable
 from unprm.openai.models import Json
+from unprm.pipeline import Ballot, NoConfidence, usage_out
 from unprm.types import Extraction
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import LONGEST_COMPARED, AnySolution, Unscored, VoteOut, VoteRequest
 
 from ...admission import Context
 from ...models.model import Model
+from ...scoring import RequestScorer
 from ...service import Service
-from .. import votes
-from .candidates import Candidates
-from .report import Report, Sample, Stopped, UnscoredCandidate, notes
+from .candidates import SampledCandidates
+from .report import Attempt, Report, Sample, Stopped, UnscoredCandidate, notes
 from .schema import Election
-from .upstream import Sampled, UpstreamFailed
+from .upstream import Sampled, UpstreamFailed, UpstreamRefused
 
+IN_FLIGHT = 8
+"""Maximum number of requests for which candidates are sampled at a time."""
 _RESERVE = 0.1
 """Fraction of a request's time reserved for scoring and voting."""
 
 
-class _Candidates(VoteRequest, VoteTerms):
+class _AnyVoteRequest(VoteRequest, VoteTerms):
     """Candidates for any vote, which need a problem only if they are scored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ElectionTerms:
     """How an answer is elected: what the request says, and what the server decides where it says nothing.
 
     `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `why_majority`: why
@@ -85,12 +91,13 @@ class Rounds:
         self,
         service: Service,
         models: Sequence[Model],
-        candidates: Candidates,
-        terms: Terms,
+        candidates: SampledCandidates,
+        terms: ElectionTerms,
         context: Context,
         observe: Observer = lambda step: None,
     ) -> None:
-        self._service, self._models, self._context, self._observe = service, models, context, observe
+        self._metrics, self._context, self._observe = service.metrics, context, observe
+        self._scorer = RequestScorer(service, models, context)
         self.candidates, self.terms = candidates, terms
         self.stopped: Stopped | None = None
         self.stable = 0.0
@@ -129,7 +136,7 @@ class Rounds:
             raise DeadlineExceeded((1 - _RESERVE) * context.claims.seconds) from None
         self._ballot = await self._vote(self.terms.strategy)
         if self._ballot is not None:
-            self._leader = self._ballot.outcome(self.terms.strategy, self.terms.request, LONGEST_COMPARED).answer
+            self._leader = self._ballot.outcome(self.terms.strategy, LONGEST_COMPARED).answer
         await self._judge()
         if self.stopped is None:
             self._observe(Progress(len(self.candidates.sampled.choices), self.terms.budget, self._leader))
@@ -149,14 +156,14 @@ class Rounds:
         if ballot is None:
             won, others = await self._without_answers(), list[int]()
         else:
-            vote = ballot.outcome(strategy, terms.request, LONGEST_COMPARED)
-            self._service.metrics.voted(vote)
+            vote = ballot.outcome(strategy, LONGEST_COMPARED)
+            self._metrics.voted(vote)
             won, values = _won(ballot, vote), ballot.values(strategy)
             others = [representative(each.members, values) for each in vote.candidates[1:]]
         if terms.request.risk is not None:  # what was not voted on as calibrated is not accepted
             won["accept"] = won.get("accept") or False
         won |= {
-            "model": votes.name_of(self._models),
+            "model": self._scorer.name,
             "strategy": terms.strategy,
             "budget": terms.budget,
             "sampled": len(candidates.sampled.choices),
@@ -196,12 +203,13 @@ class Rounds:
         """The ballot of all candidates so far, or of these; None if none of them has an answer, or none that has one
         the reward or confidence that the vote needs."""
         made = partial(self._request, solutions or self.candidates.solutions)
-        request = await self._service.read(self._context, made)
+        request = await self._scorer.read(made)
+        self._context.solutions = request.count
         if strategy != self.terms.strategy:
             request.risk = None
         try:
-            return await votes.ballot(self._service, self._models, request, [strategy], self._context)
-        except (NoAnswer, Unscorable, votes.NoConfidence):
+            return await pipeline.cast(request, [strategy], self._scorer)
+        except (NoAnswer, Unscorable, NoConfidence):
             return None
 
     async def _judge(self) -> None:
@@ -230,11 +238,11 @@ class Rounds:
         signal = VOTES[terms.strategy].signal if terms.request.strategy is not None else "none"
         if signal == "none":
             return found
-        request = await self._service.read(self._context, partial(self._request, self.candidates.solutions))
+        request = await self._scorer.read(partial(self._request, self.candidates.solutions))
         values: list[float | None] = [getattr(solution, "confidence", None) for solution in request.solutions]
         if signal == "reward":
             try:
-                scored = await votes.score(self._service, request, self._context)
+                scored = await pipeline.score(request, self._scorer)
             except Unscorable as error:
                 raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
             values = [solution.reward for solution in scored.solutions]
@@ -244,13 +252,13 @@ class Rounds:
         reward = values[best] if signal == "reward" else None
         return found | {"decided_by": signal, "solution_index": best, "reward": reward}
 
-    def _request(self, solutions: Callable[[Extraction], list[AnySolution]]) -> _Candidates:
+    def _request(self, solutions: Callable[[Extraction], list[AnySolution]]) -> _AnyVoteRequest:
         terms = self.terms
         if self._extraction is None:
             self._extraction = "choice" if lists_options(terms.question) else "auto"
         election = terms.request
         settings = {name: getattr(election, name) for name in VoteTerms.model_fields}
-        return _Candidates(
+        return _AnyVoteRequest(
             problem=terms.problem,
             solutions=solutions(self._extraction),
             model=election.model,
@@ -262,14 +270,128 @@ class Rounds:
         )
 
 
+async def elect(
+    service: Service,
+    candidates: SampledCandidates,
+    second: SampledCandidates | None,
+    terms: ElectionTerms,
+    context: Context,
+    observe: Observer = lambda step: None,
+) -> Elected:
+    """The elected completion. If it is not accepted, `on_reject` says how far to go: to the rest of the budget, and
+    from there to the `second` upstream's candidates, given for `escalate`. The last one stands, accepted or not.
+
+    Raises as `Rounds`; but where the second upstream fails, the first one's answer stands.
+    """
+    attempts: list[Attempt] = []
+    with service.models.chosen(terms.request.model) as models:
+        rounds = Rounds(service, models, candidates, terms, context, observe)
+        elected = await _attempt(rounds, "first", attempts)
+        further = terms.request.on_reject in ("sample_more", "escalate")
+        if further and not elected.report.accept and rounds.stopped == "stable":
+            rounds.exhaust()
+            elected = await _attempt(rounds, "first", attempts)
+        if second is not None and not elected.report.accept:
+
+            def follow(step: Sample | Progress) -> None:
+                if isinstance(step, Progress):  # the numbers of candidates begin anew
+                    observe(step)
+
+            try:
+                later = await _attempt(Rounds(service, models, second, terms, context, follow), "second", attempts)
+            except (UpstreamFailed, UpstreamRefused, Overloaded, DeadlineExceeded) as error:
+                elected.report.notes.append(f"the second upstream gave no answer: {error}")
+            else:
+                later.sampled.add_tokens(elected.sampled)
+                elected = later
+    if terms.request.on_reject is not None:
+        elected.report.attempts = attempts
+    return elected
+
+
+async def _attempt(rounds: Rounds, upstream: Literal["first", "second"], attempts: list[Attempt]) -> Elected:
+    """Samples until the election stops; adds what that took."""
+    sampled = rounds.candidates.sampled
+    count, before = len(sampled), sampled.usage
+    elected = await rounds.run()
+    after = sampled.usage
+    attempts.append(
+        Attempt(
+            upstream=upstream,
+            model=sampled.model,
+            sampled=len(sampled) - count,
+            prompt_tokens=after["prompt_tokens"] - before["prompt_tokens"],
+            completion_tokens=after["completion_tokens"] - before["completion_tokens"],
+            answer=elected.report.answer,
+            accept=bool(elected.report.accept),
+        )
+    )
+    return elected
+
+
+async def elect_all(elections: Sequence[Rounds], budget: int) -> list[Elected | Exception]:
+    """Elects an answer for each, with at most `budget` candidates for all together, at least one each.
+
+    After a first round for each, every further one goes to the request whose vote would most probably change, until
+    the budget is used up or every election has stopped. An election that fails has its error in place of an answer.
+    """
+    left, share = budget, budget // len(elections)
+    new, going = list(range(len(elections))), set[int]()
+    failures: dict[int, Exception] = {}
+
+    async def sample(index: int, limit: int) -> None:
+        nonlocal left
+        rounds = elections[index]
+        count, before = min(rounds.next_size, limit), rounds.candidates.attempted
+        left -= count
+        try:
+            await rounds.sample(count)
+        except Exception as error:  # reported in its place; the others go on
+            failures[index] = error
+            return
+        left += count - (rounds.candidates.attempted - before)  # those that were not waited for
+        if rounds.stopped is None:
+            going.add(index)
+
+    async def sample_first() -> None:
+        while new:
+            await sample(new.pop(0), share)
+
+    async def sample_least_decided() -> None:
+        while left > 0 and (index := _least_decided(elections, going)) is not None:
+            going.remove(index)
+            await sample(index, left)
+
+    await all_of(sample_first() for _ in range(IN_FLIGHT))
+    # were all sampled at a time, none would be chosen
+    await all_of(sample_least_decided() for _ in range(max(1, min(IN_FLIGHT, len(elections) // 2))))
+    results: list[Elected | Exception] = []
+    for index, rounds in enumerate(elections):
+        try:
+            results.append(failures.get(index) or await rounds.elected())
+        except Exception as error:  # as above
+            results.append(error)
+    return results
+
+
+def _least_decided(elections: Sequence[Rounds], indices: set[int]) -> int | None:
+    """The index of the election that gets the next round."""
+    waiting = sorted(indices)
+    chosen = [elections[index] for index in waiting]
+    place = least_decided([Standing(each.candidates.attempted, each.terms.budget, each.stable) for each in chosen])
+    return None if place is None else waiting[place]
+
+
 def _won(ballot: Ballot, vote: VoteOut) -> Json:
     """The outcome of a vote in the report."""
     return dict(vote) | {
         "share": vote.candidates[0].count / sum(each.count for each in vote.candidates),
         "reward": None if ballot.rewards is None else ballot.rewards[vote.solution_index],
-        "unscored": _unscored((index, Unscored.of(error)) for index, error in ballot.scores.unscorable.items()),
+        "unscored": _unscored(
+            (index, Unscored.of(each)) for index, each in enumerate(ballot.scores) if isinstance(each, Unscorable)
+        ),
         "without_answer_count": ballot.without_answer_count,
-        "demonstration": ballot.scores.demonstration,
+        "demonstration": ballot.demonstration,
         "compared_as_text": list(ballot.compared_as_text),
     }
 

@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
+from unprm import pipeline
 from unprm.election.acceptance import acceptance
 from unprm.errors import InvalidRequest, NotText
 from unprm.openai.models import Json
@@ -19,14 +20,13 @@ from unprm.votes.registry import VOTES
 
 from ...admission import Context, TheContext
 from ...errors import TABLE, problem
+from ...scoring import RequestScorer
 from ...service import Service, TheService
 from ...settings import Settings
-from .. import votes
 from ..openapi import problems
 from ..route import WorkRoute
-from .candidates import Candidates
-from .elect import elect, elect_all
-from .election import Elected, Rounds, Terms
+from .candidates import SampledCandidates
+from .election import Elected, ElectionTerms, Rounds, elect, elect_all
 from .messages import CountRequest, MessageEvents, MessagesRequest, message
 from .responses import ResponsesRequest, response
 from .schema import BUDGET, MISSPELLED, NAMED, BulkRequest, ChatRequest, CompletionRequest, Passed, TooManyCandidates
@@ -117,14 +117,14 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         terms = await _terms(request, service, context)
         with service.models.chosen(terms.request.model):
             chosen = terms.budget, terms.strategy, terms.by_logprobs
-            make = partial(Candidates, service, upstream, request, *chosen, context)
+            make = partial(SampledCandidates, service, upstream, request, *chosen, context)
             candidates = await service.read(context, make)
             later = None
             if terms.request.on_reject == "escalate":
                 if second is None:
                     raise InvalidRequest("there is no second upstream: it is set by --escalate-url", "/unprm/on_reject")
                 escalated = request.model_copy(update={"model": service.settings.escalate_model or request.model})
-                make = partial(Candidates, service, second, escalated, *chosen, context)
+                make = partial(SampledCandidates, service, second, escalated, *chosen, context)
                 later = await service.read(context, make)
             return partial(elect, service, candidates, later, terms, context)
 
@@ -148,9 +148,9 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
         ]
         contexts = [replace(context, usage=Usage()) for _ in elections]
 
-        def candidates() -> list[Candidates]:
+        def candidates() -> list[SampledCandidates]:
             return [
-                Candidates(service, upstream, request, terms.budget, terms.strategy, terms.by_logprobs, each)
+                SampledCandidates(service, upstream, request, terms.budget, terms.strategy, terms.by_logprobs, each)
                 for request, terms, each in zip(bulk.requests, elections, contexts, strict=True)
             ]
 
@@ -230,7 +230,7 @@ def router(upstream: Upstream, second: Upstream | None = None) -> APIRouter:
     return routes
 
 
-async def _terms(request: ChatRequest, service: Service, context: Context, pointer: str = "") -> Terms:
+async def _terms(request: ChatRequest, service: Service, context: Context, pointer: str = "") -> ElectionTerms:
     """Raises `TooManyCandidates`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for messages that the PRM
     would have to read and can't, and for a risk that no calibration fits. `pointer`: to the request."""
     election, settings = request.unprm, service.settings
@@ -238,6 +238,7 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
     _check_count(budget, settings)
     problem, why_majority = None, None
     with service.models.chosen(election.model) as models:
+        scorer = RequestScorer(service, models, context)
         strategy = election.strategy or settings.gateway_strategy or DEFAULT_STRATEGY
         if election.strategy is None and settings.gateway_strategy is None and request.may_call:
             why_majority = "tools may be called"
@@ -251,21 +252,18 @@ async def _terms(request: ChatRequest, service: Service, context: Context, point
                 why_majority = f"the PRM can't read the conversation: {error}"
             else:
                 if election.strategy is None and settings.gateway_strategy is None:
-                    why_majority = votes.why_majority(models, problem)
+                    why_majority = pipeline.why_majority(scorer, problem)
         if why_majority is not None:
             strategy, problem = "majority", None
-        if election.risk is not None and request.may_call:
-            raise InvalidRequest(
-                "a calibration is of answers, not of tool calls: send a risk without tools", f"{pointer}/unprm/risk"
-            )
-        calibration, scorer = service.vote_calibration, votes.name_of(models)
-        acceptance(
-            calibration, election.risk, [strategy], election, scorer, election.aggregate, f"{pointer}/unprm/risk"
-        )
-        by_logprobs = VOTES[strategy].signal == "reward" and votes.by_logprobs(models)
+        if election.risk is not None:
+            at = f"{pointer}/unprm/risk"
+            if request.may_call:
+                raise InvalidRequest("a calibration is of answers, not of tool calls: send a risk without tools", at)
+            acceptance(scorer.calibration, election.risk, [strategy], election, scorer.name, election.aggregate, at)
+        by_logprobs = VOTES[strategy].signal == "reward" and scorer.by_logprobs
     question = await service.read(context, request.question)
     stable = settings.gateway_stable if election.stable is None else election.stable
-    return Terms(election, question, problem, strategy, budget, stable, why_majority, by_logprobs)
+    return ElectionTerms(election, question, problem, strategy, budget, stable, why_majority, by_logprobs)
 
 
 def _check_count(candidates: int, settings: Settings) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from tests.support import TEST_DATA
+from tests.support import TEST_DATA, columns
 from tests.training import lines
 from training.cli.evaluate import app
 from training.evaluate import best_of_n, judging, pool, right_votes, vote_results
@@ -70,7 +70,7 @@ def test_a_model_scores_them_and_a_second_run_asks_nothing(tmp_path, equivalence
     assert judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet()) == first
     assert len(engine.batches) == calls
     encoded = engine.format.encode(ROW["question"], ["It is \\boxed{0.75}."])
-    assert first[0].rewards[0] == engine.score([encoded]).scores[0][0]
+    assert first[0].rewards[0] == columns(engine.score([encoded])).values[0][0]
 
 
 def test_equal_solutions_are_scored_once(tmp_path, equivalence):

@@ -16,7 +16,7 @@ from training.evaluate import judging, pool, processbench
 from training.evaluate.scorers import EngineScorer, ServerScorer, SolutionToScore
 from training.schema import BenchmarkSolution
 from unprm.answers.equivalence import Equivalence
-from unprm.engines.fake import FakeEngine
+from unprm.engines.fake import FakeEngine, FakeFormat, hashed
 from unprm.errors import ModelUnavailable, OutputMismatch
 from unprm.models.load import load_engine
 
@@ -106,9 +106,24 @@ def test_a_model_that_is_swapped_during_a_run_is_noticed(tmp_path):
     assert (tmp_path / "easy.jsonl").read_text("utf-8") == ""
 
 
-def test_a_server_is_told_what_actions_are_judged_by():
+def test_a_model_is_told_what_actions_are_judged_by():
     engine = FakeEngine()
     with serving(engine) as running, closing(ServerScorer(running.url)) as scorer:
         scorer.score([SolutionToScore("p", ("<think>a", "b"), "before")])
     ((item,),) = engine.batches
     assert item == replace(engine.format.encode("p", ["<think>a", "b"]), scope=item.scope, evidence="before")
+    EngineScorer(engine).score([SolutionToScore("p", ("<think>a", "b"), "before")])
+    assert engine.batches[1] == (replace(item, scope=""),)
+
+
+def test_what_a_judge_did_not_judge_has_no_scores():
+    class Silent(FakeEngine):
+        def score(self, batch):
+            first, *others = super().score(batch)
+            return [first._replace(missing=1), *others]
+
+    first, second, long = EngineScorer(Silent(max_tokens=20)).score(
+        [SolutionToScore("p", ("a",)), SolutionToScore("q", ("a", "b")), SolutionToScore("q", ("a" * 20,))]
+    )
+    assert (first, long) == (None, None)
+    assert second == hashed(FakeFormat().encode("q", ["a", "b"]))

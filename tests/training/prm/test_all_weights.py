@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from tests import tiny
-from tests.support import until
+from tests.support import columns, until
 from tests.training.prm import together
 from tests.training.solutions import learnable
 from training import resumable
@@ -75,7 +75,7 @@ def test_a_checkpoint_of_all_weights_is_served_by_itself(any_base, data, tmp_pat
         assert changed == sorted((trainer.config.positive_id, trainer.config.negative_id))
     with contextlib.closing(load_engine(str(output), device="cpu")) as engine:
         encoded = [example.encoded for example in trainer.examples[:8]]
-        scores = torch.tensor([score for each in engine.score(encoded).scores for score in each])
+        scores = torch.tensor([score for each in columns(engine.score(encoded)).values for score in each])
     assert engine.description.name == "prm"
     with torch.no_grad():
         trained = [trainer._margins(*micro_batches([example], 1)).sigmoid() for example in trainer.examples[:8]]

@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClas
 from typer.testing import CliRunner
 
 from tests.server.harness import serving
+from tests.support import columns
 from tests.unprm.engines.torch.test_heads import write
 from training import resumable
 from training.__main__ import app
@@ -110,7 +111,7 @@ def test_an_adapter_on_tied_embeddings_is_served_with_the_trainer_s_margins(base
     (solution,) = _solutions(1, seed=9)
     (expected,) = _margins(trainer, [solution])
     with closing(load_engine(str(tmp_path / "prm"), device="cpu")) as engine:
-        (found,) = engine.score([engine.format.encode(solution.problem, solution.steps)]).scores
+        (found,) = columns(engine.score([engine.format.encode(solution.problem, solution.steps)])).values
     assert torch.tensor(found).logit().tolist() == pytest.approx(expected, abs=1e-4)
 
 
@@ -153,7 +154,7 @@ def test_a_merged_checkpoint_keeps_its_head_also_for_transformers(trained, tmp_p
     for place in (trained[head], tmp_path / "merged"):
         with closing(load_engine(str(place), device="cpu")) as engine:
             encoded = engine.format.encode(solution.problem, solution.steps)
-            scores.append(engine.score([encoded]).scores[0])
+            scores.append(columns(engine.score([encoded])).values[0])
     classifier = AutoModelForTokenClassification.from_pretrained(tmp_path / "merged").eval()
     with torch.no_grad():
         logits = classifier(torch.tensor([encoded.ids])).logits[0, list(encoded.positions)]

@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 from tests import forked
+from tests.support import columns
 from tests.tiny import write_base
 from tests.training.solutions import learnable
 from training import resumable
@@ -97,7 +98,7 @@ def test_a_trained_probe_is_served_and_tells_right_from_wrong(place, trained):
     engine = load_engine(str(output), device="cpu")
     assert engine.description.name == "prm"
     solutions = list(_solutions(40, seed=5))
-    found = engine.score([engine.format.encode(each.problem, each.steps) for each in solutions]).scores
+    found = columns(engine.score([engine.format.encode(each.problem, each.steps) for each in solutions])).values
     assert found[0] == pytest.approx(_plain(output, place / "base", solutions[0]), abs=1e-4)
     pairs = [
         (scores[step] > 0.5, label)

@@ -18,6 +18,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from tests import checkpoints
 from tests.commands.blocks import ROOT
 from tests.hub_server import TOKEN, hub_server
+from tests.support import columns
 from tests.tiny import write_probe
 from training.prm.card import published_card, write_card
 from training.prm.publish import merge_adapter, push
@@ -49,7 +50,7 @@ print(json.dumps(score(*json.loads(sys.argv[2]))))
 
 def expected_scores(model, problem=PROBLEM, steps=STEPS):
     with closing(load_engine(str(model), device="cpu")) as engine:
-        return engine.score([engine.format.encode(problem, steps)]).scores[0]
+        return columns(engine.score([engine.format.encode(problem, steps)])).values[0]
 
 
 @pytest.fixture

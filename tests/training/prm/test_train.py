@@ -12,6 +12,7 @@ import torch
 from rich.progress import Progress
 from safetensors.torch import load_file
 
+from tests.support import columns
 from tests.tiny import write_base
 from tests.training.prm import together
 from tests.training.solutions import learnable
@@ -57,7 +58,7 @@ def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path
     assert sum(losses[-3:]) < 0.5 * sum(losses[:3])  # read at the tag itself: with a shift it would not fall
     engine = load_engine(str(output), device="cpu")
     for solution in learnable(20, seed=9):
-        scores = engine.score([engine.format.encode(solution.problem, solution.steps)]).scores[0]
+        scores = columns(engine.score([engine.format.encode(solution.problem, solution.steps)])).values[0]
         assert [score > 0.5 for score in scores] == list(solution.labels)
     assert engine.description.name == "prm"
     card = (output / "README.md").read_text()
@@ -74,7 +75,7 @@ def test_tag_and_verdicts_are_chosen(base, data, tmp_path):
     solution = next(learnable(1, seed=9))
     encoded = engine.format.encode(solution.problem, solution.steps)
     assert engine.format.text(encoded).count("#") == len(solution.steps)
-    assert [score > 0.5 for score in engine.score([encoded]).scores[0]] == list(solution.labels)
+    assert [score > 0.5 for score in columns(engine.score([encoded])).values[0]] == list(solution.labels)
     with pytest.raises(ModelInvalid, match=r"'no good' is .* tokens"):
         Trainer(_settings(base, data, output, negative="no good"))
     with pytest.raises(ModelInvalid, match="differ"):
@@ -187,7 +188,7 @@ def test_held_out_solutions_are_looked_at_each_epoch(base, data, tmp_path):
     validations = [json.loads(line) for line in (output / "validation.jsonl").read_text().splitlines()]
     assert [each.pop("epoch") for each in validations] == [1, 2]
     engine = load_engine(str(output), device="cpu")
-    scores = engine.score([engine.format.encode(s.problem, s.steps) for s in solutions]).scores
+    scores = columns(engine.score([engine.format.encode(s.problem, s.steps) for s in solutions])).values
     again = asdict(Validation.of(scores, [s.labels for s in solutions]))
     assert again == pytest.approx(validations[-1], abs=1e-3)
 

@@ -10,6 +10,7 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from tests.support import columns
 from tests.tiny import write_base
 from unprm.checkpoints import lora
 from unprm.checkpoints.bases import BASES
@@ -147,7 +148,7 @@ def test_an_adapter_on_tied_embeddings_is_served_as_peft_runs_it(name, tmp_path)
         tuned = PeftModel.from_pretrained(load_base(base, torch.float32), str(adapter)).eval()
     found, verdicts = logits(tuned, encoded.ids)[list(encoded.positions)], engine.format.readout
     margins = found[:, verdicts.positive] - found[:, verdicts.negative]
-    assert engine.score([encoded]).scores[0] == pytest.approx(margins.sigmoid().tolist(), abs=1e-5)
+    assert columns(engine.score([encoded])).values[0] == pytest.approx(margins.sigmoid().tolist(), abs=1e-5)
 
 
 def test_an_adapter_for_a_resized_vocabulary_is_refused(tmp_path):

@@ -111,9 +111,9 @@ def test_majority_never_sees_a_reward():
 
 
 def test_algorithm_2_asks_the_prm_at_two_halves():
-    assert votes.needs_rewards("hmr", [0, 1])
-    assert votes.needs_rewards("hmr", [0, 0, 1, 1])
-    assert not votes.needs_rewards("hmr", [0, 0, 1, None])
+    assert votes.needed_signal("hmr", [0, 1]) == "reward"
+    assert votes.needed_signal("hmr", [0, 0, 1, 1]) == "reward"
+    assert votes.needed_signal("hmr", [0, 0, 1, None]) != "reward"
     result = votes.decide("hmr", [0, 0, 1, 1], [0.6, 0.7, 0.1, 0.9])
     assert (result.decided_by, result.solution_index) == ("reward", 3)
 
@@ -185,7 +185,7 @@ def test_a_hair_counts_as_a_tie_and_more_does_not():
 @pytest.mark.parametrize("strategy", list(VOTES))
 def test_one_class_wins_without_scoring(strategy):
     for classes, decided_by in (([4, 4], "unanimous"), ([None, 4, None], "only_answer")):
-        assert not votes.needs_rewards(strategy, classes)
+        assert votes.needed_signal(strategy, classes) != "reward"
         result = votes.decide(strategy, classes)
         assert (result.decided_by, result.solution_index) == (decided_by, classes.index(4))
         assert (result.margin, result.classes[0].mean_reward) == (None, None)
@@ -272,11 +272,11 @@ def test_best_of_majority_drops_the_rare_and_takes_the_highest_reward():
 
 def test_best_of_majority_needs_no_reward_where_one_answer_is_frequent():
     terms = VoteTerms(min_share=0.5)
-    assert not votes.needs_rewards("best_of_majority", [0, 0, 0, 1, 2], terms)
+    assert votes.needed_signal("best_of_majority", [0, 0, 0, 1, 2], terms) != "reward"
     result = votes.decide("best_of_majority", [0, 0, 0, 1, 2], None, terms)
     assert (result.solution_index, result.decided_by) == (0, "majority")
     # none is frequent enough: the most frequent are what is left
-    assert votes.needs_rewards("best_of_majority", [0, 0, 1, 1, 2], terms)
+    assert votes.needed_signal("best_of_majority", [0, 0, 1, 1, 2], terms) == "reward"
     assert votes.decide("best_of_majority", [0, 0, 1, 1, 2], [0.1, 0.2, 0.1, 0.3, 0.9], terms).solution_index == 3
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support import PATIENCE, until
+from tests.support import PATIENCE, columns, until
 from unprm.engines.byte_format import TAG
 from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.types import Engine
@@ -32,23 +32,23 @@ def test_format_ends_each_step_with_one_tag(problem: str, steps: list[str]) -> N
 def test_scores_depend_on_what_precedes_only(problem: str, steps: list[str]) -> None:
     engine = as_engine(FakeEngine())
     whole, beginning = (FakeFormat().encode(problem, part) for part in (steps, steps[:-1]))
-    (scores,) = engine.score([whole]).scores
+    (scores,) = columns(engine.score([whole])).values
     assert all(0 < score < 1 for score in scores)
-    assert engine.score([beginning, whole]).scores == [scores[:-1], scores]
+    assert columns(engine.score([beginning, whole])).values == [scores[:-1], scores]
 
 
 def test_scores_differ_from_text_to_text() -> None:
     items = [FakeFormat().encode("p", [str(number)]) for number in range(1000)]
-    assert len(set(FakeEngine().score(items).scores)) == 1000
+    assert len(set(columns(FakeEngine().score(items)).values)) == 1000
 
 
 def test_records_its_batches_and_fails_on_the_calls_it_is_told_to() -> None:
     engine = FakeEngine(failures={1: RuntimeError("told to")}, scores=lambda item: [0.25])
     item = FakeFormat().encode("p", ["s"])
-    assert engine.score([item]).scores == [(0.25,)]
+    assert columns(engine.score([item])).values == [(0.25,)]
     with pytest.raises(RuntimeError, match="told to"):
         engine.score([item, item])
-    assert engine.score([item]).scores == [(0.25,)]
+    assert columns(engine.score([item])).values == [(0.25,)]
     assert engine.batches == [(item,), (item, item), (item,)]
     engine.close()
     assert engine.closed

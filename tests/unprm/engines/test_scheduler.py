@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support import PATIENCE, asynchronous
+from tests.support import PATIENCE, asynchronous, columns
 from unprm.engines.fake import FakeEngine, hashed
 from unprm.engines.scheduler import BatchFigures, Scheduler
-from unprm.engines.waiting import Scored
+from unprm.engines.waiting import ScoredItems
 from unprm.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -27,7 +27,7 @@ from unprm.errors import (
     SolutionTooLong,
     UnprmError,
 )
-from unprm.types import Asked, BatchScores, Encoded, Usage
+from unprm.types import Asked, Encoded, StepScores, Usage
 
 
 def item(name: int, tokens: int = 10) -> Encoded:
@@ -40,7 +40,11 @@ async def eventually(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-async def outcome(work: Awaitable[Scored]) -> Scored | UnprmError:
+def values(scored: ScoredItems) -> list[tuple[float, ...]]:
+    return columns(scored.scores).values
+
+
+async def outcome(work: Awaitable[ScoredItems]) -> ScoredItems | UnprmError:
     try:
         return await work
     except UnprmError as error:
@@ -71,7 +75,7 @@ def held(**options: Any) -> tuple[FakeEngine, threading.Event, Held]:
     return engine, gate, Held(engine, gate, **options)
 
 
-async def ask(scorer: Scheduler, *items: Encoded, **options: Any) -> asyncio.Task[Scored]:
+async def ask(scorer: Scheduler, *items: Encoded, **options: Any) -> asyncio.Task[ScoredItems]:
     """Has the items wait in the queue."""
     task = asyncio.create_task(scorer.score(items, **options))
     await asyncio.sleep(0)
@@ -86,7 +90,8 @@ async def test_one_and_many_take_the_same_path() -> None:
     for request in (items, items[:1], []):
         scored = await scorer.score(request)
         tokens = sum(len(one.ids) for one in request)
-        assert scored == Scored([hashed(one) for one in request], Usage(tokens, tokens, 0), {}, {})
+        expected = [StepScores(hashed(one), len(one.ids), len(one.ids)) for one in request]
+        assert scored == ScoredItems(expected, Usage(tokens, tokens, 0))
     assert len(engine.batches) == 2
     await scorer.drain(PATIENCE)
     assert engine.closed
@@ -105,7 +110,7 @@ async def test_callers_share_a_batch_in_order_of_arrival() -> None:
         gate.set()
         results = await asyncio.gather(*tasks)
     assert engine.batches[1:] == [(item(3), item(4), item(1), item(2))]
-    assert [result.scores for result in results] == [
+    assert [values(result) for result in results] == [
         [hashed(item(3)), hashed(item(4))],
         [hashed(item(1))],
         [hashed(item(2))],
@@ -137,7 +142,7 @@ async def test_equal_sequences_of_a_batch_run_once_and_the_first_pays() -> None:
         results = await asyncio.gather(*tasks)
     assert engine.batches[1:] == [(item(1), item(2)), (Encoded(item(2).ids, (0,)),)]
     assert [result.usage for result in results] == [Usage(30, 20, 10), Usage(10, 0, 10), Usage(10, 10, 0)]
-    assert results[0].scores == [hashed(item(1)), hashed(item(1)), hashed(item(2))]
+    assert values(results[0]) == [hashed(item(1)), hashed(item(1)), hashed(item(2))]
 
 
 @asynchronous
@@ -236,8 +241,8 @@ async def test_what_a_caller_has_wait_leaves_room_for_others_and_the_server_read
         one, other = await ask(scorer, item(100, 20), caller="one"), await ask(scorer, item(101, 10), caller="other")
         scorer.check_ready()
         gate.set()
-        assert (await one).scores + (await other).scores == [hashed(item(100, 20)), hashed(item(101, 10))]
-        taken = [answer for answer in await asyncio.gather(*many) if isinstance(answer, Scored)]
+        assert values(await one) + values(await other) == [hashed(item(100, 20)), hashed(item(101, 10))]
+        taken = [answer for answer in await asyncio.gather(*many) if isinstance(answer, ScoredItems)]
         assert len(taken) == max(1, 50 // tokens)
         scorer.check_room(50, "many")  # all that was held is given back
 
@@ -251,7 +256,7 @@ async def test_a_permit_is_enough_if_the_estimate_was_not_far_off(tokens: int | 
         with nullcontext() if tokens is None else scorer.reserve(tokens) as permit:
             late = await ask(scorer, item(4), item(5), item(6), permit=permit)
         gate.set()
-        assert isinstance(await outcome(late), Scored if taken else Overloaded)
+        assert isinstance(await outcome(late), ScoredItems if taken else Overloaded)
         await waiting
 
 
@@ -281,7 +286,7 @@ async def test_answers_of_a_batch_are_handed_out_one_at_a_time() -> None:
     engine, gate, place = held()
     turns, seen = itertools.count(), []
 
-    async def answered(task: asyncio.Task[Scored]) -> None:
+    async def answered(task: asyncio.Task[ScoredItems]) -> None:
         await task
         seen.append(turn)
 
@@ -330,7 +335,7 @@ class Timed(FakeEngine):
         super().__init__()
         self.per_second, self.now = per_second, 0.0
 
-    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+    def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
         self.now += sum(len(one.ids) for one in batch) / self.per_second
         return super().score(batch)
 
@@ -381,11 +386,13 @@ async def test_a_small_request_overtakes_a_large_one_on_a_slow_model() -> None:
 @asynchronous
 async def test_what_is_cached_does_not_make_a_model_seem_fast() -> None:
     class Cached(Timed):
-        def score(self, batch: Sequence[Encoded]) -> BatchScores:
+        def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
             new = [one for one in batch if one.ids[0] >= 1000]
             self.now += sum(len(one.ids) for one in new) / self.per_second
             scores = FakeEngine.score(self, batch)
-            return scores._replace(computed=[len(one.ids) * (one in new) for one in batch])
+            return [
+                each._replace(computed=len(one.ids) * (one in new)) for each, one in zip(scores, batch, strict=True)
+            ]
 
     engine = Cached(1e4)
     scorer = Scheduler(engine, clock=lambda: engine.now)
@@ -456,7 +463,7 @@ async def test_a_caller_cancelled_in_the_middle_stops_there_and_harms_nobody() -
     await eventually(lambda: len(engine.batches) == 1)
     gone.cancel()
     gate.set()
-    assert (await other).scores == [hashed(item(5))]
+    assert values(await other) == [hashed(item(5))]
     assert engine.batches == [(item(1), item(2)), (item(5),)]
     await scorer.drain(PATIENCE)
 
@@ -519,7 +526,7 @@ async def test_a_failing_batch_answers_every_waiter_and_the_next_one_runs(failur
         errors = await asyncio.gather(*map(outcome, tasks))
         assert [type(error) for error in errors] == [ModelUnavailable, ModelUnavailable]
         assert "out of memory" not in str(errors[0])
-        assert (await scorer.score([item(1)])).scores == [hashed(item(1))]
+        assert values(await scorer.score([item(1)])) == [hashed(item(1))]
 
 
 @asynchronous
@@ -548,9 +555,8 @@ async def test_what_is_no_score_is_never_passed_on(scores: Any) -> None:
 @asynchronous
 async def test_scores_for_fewer_items_than_requested_are_never_passed_on() -> None:
     class Forgetful(FakeEngine):
-        def score(self, batch: Sequence[Encoded]) -> BatchScores:
-            scores, computed, *_ = super().score(batch)
-            return BatchScores(scores[1:], computed[1:])
+        def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
+            return super().score(batch)[1:]
 
     scorer = Scheduler(Forgetful())
     assert isinstance(await outcome(scorer.score([item(1), item(2)])), ModelUnavailable)
@@ -569,7 +575,7 @@ async def test_draining_finishes_what_waits_and_refuses_what_comes() -> None:
         with pytest.raises(ShuttingDown):
             scorer.check_room()
         gate.set()
-        assert (await waiting).scores == [hashed(item(1))]
+        assert values(await waiting) == [hashed(item(1))]
         await drain
     assert engine.closed
     assert engine.batches[1:] == [(item(1),)]
@@ -609,8 +615,8 @@ async def test_every_caller_is_answered_with_its_own_scores(
         tasks[index].cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     for request, result in zip(requests, results, strict=True):
-        if isinstance(result, Scored):
-            assert result.scores == [hashed(one) for one in request]
+        if isinstance(result, ScoredItems):
+            assert values(result) == [hashed(one) for one in request]
             assert result.usage.tokens == sum(len(one.ids) for one in request)
             assert result.usage.computed_tokens + result.usage.cached_tokens == result.usage.tokens
         else:
@@ -652,7 +658,7 @@ async def test_a_model_that_fails_again_and_again_is_put_to_the_test(failing: in
         assert isinstance(await outcome(scorer.score([item(number)])), ModelUnavailable)
     await eventually(lambda: len(engine.batches) == 4)
     if failing == 3:  # it was the requests
-        assert (await scorer.score([item(3)])).scores == [hashed(item(3))]
+        assert values(await scorer.score([item(3)])) == [hashed(item(3))]
     else:
         await eventually(lambda: bool(events))
         with pytest.raises(ModelUnavailable, match="3 times in a row, then on a plain sum"):
@@ -666,7 +672,7 @@ async def test_a_success_in_between_clears_a_model() -> None:
     engine = FakeEngine(failures={call: RuntimeError() for call in (0, 1, 3, 4)})
     scorer = Scheduler(engine)
     answers = [await outcome(scorer.score([item(number)])) for number in range(6)]
-    assert [isinstance(answer, Scored) for answer in answers] == [False, False, True, False, False, True]
+    assert [isinstance(answer, ScoredItems) for answer in answers] == [False, False, True, False, False, True]
     assert len(engine.batches) == 6  # no plain sum among them
     await scorer.drain(PATIENCE)
 

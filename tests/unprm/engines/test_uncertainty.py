@@ -5,6 +5,7 @@ from math import log1p
 
 import pytest
 
+from tests.support import columns
 from unprm.calibration import sigmoid
 from unprm.engines.uncertainty import READOUT, Readout, UncertaintyEngine
 
@@ -20,8 +21,8 @@ def test_a_step_is_scored_by_four_surprisals_of_its_tokens():
         sigmoid(3 - 0.5 * log1p(2.375) - 0.25 * log1p(5) - 0.125 * log1p(9.5) - log1p(3)),
         sigmoid(3 - 1.875 * log1p(2)),
     )
-    scores = engine.score([item, item])
-    assert scores.scores == [pytest.approx(by_hand)] * 2
+    scores = columns(engine.score([item, item]))
+    assert scores.values == [pytest.approx(by_hand)] * 2
     assert (scores.computed, scores.tokens) == ([0, 0], [0, 0])
     assert (
         engine.format.text(item)

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tests import checkpoints
 from tests.server.harness import serving
-from tests.support import ROOT, TEST_DATA
+from tests.support import ROOT, TEST_DATA, columns
 from tests.unprm.formats import references
 from unprm.engines.fake import FakeEngine
 from unprm.engines.torch.heads import EnsembleHead
@@ -83,7 +83,7 @@ def test_scores_are_those_of_the_authors_way(name, places, engines):
     engine, expected = engines[name], reference(name, places)
     solutions = [(PROBLEM, STEPS), *OTHERS]
     encoded = [engine.format.encode(*solution) for solution in solutions]
-    scores = engine.score(encoded).scores
+    scores = columns(engine.score(encoded)).values
     for solution, item, values in zip(solutions, encoded, scores, strict=True):
         ids, reference_scores = expected(*solution)
         assert list(item.ids) == ids
@@ -296,7 +296,7 @@ def test_an_outcome_is_read_in_the_models_chat(places, tmp_path, template, begin
         item = engine.format.encode(problem, steps)
         ids, scores = expected(problem, steps)
         assert list(item.ids) == ids
-        assert engine.score([item]).scores[0] == pytest.approx(scores, abs=1e-5)
+        assert columns(engine.score([item])).values[0] == pytest.approx(scores, abs=1e-5)
 
 
 def test_an_outcome_is_read_before_padding(places, tmp_path):
@@ -307,7 +307,7 @@ def test_an_outcome_is_read_before_padding(places, tmp_path):
     engine, expected = load_engine(str(place), device="cpu", family="outcome"), references.outcome(place)
     item = engine.format.encode(PROBLEM, STEPS)
     assert set(item.positions) == {len(item.ids) - 2}
-    assert engine.score([item]).scores[0] == pytest.approx(expected(PROBLEM, STEPS)[1], abs=1e-5)
+    assert columns(engine.score([item])).values[0] == pytest.approx(expected(PROBLEM, STEPS)[1], abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM
 
 from tests import checkpoints
+from tests.support import columns
 from tests.unprm.formats import references
 from tests.unprm.formats.test_families import OTHERS, PROBLEM, STEPS
 from unprm.errors import ModelInvalid
@@ -30,7 +31,7 @@ def compare(engine: Engine, expected: references.Score) -> None:
     """Asserts that ids and scores are those of the authors' way."""
     solutions = [(PROBLEM, STEPS), *OTHERS]
     encoded = [engine.format.encode(*solution) for solution in solutions]
-    for solution, item, values in zip(solutions, encoded, engine.score(encoded).scores, strict=True):
+    for solution, item, values in zip(solutions, encoded, columns(engine.score(encoded)).values, strict=True):
         ids, scores = expected(*solution)
         assert list(item.ids) == ids
         assert values == pytest.approx(scores, abs=1e-5)

@@ -12,7 +12,7 @@ from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.layouts import shown
 from unprm.engines.judge.readouts import Reading, Readouts
 from unprm.errors import ModelUnreachable
-from unprm.types import BatchScores, Encoded, ModelDescription
+from unprm.types import Encoded, ModelDescription, StepScores
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class JudgeEngine:
         self._chat, self._readouts, self._seconds = chat, readouts, seconds
         self._runner = asyncio.Runner()
 
-    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+    def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
         """Step scores per item; tokens as the judge's server counts them. Its cache knows no scopes, so cached tokens
         are not reported where there are any."""
         readings = self.call(self._read(batch))
@@ -59,13 +59,15 @@ class JudgeEngine:
         if any(unread):
             steps = sum(len(item.positions) for item in batch)
             logger.warning("the judge gave no verdict on %d of %d steps", sum(unread), steps)
-        scores = [tuple(0.0 if score is None else score for score in reading.scores) for reading in readings]
-        usages = [reading.usage for reading in readings]
-        tokens = [usage.tokens for usage in usages]
-        computed = [
-            usage.tokens if item.scope else usage.computed_tokens for item, usage in zip(batch, usages, strict=True)
+        return [
+            StepScores(
+                tuple(0.0 if score is None else score for score in reading.scores),
+                reading.usage.tokens if item.scope else reading.usage.computed_tokens,
+                reading.usage.tokens,
+                missing,
+            )
+            for item, reading, missing in zip(batch, readings, unread, strict=True)
         ]
-        return BatchScores(scores, computed, tokens, unread)
 
     def close(self) -> None:
         """Closes the connections."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.errors import ModelInvalid
 from unprm.steps import THRESHOLD
-from unprm.types import BatchScores, Encoded, SelfTest
+from unprm.types import Encoded, SelfTest, StepScores
 
 logger = logging.getLogger(__name__)
 
@@ -89,17 +89,18 @@ def _same_again(engine: JudgeEngine, pair: Sequence[Encoded], before: Sequence[f
     difference = max(abs(one - other) for one, other in zip(before, reversed(_read(again)), strict=True))
     if difference > tolerance:
         raise ModelInvalid(f"in the self-test scores of the same step differ by {difference:.2f}")
-    return SelfTest(difference, tolerance, cached=sum(again.computed) < sum(again.tokens or ()))
+    cached = sum(each.computed for each in again) < sum(each.tokens for each in again)
+    return SelfTest(difference, tolerance, cached=cached)
 
 
-def _read(scores: BatchScores) -> list[float]:
+def _read(scores: Sequence[StepScores]) -> list[float]:
     """The score of each item's last step."""
-    if any(scores.unread or ()):
+    if any(each.missing for each in scores):
         raise ModelInvalid(
             "in the self-test the judge gives no verdict that can be read; a reasoning model needs --judge-readout "
             "chain, and tokens enough for it (--judge-tokens)"
         )
-    return [score[-1] for score in scores.scores]
+    return [each.values[-1] for each in scores]
 
 
 def _listed(scores: Sequence[float]) -> str:

@@ -20,11 +20,11 @@ from unprm.engines.torch.compiled import CompiledLayers
 from unprm.engines.torch.memory import plan
 from unprm.engines.torch.passes import Pass, Pending, admit
 from unprm.engines.torch.plain import check_lengths
-from unprm.engines.torch.readers import Reader, batch_scores, states
+from unprm.engines.torch.readers import Reader, scores_of, states
 from unprm.engines.torch.segments import Segments
 from unprm.engines.torch.tree import PrefixTree
 from unprm.formats.family import PrmFormat
-from unprm.types import BatchScores, Encoded, MemoryPlan, ModelDescription
+from unprm.types import Encoded, MemoryPlan, ModelDescription, StepScores
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class TorchEngine:
                 CompiledLayers(decoder)
         self._reader: Reader | None = reader
 
-    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+    def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
         """Step scores per item; they depend neither on the rest of the batch nor on earlier batches, beyond rounding:
         by 1e-5 in float32, 0.01 in bfloat16 and int8 (`unprm-mini`, a small model with large margins: 0.06).
 
@@ -81,7 +81,7 @@ class TorchEngine:
         check_lengths(batch, self.description.max_tokens)
         margins, computed = self.margins(batch)
         self._tree.trim(self._cached_tokens)
-        return batch_scores(margins, computed)
+        return list(map(scores_of, batch, margins, computed))
 
     def margins(self, batch: Sequence[Encoded], pass_tokens: int | None = None) -> tuple[list[list[Any]], list[int]]:
         """The margins of each item's positions, and the tokens that were run for each item; what was run is kept.

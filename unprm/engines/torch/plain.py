@@ -9,10 +9,10 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from unprm.engines.torch.memory import plan
-from unprm.engines.torch.readers import Reader, batch_scores, states
+from unprm.engines.torch.readers import Reader, scores_of, states
 from unprm.errors import SolutionTooLong
 from unprm.formats.family import PrmFormat
-from unprm.types import BatchScores, Encoded, ModelDescription
+from unprm.types import Encoded, ModelDescription, StepScores
 
 
 class PlainEngine:
@@ -25,14 +25,16 @@ class PlainEngine:
         self.description = replace(description, memory=memory)
         self._reader: Reader | None = reader
 
-    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+    def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
         """Step scores per item; raises `SolutionTooLong` for an item that is longer than the model's window, and
         `RuntimeError` if the engine is closed."""
         check_lengths(batch, self.description.max_tokens)
         if self._reader is None:
             raise RuntimeError("the engine is closed")
-        made = [margins(self._reader, item, *values(self._reader, [item])) for item in batch]
-        return batch_scores(made, [len(item.needed) for item in batch])
+        return [
+            scores_of(item, margins(self._reader, item, *values(self._reader, [item])), len(item.needed))
+            for item in batch
+        ]
 
     def close(self) -> None:
         """Frees the weights."""

@@ -6,7 +6,7 @@ of a probe is a list too.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from unprm.calibration import sigmoid
-from unprm.types import BatchScores, Encoded, Interval
+from unprm.types import Encoded, Interval, StepScores
 
 LOGITS = 256
 """Number of tokens whose logits over the whole vocabulary are in memory at once."""
@@ -134,12 +134,13 @@ def _layers(decoder: PreTrainedModel) -> nn.ModuleList:
     return next(each for each in decoder.children() if isinstance(each, nn.ModuleList) and len(each) == count)
 
 
-def batch_scores(margins: Sequence[Sequence[Any]], computed: list[int]) -> BatchScores:
-    """The scores of a batch from each item's margins; `computed`: tokens that were run for each item."""
-    if not isinstance(next(chain.from_iterable(margins), None), list):
-        return BatchScores([tuple(map(sigmoid, values)) for values in margins], computed)
-    scores = [tuple(sigmoid(log_alpha - log_beta) for log_beta, log_alpha in values) for values in margins]
-    return BatchScores(scores, computed, intervals=list(map(_intervals, margins, scores)))
+def scores_of(item: Encoded, margins: Sequence[Any], computed: int) -> StepScores:
+    """An item's scores from its margins; `computed`: tokens that were run for it."""
+    tokens = len(item.ids)
+    if not isinstance(margins[0], list):
+        return StepScores(tuple(map(sigmoid, margins)), computed, tokens)
+    scores = tuple(sigmoid(log_alpha - log_beta) for log_beta, log_alpha in margins)
+    return StepScores(scores, computed, tokens, intervals=_intervals(margins, scores))
 
 
 def _intervals(parameters: Sequence[Sequence[float]], scores: Sequence[float]) -> tuple[Interval, ...]:

@@ -107,14 +107,14 @@ def check_consistency(engine: Engine) -> SelfTest:
         if all(len(item.ids) <= engine.description.max_tokens for item in items):
             break
     alone = [engine.score([item]) for item in items]
-    first, second, third = (each.scores[0] for each in alone)
+    first, second, third = (scores.values for (scores,) in alone)
     counts, steps = list(map(len, (first, second, third))), [len(item.positions) for item in items]
     if counts != steps:
         raise ValueError(f"solutions of {steps} steps have {counts} scores")
-    pairs = [*zip((first, second, third), engine.score(items).scores, strict=True)]
+    pairs = [*zip((first, second, third), (each.values for each in engine.score(items)), strict=True)]
     pairs += [(first[:1], second[:1]), (first[:2], third[:2])]
     difference = max(float(np.abs(_differences([one], [other])).max()) for one, other in pairs)
-    return SelfTest(difference, ELSEWHERE, cached=alone[2].computed[0] < len(items[2].needed))
+    return SelfTest(difference, ELSEWHERE, cached=alone[2][0].computed < len(items[2].needed))
 
 
 def _shared(items: Sequence[Encoded]) -> int:

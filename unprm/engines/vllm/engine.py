@@ -13,7 +13,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from unprm.engines.vllm.model import VllmModel, step_scores
 from unprm.engines.vllm.score_cache import ScoreCache
 from unprm.formats.family import PrmFormat
-from unprm.types import BatchScores, Encoded, ModelDescription
+from unprm.types import Encoded, ModelDescription, StepScores
 
 BLOCK = 32
 """Tokens of a prefix-cache block on a CPU: the fewest that vLLM has a kernel for. On a GPU vLLM chooses, mostly 16."""
@@ -68,10 +68,9 @@ class VllmEngine:
         self._thread.start()
         self._engine = asyncio.run_coroutine_threadsafe(_start(arguments), self._loop).result()
 
-    def score(self, batch: Sequence[Encoded]) -> BatchScores:
+    def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
         """Step scores per item."""
-        results = asyncio.run_coroutine_threadsafe(self._score(batch), self._loop).result()
-        return BatchScores([scores for scores, _ in results], [computed for _, computed in results])
+        return asyncio.run_coroutine_threadsafe(self._score(batch), self._loop).result()
 
     def close(self) -> None:
         """Ends vLLM's processes, and the event loop that talks to them."""
@@ -87,15 +86,14 @@ class VllmEngine:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    async def _score(self, batch: Sequence[Encoded]) -> list[tuple[tuple[float, ...], int]]:
+    async def _score(self, batch: Sequence[Encoded]) -> list[StepScores]:
         return list(await asyncio.gather(*map(self._one, batch)))
 
-    async def _one(self, item: Encoded) -> tuple[tuple[float, ...], int]:
-        """Step scores, and the tokens that vLLM ran."""
+    async def _one(self, item: Encoded) -> StepScores:
         known = self._known.find(item) if self._caching else []
         early = tuple(score for score in known if score is not None)
         if self._caching and len(early) == len(known):
-            return early, 0
+            return StepScores(early, 0, len(item.ids))
         output = await self._run(item, self._caching)
         skipped = output.num_cached_tokens
         computed = len(item.needed) - skipped
@@ -106,7 +104,7 @@ class VllmEngine:
         scores = (*early[:before], *step_scores(item, output.outputs.data, skipped))
         if self._caching:
             self._known.keep(item, scores)
-        return scores, computed
+        return StepScores(scores, computed, len(item.ids))
 
     async def _run(self, item: Encoded, cached: bool) -> PoolingRequestOutput[PoolingOutput]:
         """Runs all of an item's needed tokens, or, if `cached`, those that vLLM has not cached."""

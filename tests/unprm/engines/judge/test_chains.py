@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes import Refusal
 from tests.judge_server import answered, choice, is_self_test, is_sum, judging, token, written
+from tests.support import columns
 from unprm.engines.judge.readouts import chain_scores
 from unprm.errors import ModelInvalid
 from unprm.openai.client import NEUTRAL
@@ -83,7 +84,7 @@ def test_a_solution_is_checked_by_several_chains(layout: str) -> None:
         engine = judge.load(judge_readout="chain", judge_layout=layout, judge_repeats=3, judge_tokens=99)
         done = len(judge.bodies)
         steps = ["1 + 2 = 3", "3 + 3 = 7", "7 + 1 = 8"]
-        scores, computed, *_ = engine.score([engine.format.encode("How many?", steps)])
+        scores, computed, *_ = columns(engine.score([engine.format.encode("How many?", steps)]))
         assert (scores, computed) == ([(1, 0, 1)], [60])
         (body,) = judge.bodies[done:]
         assert (body["n"], body["max_tokens"], body["temperature"], body["top_p"]) == (3, 99, 0.6, 0.95)
@@ -106,9 +107,9 @@ def test_chains_without_all_verdicts_are_left_out_and_without_any_no_step_is_rea
     with judging(answer) as judge:
         engine = judge.load(judge_readout="chain", judge_repeats=3)
         item = engine.format.encode("How many?", ["a", "b"])
-        read, unread = engine.score([item]), engine.score([item])
-        assert (read.scores, read.unread) == ([pytest.approx((0.5, 0.5))], [0])
-        assert unread.unread == [2]
+        read, unread = columns(engine.score([item])), columns(engine.score([item]))
+        assert (read.values, read.missing) == ([pytest.approx((0.5, 0.5))], [0])
+        assert unread.missing == [2]
         engine.close()
 
 
@@ -121,8 +122,8 @@ def test_checks_are_asked_for_one_by_one_where_the_server_has_one_slot() -> None
     with judging(answer) as judge:
         engine = judge.load(judge_readout="chain", judge_repeats=3)
         done = len(judge.bodies)
-        scored = engine.score([engine.format.encode("How many?", ["1 + 2 = 3"])])
-        assert scored.scores == [(1.0,)]
+        scored = columns(engine.score([engine.format.encode("How many?", ["1 + 2 = 3"])]))
+        assert scored.values == [(1.0,)]
         assert [body.get("n") for body in judge.bodies[done:]] == [None] * 3
         assert scored.tokens == [3 * 60]
         engine.close()
@@ -161,7 +162,7 @@ def test_genprm_checks_step_after_step_and_each_check_follows_what_it_wrote_itse
         engine = judge.load(judge_readout="chain", judge_layout="genprm", judge_repeats=3, judge_tokens=99)
         done = len(judge.bodies)
         item = engine.format.encode("How many?", ["1 + 2 = 3", "3 + 3 = 7"])
-        scores, computed, tokens, *_ = engine.score([item])
+        scores, computed, tokens, *_ = columns(engine.score([item]))
         engine.close()
     assert scores == [pytest.approx(((0.9 + 0.5 + 0.1) / 3, (0.2 + 0.6) / 2))]
     assert (computed, tokens) == ([6 * 60], [6 * 120])
@@ -200,8 +201,8 @@ def test_a_step_scores_by_the_checks_that_judge_it_and_is_unread_without_any() -
     with judging(answer) as judge:
         engine = judge.load(judge_readout="chain", judge_layout="genprm")
         item = engine.format.encode("How many?", ["a", "b"])
-        found = engine.score([item])
-        assert (found.scores[0][0], found.unread) == (pytest.approx(2 / 3), [1])
+        found = columns(engine.score([item]))
+        assert (found.values[0][0], found.missing) == (pytest.approx(2 / 3), [1])
         engine.close()
 
 
@@ -210,7 +211,7 @@ def test_a_check_ends_where_the_server_refuses_the_conversation() -> None:
         engine = judge.load(judge_readout="chain", judge_layout="genprm", judge_repeats=1)
         port = int(judge.url.rpartition(":")[2])
     with judging(judges_sums, port=port, statuses=[200, 400]) as judge:
-        scores, computed, _, unread, _ = engine.score([engine.format.encode("How many?", ["1 + 2 = 3"] * 3)])
+        scores, computed, _, unread, _ = columns(engine.score([engine.format.encode("How many?", ["1 + 2 = 3"] * 3)]))
         assert (scores[0][0], computed, unread) == (1, [11], [2])
         assert len(judge.bodies) == 2
         engine.close()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes import at_once
 from tests.judge_server import answered, checks_sums, choice, is_self_test, is_sum, judging, last_step, token
-from tests.support import PATIENCE, free_port, until
+from tests.support import PATIENCE, columns, free_port, until
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.readouts import CALL
@@ -112,10 +112,10 @@ def test_a_refused_request_costs_its_step_a_verdict_and_others_nothing() -> None
         engine = judge.load()
         port = int(judge.url.rpartition(":")[2])
     with judging(statuses=[400], port=port):
-        first = engine.score([engine.format.encode("How many?", STEPS)])
-        assert first.scores[0][0] == pytest.approx(0.9)  # the last step is asked first
+        first = columns(engine.score([engine.format.encode("How many?", STEPS)]))
+        assert first.values[0][0] == pytest.approx(0.9)  # the last step is asked first
         assert first.tokens == [101]
-        assert first.unread == [1]
+        assert first.missing == [1]
         engine.close()
 
 
@@ -145,7 +145,7 @@ def test_a_batch_does_not_take_longer_than_its_caller_waits() -> None:
             hasty.score([item])  # which gets an answer when the gate opens
         hasty.call(at_once(0))  # it goes on
         gate.set()
-        assert patient.score([item]).scores == [pytest.approx((0.9, 0.2))]
+        assert columns(patient.score([item])).values == [pytest.approx((0.9, 0.2))]
         hasty.close()
         patient.close()
 
@@ -204,7 +204,7 @@ def test_a_judge_that_is_down_fails_requests_and_comes_back() -> None:
     """The queue is not ready meanwhile, and finds out by itself when it is again; nothing is lost for good."""
     with judging() as judge:
         engine = judge.load()
-        scores, computed, tokens, *_ = engine.score([engine.format.encode("How many?", STEPS)] * 2)
+        scores, computed, tokens, *_ = columns(engine.score([engine.format.encode("How many?", STEPS)] * 2))
         assert (scores, computed, tokens) == ([pytest.approx((0.9, 0.2))] * 2, [82] * 2, [202] * 2)
 
     async def test() -> None:
@@ -222,7 +222,7 @@ def test_a_judge_that_is_down_fails_requests_and_comes_back() -> None:
                 while not _ready(scorer):
                     await asyncio.sleep(0.01)
             scored = await scorer.score([item, item])
-            assert scored.scores == [pytest.approx((0.9, 0.2))] * 2
+            assert columns(scored.scores).values == [pytest.approx((0.9, 0.2))] * 2
             assert scored.usage == Usage(404, 82, 322)  # of two equal items, one is last_step about
             await scorer.drain(PATIENCE)
         assert not lost
@@ -288,6 +288,6 @@ def test_what_the_judge_s_server_had_cached_is_told_to_no_named_caller() -> None
     with judging() as judge:
         engine = judge.load()
         item = engine.format.encode("How many?", STEPS)
-        done = engine.score([item, replace(item, scope="caller")])
+        done = columns(engine.score([item, replace(item, scope="caller")]))
         assert (done.computed, done.tokens) == ([82, 202], [202, 202])
         engine.close()

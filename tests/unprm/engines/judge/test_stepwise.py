@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.judge_server import MODEL, answered, checks_sums, choice, is_self_test, is_sum, judging, last_step, token
+from tests.support import columns
 from unprm.engines.judge.answers import expected, stated
 from unprm.errors import ModelInvalid
 from unprm.openai.client import NEUTRAL
@@ -53,7 +54,7 @@ def test_each_step_is_scored_after_the_steps_before_it() -> None:
     with judging() as judge:
         engine: Engine = judge.load()
         done = len(judge.bodies)
-        scores, computed, tokens, *_ = engine.score([engine.format.encode("How many?", STEPS)])
+        scores, computed, tokens, *_ = columns(engine.score([engine.format.encode("How many?", STEPS)]))
         assert scores == [pytest.approx((0.9, 0.2, 0.9))]
         assert (computed, tokens) == ([3 * 41], [3 * 101])
         first, *others = judge.bodies[done:]
@@ -99,7 +100,7 @@ def test_the_conversations_of_trained_verifiers() -> None:
     with judging(answering("Y", "N")) as judge:
         engine = judge.load(judge_layout="granite")
         done = len(judge.bodies)
-        assert engine.score([engine.format.encode("P", ["a", "b"])]).scores == [pytest.approx((0.6, 0.6))]
+        assert columns(engine.score([engine.format.encode("P", ["a", "b"])])).values == [pytest.approx((0.6, 0.6))]
         question = "Is this response correct so far (Y/N)?"
         assert [(message["role"], message["content"]) for message in judge.bodies[done]["messages"]] == [
             ("user", f"P a {question}"),
@@ -110,7 +111,7 @@ def test_the_conversations_of_trained_verifiers() -> None:
     with judging(answering("correct", "incorrect")) as judge:
         engine = judge.load(judge_layout="fover")
         done = len(judge.bodies)
-        assert engine.score([engine.format.encode("P", ["a", "b"])]).scores == [pytest.approx((0.6, 0.6))]
+        assert columns(engine.score([engine.format.encode("P", ["a", "b"])])).values == [pytest.approx((0.6, 0.6))]
         first, second, third = judge.bodies[done]["messages"]
         assert first["content"].startswith("** Problem **\nP\n\n** Task **\n")
         assert first["content"].endswith("\n\n** Sotluion **\na")
@@ -133,12 +134,14 @@ def test_grades_are_expected_digits_and_criteria_are_averaged() -> None:
 
     with judging(answer) as judge:
         engine = judge.load(judge_readout="grade", judge_criterion=["truth", "clarity {of} it"])
-        scores = engine.score([engine.format.encode("How many?", STEPS)]).scores
+        scores = columns(engine.score([engine.format.encode("How many?", STEPS)])).values
         assert scores == [pytest.approx((0.75, (1 / 3 + 0.5) / 2, 0.75))]
         assert "by this criterion: clarity {of} it. " in str(judge.bodies)
         engine.close()
         engine = judge.load(judge_readout="grade")
-        assert engine.score([engine.format.encode("How many?", STEPS)]).scores == [pytest.approx((1, 1 / 3, 1))]
+        assert columns(engine.score([engine.format.encode("How many?", STEPS)])).values == [
+            pytest.approx((1, 1 / 3, 1))
+        ]
         engine.close()
 
 
@@ -154,7 +157,7 @@ def test_without_log_probabilities_the_score_is_a_frequency() -> None:
     with judging(answer) as judge:
         engine = judge.load(judge_repeats=4)
         done = len(judge.bodies)
-        scores, computed, tokens, *_ = engine.score([engine.format.encode("How many?", STEPS[:1])])
+        scores, computed, tokens, *_ = columns(engine.score([engine.format.encode("How many?", STEPS[:1])]))
         assert scores == [pytest.approx((2 / 3,))]
         assert tokens == computed == [4 * 11]
         assert [body.get("n") for body in judge.bodies[done:]] == [4, None, None, None]
@@ -177,7 +180,7 @@ def test_fewer_tokens_are_asked_for_where_twenty_are_refused() -> None:
     ) as judge:
         engine = judge.load()
         assert "logprobs" not in judge.bodies[-1]
-        assert engine.score([engine.format.encode("How many?", STEPS)]).scores == [(1, 0, 1)]
+        assert columns(engine.score([engine.format.encode("How many?", STEPS)])).values == [(1, 0, 1)]
         engine.close()
 
 
@@ -190,7 +193,9 @@ def test_an_answer_may_begin_with_white_space() -> None:
 
     with judging(answer) as judge:
         engine = judge.load()
-        assert engine.score([engine.format.encode("How many?", STEPS)]).scores == [pytest.approx((0.9, 0.2, 0.9))]
+        assert columns(engine.score([engine.format.encode("How many?", STEPS)])).values == [
+            pytest.approx((0.9, 0.2, 0.9))
+        ]
         assert [body["max_tokens"] for body in judge.bodies[:3]] == [1, 4, 4]
         engine.close()
 
@@ -203,8 +208,10 @@ def test_a_step_without_a_verdict_is_counted(caplog: pytest.LogCaptureFixture) -
 
     with judging(answer) as judge:
         engine = judge.load()
-        found = engine.score([engine.format.encode("How many?", steps) for steps in (["CANARY", STEPS[1]], STEPS[:1])])
-        assert (found.scores[0][1], found.unread) == (pytest.approx(0.2), [1, 0])
+        found = columns(
+            engine.score([engine.format.encode("How many?", steps) for steps in (["CANARY", STEPS[1]], STEPS[:1])])
+        )
+        assert (found.values[0][1], found.missing) == (pytest.approx(0.2), [1, 0])
         engine.close()
     assert "no verdict on 1 of 3 steps" in caplog.text
     assert "CANARY" not in caplog.text

@@ -14,6 +14,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
+from tests.support import columns
 from unprm.engines.torch import attention, segments, varlen
 from unprm.engines.torch.attention import KeyValues
 from unprm.engines.torch.engine import RECOVERY, SMALLEST, TorchEngine
@@ -114,7 +115,7 @@ def test_any_order_of_requests_gives_the_stateless_answer(case, items, expected,
     engine = case.engine(pass_tokens, cached)
     known: set[tuple[int, ...]] = set()
     for numbers in several:
-        scores, computed, *_ = engine.score([items[number] for number in numbers])
+        scores, computed, *_ = columns(engine.score([items[number] for number in numbers]))
         for number, values in zip(numbers, scores, strict=True):
             assert values == pytest.approx(expected[number], abs=1e-5)
         wanted = {items[n].ids[:k] for n in numbers for k in range(1, items[n].positions[-1] + 2)}
@@ -124,21 +125,21 @@ def test_any_order_of_requests_gives_the_stateless_answer(case, items, expected,
         assert fewest <= sum(computed) <= (fewest if cached != 60 else len(wanted)) + read
         known |= wanted
     if cached == 5000:
-        assert engine.score([items[number] for numbers in several for number in numbers]).computed == [0] * sum(
-            map(len, several)
-        )
+        assert columns(engine.score([items[number] for numbers in several for number in numbers])).computed == [
+            0
+        ] * sum(map(len, several))
 
 
 def test_scopes_share_no_computation_and_get_the_same_scores(case, items, expected):
     engine = case.engine(5000, 5000)
     first, second = ([replace(item, scope=scope) for item in items] for scope in ("first", "second"))
-    alone = case.engine(5000, 5000).score(items).computed
-    scores, together, *_ = engine.score([*first, *second])
+    alone = columns(case.engine(5000, 5000).score(items)).computed
+    scores, together, *_ = columns(engine.score([*first, *second]))
     for values, reference in zip(scores, expected * 2, strict=True):
         assert values == pytest.approx(reference, abs=1e-5)
     assert sum(together) == 2 * sum(alone)
-    assert sum(engine.score(second).computed) == 0
-    assert sum(engine.score(items).computed) == sum(alone)
+    assert sum(columns(engine.score(second)).computed) == 0
+    assert sum(columns(engine.score(items)).computed) == sum(alone)
 
 
 def test_where_positions_are_those_of_tags_nothing_is_run_twice(case, items):
@@ -146,7 +147,7 @@ def test_where_positions_are_those_of_tags_nothing_is_run_twice(case, items):
     tagged = [item for item in tagged if item.positions]
     assert len(tagged) > 10
     engine = case.engine(50, 5000)
-    computed = sum(sum(engine.score([item]).computed) for item in tagged)
+    computed = sum(sum(columns(engine.score([item])).computed) for item in tagged)
     distinct = len({item.ids[:k] for item in tagged for k in range(1, item.positions[-1] + 2)})
     again = len(tagged) * max(case.reader.sources)  # a ratio is read off at the token before it
     assert distinct <= computed <= distinct + again
@@ -157,7 +158,7 @@ def test_a_known_token_that_was_not_read_is_run_again_once(case):
     engine = case.engine(50, 5000)
     engine.score([Encoded(ids, (7,), response=7)])
     others = [Encoded((*ids, token), (4, 8), response=4) for token in (9, 10)]
-    scores, computed, *_ = engine.score(others)
+    scores, computed, *_ = columns(engine.score(others))
     again = 4 if case.name == "ratio" else 1  # read off at 3, 4, 5 and 7: the value of 7 is known
     assert computed == [again + 1, 1]
     for item, values in zip(others, scores, strict=True):
@@ -199,7 +200,7 @@ def test_a_pass_that_runs_out_of_memory_is_halved_and_the_engine_learns(case):
     rng = random.Random(1)
     unlike = [Encoded(tuple(rng.choices(range(12), k=50)), (20, 49), 2) for _ in range(30)]
     engine, decoder = _failing(case, lambda call, size: torch.OutOfMemoryError() if size > 300 else None)
-    for item, values in zip(unlike, engine.score(unlike[:15]).scores, strict=False):
+    for item, values in zip(unlike, columns(engine.score(unlike[:15])).values, strict=False):
         assert values == pytest.approx(case.expected(item), abs=1e-5)
     assert max(decoder.sizes) > 300
     decoder.sizes.clear()
@@ -224,7 +225,7 @@ def test_a_failed_pass_leaves_nothing_that_was_not_computed(case, items, expecte
     with pytest.raises(RuntimeError, match="lost"):
         engine.score(items)
     decoder.sizes = [0, 0]
-    for scores, values in zip(engine.score(items).scores, expected, strict=True):
+    for scores, values in zip(columns(engine.score(items)).values, expected, strict=True):
         assert scores == pytest.approx(values, abs=1e-5)
     other, untroubled = _failing(case, lambda call, size: None, pass_tokens=60)
     other.score(items)
@@ -239,7 +240,7 @@ def test_hidden_states_that_are_no_numbers_are_neither_scores_nor_kept(case, ite
     with pytest.raises(RuntimeError, match="not finite"):
         engine.score(items)
     parameter.data.copy_(kept)
-    assert engine.score(items[:1]).scores[0] == pytest.approx(expected[0], abs=1e-5)
+    assert columns(engine.score(items[:1])).values[0] == pytest.approx(expected[0], abs=1e-5)
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared heads", "repeated heads"])
@@ -279,7 +280,7 @@ def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, 
     monkeypatch.setattr(segments, "TOGETHER", 100)
     engine = case.engine(512, 5000)
     for _ in range(2):
-        for values, scores in zip(expected, engine.score(items).scores, strict=True):
+        for values, scores in zip(expected, columns(engine.score(items)).values, strict=True):
             assert scores == pytest.approx(values, abs=1e-5)
     assert all(keys <= 100 or segments == 1 for keys, segments in keys_at_once)
     assert len(keys_at_once) > 8

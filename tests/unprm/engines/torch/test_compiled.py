@@ -9,6 +9,7 @@ import torch
 from torch._dynamo.utils import counters
 from transformers import MistralConfig, MistralModel, Qwen2Config, Qwen2Model
 
+from tests.support import columns
 from unprm.engines.torch import attention
 from unprm.engines.torch.compiled import CompiledLayers
 from unprm.engines.torch.engine import TorchEngine
@@ -46,9 +47,9 @@ def _engine(network):
 def _scores(engine):
     """The scores of solutions, and of a token more than is known, which is a pass of one token."""
     engine.forget()
-    alone = [engine.score([item]).scores[0] for item in ITEMS]
+    alone = [columns(engine.score([item])).values[0] for item in ITEMS]
     more = Encoded((*ITEMS[-1].ids, 7), (len(ITEMS[-1].ids),))
-    return [*alone, *engine.score([more]).scores]
+    return [*alone, *columns(engine.score([more])).values]
 
 
 def _assert_near(found, expected):

@@ -8,6 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
+from tests.support import columns
 from tests.tiny import write_base
 from unprm.checkpoints.files import load_base, load_tokenizer
 from unprm.engines.torch.heads import VerdictHead, changed_logits, margin_of
@@ -72,7 +73,7 @@ def test_verdicts_are_those_of_the_model_s_own_logits(kind, tmp_path):
     engine = load_engine(str(place), device="cpu", **MARKS)
     encoded = engine.format.encode(PROBLEM, STEPS)
     expected = own_scores(load_base(place, torch.float32), encoded, engine.format.readout)
-    assert engine.score([encoded]).scores[0] == pytest.approx(expected, abs=1e-5)
+    assert columns(engine.score([encoded])).values[0] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -118,7 +119,7 @@ def test_what_we_trained_is_read_as_it_was_trained(tmp_path):
     network = load_base(place, torch.float32)
     network.config.logits_scaling = 1.0
     expected = own_scores(network, encoded, engine.format.readout)
-    assert engine.score([encoded]).scores[0] == pytest.approx(expected, abs=1e-5)
+    assert columns(engine.score([encoded])).values[0] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from torch._dynamo.utils import counters
 from transformers import AutoModelForCausalLM
 
 from tests.server.harness import serving
+from tests.support import columns
 from tests.tiny import write_probe
 from tests.unprm.engines.torch.test_heads import write
 from unprm.engines.torch.compiled import CompiledLayers
@@ -103,7 +104,7 @@ def test_scores_are_those_of_hidden_states_and_logits(place, batch_tokens):
     items = _items(engine.format)
     expected = [reference(place, item) for item in items]
     assert max(map(max, expected)) - min(map(min, expected)) > 0.05
-    _assert_near(engine.score(items).scores, expected)
+    _assert_near(columns(engine.score(items)).values, expected)
     if "alone" in place.parent.name:
         assert isinstance(engine, PlainEngine)
     else:
@@ -114,7 +115,7 @@ def test_scores_are_those_of_hidden_states_and_logits(place, batch_tokens):
 def test_other_types_differ_by_rounding(plain, dtype):
     engine = load_engine(str(plain), device="cpu", dtype=dtype)
     items = _items(engine.format)
-    _assert_near(engine.score(items).scores, [reference(plain, item) for item in items], ROUNDING[dtype])
+    _assert_near(columns(engine.score(items)).values, [reference(plain, item) for item in items], ROUNDING[dtype])
 
 
 def test_what_was_run_is_not_run_again(plain):
@@ -124,19 +125,19 @@ def test_what_was_run_is_not_run_again(plain):
     distinct: set[tuple[int, ...]] = set()
     for item, values in zip(items, expected, strict=True):
         fresh = {item.ids[:count] for count in range(1, len(item.ids) + 1)} - distinct
-        scores, computed, *_ = engine.score([item])
+        scores, computed, *_ = columns(engine.score([item]))
         _assert_near(scores, [values])
         # the log-probability of the first new token is read where the last known one is run again
         assert computed == [len(fresh) + (0 < len(fresh) < len(item.ids))]
         distinct |= fresh
-    assert engine.score([*items, *items]).computed == [0] * 2 * len(items)
+    assert columns(engine.score([*items, *items])).computed == [0] * 2 * len(items)
     longer = engine.format.encode(PROBLEM, ["12", "34"])
     engine.score([longer])
     begun = Encoded(longer.ids, longer.positions[:1], longer.response)
-    assert engine.score([begun]).computed == [0]
-    other = engine.score([replace(longer, scope="another")])
+    assert columns(engine.score([begun])).computed == [0]
+    other = columns(engine.score([replace(longer, scope="another")]))
     assert other.computed == [len(longer.ids)]
-    _assert_near(other.scores, [reference(plain, longer)])
+    _assert_near(other.values, [reference(plain, longer)])
 
 
 def test_layers_are_read_beside_compiled_ones(plain):
@@ -153,8 +154,8 @@ def test_layers_are_read_beside_compiled_ones(plain):
     assert engine._reader is not None
     compiled = CompiledLayers(engine._reader.decoders[0], backend="eager")
     items = _items(engine.format)
-    _assert_near(engine.score(items[:5]).scores, [reference(plain, item) for item in items[:5]])
-    _assert_near(engine.score(items).scores, [reference(plain, item) for item in items])
+    _assert_near(columns(engine.score(items[:5])).values, [reference(plain, item) for item in items[:5]])
+    _assert_near(columns(engine.score(items)).values, [reference(plain, item) for item in items])
     assert not compiled.failed
     assert counters["stats"]["unique_graphs"] == 1
     torch._dynamo.reset()

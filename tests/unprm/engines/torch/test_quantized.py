@@ -9,6 +9,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2Model
 
 from tests import checkpoints
+from tests.support import columns
 from unprm import mini
 from unprm.engines.torch.quantized import Int8Linear, quantize, widen_all
 from unprm.errors import ModelInvalid
@@ -81,7 +82,7 @@ def test_a_model_in_int8_tells_right_from_wrong():
     rounded, plain = (load_engine(mini.NAME, device="cpu", dtype=dtype) for dtype in ("int8", "float32"))
     assert rounded.description.dtype == "int8"
     items = [rounded.format.encode(problem, [f"Step 1: 23 + 45 = {made}."]) for made in (68, 78, 69)]
-    for values, expected in zip(rounded.score(items).scores, plain.score(items).scores, strict=True):
+    for values, expected in zip(columns(rounded.score(items)).values, columns(plain.score(items)).values, strict=True):
         assert values == pytest.approx(expected, abs=0.1)
 
 
@@ -95,7 +96,7 @@ def test_an_output_layer_stored_in_bfloat16_reads_what_int8_layers_made(tmp_path
         for dtype in ("int8", "float32")
     )
     items = [plain.format.encode("1 + 1?", ["It is 2.", "So 3."])]
-    assert rounded.score(items).scores[0] == pytest.approx(plain.score(items).scores[0], abs=0.05)
+    assert columns(rounded.score(items)).values[0] == pytest.approx(columns(plain.score(items)).values[0], abs=0.05)
 
 
 def test_a_gpu_is_not_asked_for_what_it_does_not_compute(monkeypatch):

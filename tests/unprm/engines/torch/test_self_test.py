@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support import ROOT
+from tests.support import ROOT, columns
 from unprm import mini
 from unprm.engines.fake import FakeEngine, hashed
 from unprm.engines.torch import attention
@@ -21,7 +21,7 @@ from unprm.engines.torch.readers import AtPositions
 from unprm.engines.torch.self_test import TreeTest, check_consistency
 from unprm.errors import ModelInvalid, SolutionTooLong
 from unprm.models.load import load_engine, torch_engine
-from unprm.types import BatchScores, Encoded, ModelDescription
+from unprm.types import Encoded, ModelDescription, StepScores
 
 CPU = torch.device("cpu")
 WINDOW = 512
@@ -152,7 +152,7 @@ def test_a_model_is_scored_as_its_authors_wrote_it_or_refused(name, form, loaded
         assert found.difference < found.tolerance < 2e-3
         assert found.cached
     for batch in ([0], [2, 1, 0], [1, 1]):
-        for index, scores in zip(batch, engine.score([items[k] for k in batch]).scores, strict=True):
+        for index, scores in zip(batch, columns(engine.score([items[k] for k in batch])).values, strict=True):
             assert scores == pytest.approx(expected[index], abs=1e-4)
 
 
@@ -281,7 +281,7 @@ def test_what_is_too_long_for_a_plain_engine_is_refused_before_it_runs(form):
     with pytest.raises(SolutionTooLong) as refused:
         engine.score([items[0], Encoded((1,) * (WINDOW + 1), (WINDOW,))])
     assert (refused.value.index, refused.value.tokens, refused.value.limit) == (1, WINDOW + 1, WINDOW)
-    assert engine.score(items).computed == [len(item.needed) for item in items]
+    assert columns(engine.score(items)).computed == [len(item.needed) for item in items]
     engine.close()
     with pytest.raises(RuntimeError, match="closed"):
         engine.score(items)
@@ -295,8 +295,7 @@ def test_an_engine_that_runs_elsewhere_is_held_against_itself():
         """Gives the scores of a batch in another order."""
 
         def score(self, batch):
-            scores, computed, *_ = super().score(batch)
-            return BatchScores(scores[::-1], computed)
+            return super().score(batch)[::-1]
 
     found = check_consistency(Mixing())
     assert found.difference > found.tolerance
@@ -305,8 +304,7 @@ def test_an_engine_that_runs_elsewhere_is_held_against_itself():
         """Scores a step by its own text, and runs what it has not seen."""
 
         def score(self, batch):
-            made = [tuple(item.ids[start] / 256 for start in item.positions) for item in batch]
-            return BatchScores(made, [1] * len(batch))
+            return [StepScores(tuple(item.ids[start] / 256 for start in item.positions), 1) for item in batch]
 
     assert check_consistency(Forgetful()).cached
     with pytest.raises(ValueError, match=r"solutions of \[3, 2, 3\] steps have \[2, 1, 2\] scores"):

@@ -9,12 +9,13 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM
 
+from tests.support import columns
 from unprm import mini
 from unprm.checkpoints.files import load_tokenizer, read_tokenizer
 from unprm.errors import ModelInvalid, SolutionTooLong
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig
 from unprm.models.load import load_engine
-from unprm.types import BatchScores, Encoded
+from unprm.types import Encoded, StepScores
 
 WORDS = ["Step", "1", "2", "3", ":", "12", "+", "34", "=", "46", ".", "-", "5", "is", "The", "answer", "what"]
 
@@ -55,7 +56,7 @@ def test_equal_to_the_reference_in_every_batch_and_order(adapter, engine, refere
     expected = [reference(item) for item in items]
     assert max(map(max, expected)) - min(map(min, expected)) > 0.1  # a reference that tells solutions apart
     for order in (list(range(12)), random.Random(1).sample(range(12), 12), [7], [3, 3, 3]):
-        scores = batched.score([items[index] for index in order]).scores
+        scores = columns(batched.score([items[index] for index in order])).values
         for index, values in zip(order, scores, strict=True):
             assert values == pytest.approx(expected[index], abs=1e-5)
 
@@ -63,13 +64,13 @@ def test_equal_to_the_reference_in_every_batch_and_order(adapter, engine, refere
 def test_bfloat16_is_close(adapter, engine, reference):
     half = load_engine(str(adapter), device="cpu", dtype="bfloat16")
     items = _solutions(engine.format, 10)
-    for item, values in zip(items, half.score(items).scores, strict=True):
+    for item, values in zip(items, columns(half.score(items)).values, strict=True):
         assert values == pytest.approx(reference(item), abs=0.05)
     assert half.description.dtype == "bfloat16"
 
 
 def test_nothing_to_score(engine):
-    assert engine.score([]) == BatchScores([], [])
+    assert engine.score([]) == []
 
 
 def test_what_is_longer_than_the_window_is_refused(engine):
@@ -125,7 +126,7 @@ def test_a_prm_without_configuration_is_read_as_its_options_say(tmp_path, base, 
     engine = load_engine(str(tmp_path / "base"), device="cpu", **options, **MARKS)
     item = engine.format.encode("12 + 34", ["Step 1: 12 + 34 = 46.", "The answer is 5."])
     assert [item.ids[k] for k in item.positions] == [tokenizer.convert_tokens_to_ids(" ş")] * 2
-    assert engine.score([item]).scores == configured.score([item]).scores
+    assert columns(engine.score([item])).values == columns(configured.score([item])).values
 
 
 def test_options_that_contradict_the_configuration_are_refused(adapter):
@@ -196,7 +197,7 @@ def test_every_distinct_token_is_run_once_and_no_score_changes(adapter, referenc
     engine = load_engine(str(adapter), device="cpu", batch_tokens=batch_tokens)
     items = _candidates(engine.format, 24) + _solutions(engine.format, 6)
     random.Random(5).shuffle(items)
-    scores, computed, *_ = engine.score(items)
+    scores, computed, *_ = columns(engine.score(items))
     for item, values in zip(items, scores, strict=True):
         assert values == pytest.approx(reference(item), abs=1e-5)
     assert sum(computed) == _distinct(items) < sum(len(item.ids) for item in items)
@@ -204,8 +205,8 @@ def test_every_distinct_token_is_run_once_and_no_score_changes(adapter, referenc
 
 def test_nothing_is_kept_without_a_cache(engine):
     items = _candidates(engine.format, 4)
-    assert engine.score(items).computed == engine.score(items).computed
-    assert sum(engine.score(items).computed) == _distinct(items)
+    assert columns(engine.score(items)).computed == columns(engine.score(items)).computed
+    assert sum(columns(engine.score(items)).computed) == _distinct(items)
 
 
 def test_a_path_that_grew_by_a_step_runs_that_step_alone(adapter, reference):
@@ -215,11 +216,11 @@ def test_a_path_that_grew_by_a_step_runs_that_step_alone(adapter, reference):
     known = 0
     for count in (1, 2, 3):
         item = form.encode("what is 12 + 34 - 5", steps[:count])
-        scores, computed, *_ = engine.score([item])
+        scores, computed, *_ = columns(engine.score([item]))
         assert scores[0] == pytest.approx(reference(item), abs=1e-5)
         assert computed == [len(item.ids) - known]
         known = len(item.ids)
-        assert engine.score([item, item]) == BatchScores(scores * 2, [0, 0])
+        assert engine.score([item, item]) == [StepScores(scores[0], 0, known)] * 2
 
 
 def _distinct(items):
@@ -240,7 +241,7 @@ def test_attention_that_slides(tmp_path):
     assert any(len(item.ids) <= 40 for item in [*items, engine.format.encode("x", ["y"])])
     network = AutoModelForCausalLM.from_pretrained(place).eval()
     verdicts = [engine.format.readout.positive, engine.format.readout.negative]
-    for item, values in zip(items, engine.score(items).scores, strict=True):
+    for item, values in zip(items, columns(engine.score(items)).values, strict=True):
         with torch.no_grad():
             logits = network(torch.tensor([item.ids])).logits[0, list(item.positions)]
         assert values == pytest.approx(logits[:, verdicts].softmax(-1)[:, 0].tolist(), abs=1e-5)
@@ -262,6 +263,8 @@ def test_both_embedded_models_tell_a_right_solution_from_a_wrong_one():
     )
     for name in mini.ADAPTERS:
         engine = load_engine(name, device="cpu")
-        good, bad = engine.score([engine.format.encode(problem, right), engine.format.encode(problem, wrong)]).scores
+        good, bad = columns(
+            engine.score([engine.format.encode(problem, right), engine.format.encode(problem, wrong)])
+        ).values
         assert good[0] > 0.5 > bad[0]
         assert (engine.description.name, engine.description.demo) == (name, True)

@@ -1,0 +1,98 @@
+"""The way from candidates to a response, with a scorer that works at once."""
+
+import math
+from typing import Any
+
+import pytest
+
+import unprm
+from server.routes.gateway.completion import Verbatim
+from tests.server.harness import PROBLEM, ask, boxed, serving
+from tests.support import asynchronous
+from unprm import pipeline
+from unprm.calibration import Calibration, sigmoid
+from unprm.engines.fake import FakeEngine
+from unprm.engines.uncertainty import UncertaintyEngine
+from unprm.errors import NoLogProbs, UnprmError
+from unprm.types import StepScores
+from unprm.wire import VoteRequest
+
+SMALL = 200
+"""Tokens of a window."""
+LONG = "é" * 110
+"""Too long for it only when it is encoded."""
+
+
+@asynchronous
+async def test_what_is_compared_as_text_is_equal_to_the_same_text_alone() -> None:
+    said = [boxed("1/2"), "nothing", boxed("0.5")]
+    called = [Verbatim(steps=["a call"], answer=answer) for answer in ("0.5", "1/2", "0.5")]
+    request = VoteRequest(solutions=[*said, *called])
+    found = await pipeline.cast(request, ["majority"], pipeline.Scorer())
+    assert found.classes == [0, None, 0, 9, 10, 9]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "solutions", "settings"),
+    [
+        ("prm", [boxed(1), boxed(2), " "], {"on_invalid": "refuse"}),
+        ("prm", [boxed(1), boxed(2, LONG)], {"on_invalid": "refuse"}),
+        ("prm", [boxed(1, LONG), boxed(2, LONG), "A short text without an answer."], {}),
+        ("cisc", [boxed(1), boxed(2)], {}),
+        ("cisc", [boxed(1), boxed(2), {"text": "I can't tell.", "confidence": 0.9}], {}),
+        ("hmr", [boxed(1), boxed(2)], {"problem": None}),
+        ("hmr", ["nothing", "nor here"], {}),
+        ("prm", [boxed(1), {"text": "a", "step_scores": [0.5, 0.5]}], {}),
+        ("majority", [boxed(1)], {"risk": 0.1}),
+    ],
+)
+def test_a_program_is_refused_what_the_server_refuses(
+    strategy: str, solutions: list[Any], settings: dict[str, Any]
+) -> None:
+    problem = settings.pop("problem", PROBLEM)
+    with serving(FakeEngine(max_tokens=SMALL)) as running:
+        refused = running.post(f"/vote/{strategy}", ask(*solutions, problem=problem, **settings)).json()
+    with pytest.raises(UnprmError) as raised:
+        unprm.vote(problem, solutions, strategy, prm=FakeEngine(max_tokens=SMALL), **settings)
+    assert (raised.value.code, str(raised.value)) == (refused["code"], refused["detail"])
+
+
+def test_a_program_s_scores_are_the_server_s() -> None:
+    solutions = ["a\n\nb", {"steps": ["c", "d"], "step_scores": [0.25, 0.5]}, ["e"], " ", LONG]
+    with serving(FakeEngine(max_tokens=SMALL)) as running:
+        expected = running.post("/score_steps", ask(*solutions)).json()["solutions"]
+    found = unprm.score(FakeEngine(max_tokens=SMALL), PROBLEM, solutions)
+    assert [scores and list(scores) for scores in found] == [each["step_scores"] for each in expected]
+    assert found[1] == (0.25, 0.5)
+    assert unprm.score(FakeEngine(), PROBLEM, [" "]) == [None]
+
+
+def test_a_program_s_model_may_score_by_log_probabilities() -> None:
+    engine = UncertaintyEngine(10)
+    sure, unsure = ({"steps": boxed(n), "token_logprobs": [[logprob] * 3]} for n, logprob in ((1, -0.01), (2, -3.0)))
+    voted = unprm.vote(PROBLEM, [unsure, sure], "prm", prm=engine)
+    assert voted.answer == "1"
+    assert unprm.score(engine, PROBLEM, [boxed(1), sure])[0] is None
+    with pytest.raises(NoLogProbs):
+        unprm.vote(PROBLEM, [boxed(1), boxed(2)], "prm", prm=engine)
+
+
+def test_what_no_judge_judged_has_no_scores() -> None:
+    class Silent(FakeEngine):
+        def score(self, batch: Any) -> list[StepScores]:
+            first, *others = super().score(batch)
+            return [first._replace(missing=1), *others]
+
+    voted = unprm.vote(PROBLEM, [boxed(1), boxed(2)], "prm", prm=Silent())
+    assert [each.unscored and each.unscored.code for each in voted.solutions] == ["no_verdict", None]
+    assert (voted.answer, voted.solutions[0].reward) == ("2", None)
+    assert voted.usage.computed_tokens == voted.usage.tokens > 0  # what was run in vain, too
+
+
+def test_the_mean_of_models_is_of_calibrated_scores() -> None:
+    models = [FakeEngine(calibration=Calibration(shift=shift)).description for shift in (0.0, 1.0)]
+    first = [StepScores((0.5, 0.5), intervals=((0.0, 1.0),) * 2), StepScores((0.5,))]
+    second = [StepScores((0.5, 0.25)), StepScores((0.0,), missing=1)]
+    mean, unread = pipeline.averaged([first, second], models)
+    assert mean.values == pytest.approx([(0.5 + sigmoid(1.0)) / 2, (0.5 + sigmoid(1 - math.log(3))) / 2])
+    assert (mean.missing, unread.missing, mean.intervals) == (0, 1, None)
