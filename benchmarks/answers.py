@@ -28,7 +28,7 @@ def comparisons() -> list[Comparison]:
 
 def real_answers(place: Path) -> list[list[str]]:
     """For each question of a pool the gold answer, then the different answers of its candidates."""
-    questions = pool.load(place, "")
+    questions = pool.read_pool(place, "")
     return [
         list(dict.fromkeys([q.gold_answer, *filter(None, (extract(text, "auto") for text in q.texts))]))
         for q in questions
@@ -41,11 +41,11 @@ def with_math_verify(answers: list[str]) -> list[int]:
     classes = []
     for answer in answers:
         parsed = parse(f"${answer.strip('$ ')}$")
-        found = next((k for k, first in enumerate(firsts) if verify(first, parsed)), None)
-        if found is None:
-            found = len(firsts)
+        number = next((k for k, first in enumerate(firsts) if verify(first, parsed)), None)
+        if number is None:
+            number = len(firsts)
             firsts.append(parsed)
-        classes.append(found)
+        classes.append(number)
     return classes
 
 

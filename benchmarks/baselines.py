@@ -41,7 +41,6 @@ class Plain:
 
     @classmethod
     def load(cls, place: Path) -> Self:
-        """Loads a PRM of family unprm, in fp32."""
         config = PrmConfig.read(place)
         return cls(load_base(place, torch.float32), Verdicts(config.positive_id, config.negative_id))
 

@@ -37,7 +37,6 @@ def labelled(seed: int, count: int) -> list[LabelledSolution]:
 
 
 def score_steps(query: Query) -> Request:
-    """The request to our server."""
     return "/score_steps", json.dumps({"problem": query[0], "solutions": query[1]}).encode()
 
 

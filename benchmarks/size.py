@@ -30,8 +30,8 @@ from benchmarks.queries import Query
 from benchmarks.timing import Comparison, median, timed
 from training import resumable
 from training.prm.memory import Footprint
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.checkpoints.files import load_base, load_tokenizer
 from unprm.engines.torch.devices import multiplies_bf16_fast
@@ -82,18 +82,18 @@ def _measured(
         served = {dtype: _served(model, dtype, votes, program, unread) for dtype in dtypes}
         plain = _padded(Path(directory), votes)
         rows = [_trained(name, Path(directory), unread)]
-    for dtype, found in served.items():
-        what, rate = f"{name}, {dtype}", found.computed / ROUNDS / found.vote
-        work = f"{found.tokens / ROUNDS:,.0f} tokens, {found.computed / ROUNDS:,.0f} run, {rate:.0f} a second"
+    for dtype, measured in served.items():
+        what, rate = f"{name}, {dtype}", measured.computed / ROUNDS / measured.vote
+        work = f"{measured.tokens / ROUNDS:,.0f} tokens, {measured.computed / ROUNDS:,.0f} run, {rate:.0f} a second"
         rows += [
             Comparison(
-                f"{what}, ready after {found.ready:.0f} s: a vote of {CANDIDATES}, {work}",
-                found.vote,
+                f"{what}, ready after {measured.ready:.0f} s: a vote of {CANDIDATES}, {work}",
+                measured.vote,
                 "padded, bfloat16",
                 plain,
                 ROUNDS,
             ),
-            Comparison(f"{what}: memory while it serves", found.serving, "as planned", found.planned, 1, "B"),
+            Comparison(f"{what}: memory while it serves", measured.serving, "as planned", measured.planned, 1, "B"),
         ]
     return rows
 
@@ -127,9 +127,9 @@ def _served(model: Path, dtype: str, votes: Sequence[Query], program: float, unr
             seconds.append(time.perf_counter() - start)
             tokens, computed = tokens + usage.tokens, computed + usage.computed_tokens
     planned = memory.weights + memory.slots + memory.activations - (unread if dtype == "bfloat16" else 0)
-    found = Served(ready, statistics.median(seconds), max(taken) - program, planned, tokens, computed)
-    console.print(f"{model}, {dtype}: {found}, {memory}")
-    return found
+    served = Served(ready, statistics.median(seconds), max(taken) - program, planned, tokens, computed)
+    console.print(f"{model}, {dtype}: {served}, {memory}")
+    return served
 
 
 def _padded(base: Path, votes: Sequence[Query]) -> float:

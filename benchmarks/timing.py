@@ -53,7 +53,6 @@ def compare(
 
 
 def timed(run: Callable[P, object], *arguments: P.args, **options: P.kwargs) -> float:
-    """Seconds that a call takes."""
     start = time.perf_counter()
     run(*arguments, **options)
     return time.perf_counter() - start
@@ -65,7 +64,6 @@ def median(run: Callable[[T], object], arguments: Iterable[T]) -> float:
 
 
 def table(comparisons: list[Comparison]) -> Table:
-    """The comparisons as a table for a terminal."""
     shown = Table(title="medians; a ratio above 1 means that unprm is better")
     for name in ("what", "unprm", "baseline", "took", "ratio", "allowed"):
         shown.add_column(name, justify="left" if name in ("what", "baseline") else "right")
@@ -75,7 +73,6 @@ def table(comparisons: list[Comparison]) -> Table:
 
 
 def cells(c: Comparison) -> tuple[str, ...]:
-    """A row of the table."""
     ratio, allowed = ("" if value is None else f"{value:.2f}×" for value in (c.ratio, c.allowed))
     baseline = "" if c.baseline is None else _shown(c.baseline, c.unit)
     return c.what, _shown(c.ours, c.unit), c.baseline_name, baseline, ratio, allowed

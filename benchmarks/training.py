@@ -15,8 +15,8 @@ from benchmarks import models, queries
 from benchmarks.timing import Comparison, compare, peak
 from training import resumable
 from training.prm.collate import Example
-from training.prm.settings import LINEAR, TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import LINEAR, TrainSettings
 from training.schema import LabelledSolution
 
 SOLUTIONS, PLAIN_BATCH = 8, 8

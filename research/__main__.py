@@ -14,12 +14,12 @@ from rich.console import Console
 
 from training import resumable, stage
 from training.cli.sampling import ModelOption, PresetOption, SamplerOptions, run_stage
-from training.settings import EXTRACTION, PRESETS
 from training.stage import directory, print_failures
+from training.stage_settings import EXTRACTION, PRESETS
 from unprm.commands import program, run, with_options
 from unprm.types import Extraction
 
-from .settings import PoolSettings
+from .pool_settings import PoolSettings
 
 app = program("Samples and measurements for the studies.")
 console = Console(stderr=True)
@@ -102,23 +102,23 @@ def steps(
     from unprm.checkpoints.files import fetch
     from unprm.models.load import load_engine
 
-    from . import steps as found
+    from . import steps
     from .surprisal import LikelihoodScorer
 
-    sets, published = found.load(data, recorded or [])
-    scores = found.baselines(sets)
+    sets, published = steps.load_sets(data, recorded or [])
+    scores = steps.baselines(sets)
     for name in likelihood or []:
         scorer = LikelihoodScorer(fetch(name, None), name)
-        scores[f"likelihood, {name}"] = found.score(sets, scorer, output / f"likelihood-{Path(name).name}", console)
+        scores[f"likelihood, {name}"] = steps.score(sets, scorer, output / f"likelihood-{Path(name).name}", console)
     for name in model or []:
         with closing(load_engine(name)) as engine:
             prm = EngineScorer(engine)
-            scores[prm.identity.model] = found.score(sets, prm, output / Path(name).name, console)
+            scores[prm.identity.model] = steps.score(sets, prm, output / Path(name).name, console)
     for url in server or []:
         with closing(ServerScorer(url, os.environ.get("UNPRM_API_KEY"))) as served:
             name = served.identity.model
-            scores[name] = found.score(sets, served, output / Path(name).name, console)
-    console.print(found.write(sets, scores | published, output), markup=False, soft_wrap=True)
+            scores[name] = steps.score(sets, served, output / Path(name).name, console)
+    console.print(steps.write(sets, scores | published, output), markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -167,7 +167,7 @@ def votes(
 
     from . import crossfit
 
-    measured = {run.name: crossfit.measure(judging.load(run), candidates) for run in runs}
+    measured = {run.name: crossfit.measure(judging.read_judged(run), candidates) for run in runs}
     _write_table(output, crossfit.markdown(measured))
 
 
@@ -178,7 +178,7 @@ def budget(runs: Runs, output: TableFile) -> None:
 
     from .budget import markdown, measure
 
-    _write_table(output, markdown({run.name: measure(judging.load(run)) for run in runs}))
+    _write_table(output, markdown({run.name: measure(judging.read_judged(run)) for run in runs}))
 
 
 @app.command()
@@ -201,12 +201,12 @@ def uncertainty(
     tests: Annotated[list[Path] | None, typer.Option("--test", help="Other steps; repeat.", exists=True)] = None,
 ) -> None:
     """Fit the coefficients of the model `uncertainty`, and test them on other steps."""
-    from . import uncertainty as found
+    from . import uncertainty
 
-    readout = found.fit(found.read(steps), fitted)
+    readout = uncertainty.fit(uncertainty.read(steps), fitted)
     console.print(readout)
     for path in tests or []:
-        console.print(path.name, found.test(readout, found.read(path)))
+        console.print(path.name, uncertainty.test(readout, uncertainty.read(path)))
 
 
 @app.command()
@@ -224,7 +224,7 @@ def probe(
     """Tell what a frozen base knows of first errors: by layer, by pooling, by how many labels a probe is fitted to, and
     beside what needs no training."""
     from training.prm.probe import ProbeTrainer
-    from training.prm.settings import TrainSettings
+    from training.prm.train_settings import TrainSettings
 
     from . import probes
 
@@ -278,10 +278,10 @@ def coverage(
     candidates: Annotated[int | None, typer.Option(min=1, help="Candidates of each question. Default: all.")] = None,
 ) -> None:
     """Judge which elected answers are accepted at a risk, on halves of pools that had no part in the calibration."""
-    from . import coverage as found
+    from . import coverage
 
-    loaded = {found.name_of(path): found.load(path, output, console, candidates) for path in pools}
-    console.print(found.write(loaded, output), markup=False, soft_wrap=True)
+    loaded = {coverage.name_of(path): coverage.judged_pool(path, output, console, candidates) for path in pools}
+    console.print(coverage.write(loaded, output), markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -293,9 +293,9 @@ def escalation(
 ) -> None:
     """Ask small models first and a large one where the risk is too high: accuracy and cost, against always asking one
     of them, and against thresholds of the majority."""
-    from . import escalation as found
+    from . import escalation
 
-    console.print(found.write(candidates, small, large, output, console), markup=False, soft_wrap=True)
+    console.print(escalation.write(candidates, small, large, output, console), markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -303,17 +303,17 @@ def counts(
     output: Annotated[Path, typer.Option(help="Directory for data, PRMs and table.", callback=directory)],
 ) -> None:
     """Train on counts of rollouts and on their shares, and measure scores and intervals where the truth is known."""
-    from . import counts as found
+    from . import counts
 
     with stage.progress(console) as progress:
-        typer.echo(found.measure(output, found.Size(), progress), nl=False)
+        typer.echo(counts.measure(output, counts.Size(), progress), nl=False)
 
 
 @app.command()
 def report(
     directory: Annotated[Path, typer.Argument(help="Directory with the results to report.", exists=True)],
 ) -> None:
-    """Write a report of the results: `report.md` with tables, and pictures in `figures/`.
+    """Write a report of the results: `report.md` with tables, and a picture in `figures/`.
 
     Below the directory it looks for processbench/NAME and best-of-n/NAME, written by `evaluate --output`; several runs
     below one name are training seeds of one PRM.
@@ -334,8 +334,8 @@ def lab(
 
     Run the same command again to resume an interrupted run.
     """
+    from .lab.lab_settings import PRESETS
     from .lab.run import run_lab
-    from .lab.settings import PRESETS
 
     console.print(f"wrote {run_lab(PRESETS[preset], output, console)}")
 

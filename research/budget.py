@@ -50,7 +50,7 @@ def measure(judged: Sequence[JudgedCandidates]) -> dict[tuple[Strategy, int], Sp
     for vote in VOTES:
         allocated = [allocate(vote, ordered, sizes) for ordered in orders]
         for size in sizes:
-            counts = [found[size] for found in allocated]
+            counts = [by_size[size] for by_size in allocated]
             each[vote, size] = _right(vote, orders, [[size] * len(judged)] * ORDERS)
             shared[vote, size] = _right(vote, orders, counts)
             ranges[vote, size] = min(map(min, counts)), max(map(max, counts))
@@ -70,15 +70,15 @@ def allocate(vote: Strategy, ordered: Sequence[JudgedCandidates], sizes: Sequenc
     """For each of `sizes`, ascending, the number of candidates of each question once that many a question are spent;
     or fewer, if no further one can change a vote. `ordered`: the candidates in the order in which they come."""
     standings = [Standing(0, len(candidates.classes), 0.0) for candidates in ordered]
-    found: dict[int, list[int]] = {}
+    by_size: dict[int, list[int]] = {}
     spent = 0
     for size in sizes:
         while spent < size * len(ordered) and (chosen := least_decided(standings)) is not None:
             count, most = standings[chosen].candidates + 1, standings[chosen].budget
             standings[chosen] = Standing(count, most, _stability(vote, ordered[chosen], count))
             spent += 1
-        found[size] = [standing.candidates for standing in standings]
-    return found
+        by_size[size] = [standing.candidates for standing in standings]
+    return by_size
 
 
 def _stability(vote: Strategy, candidates: JudgedCandidates, count: int) -> float:
@@ -114,9 +114,9 @@ def markdown(measured: Mapping[str, Mapping[tuple[Strategy, int], Spent]]) -> st
         "least to most",
     ]
     rows = [
-        [vote, pool, str(size), found.each.in_percent, found.shared.in_percent, found.difference,
-         f"{found.least} to {found.most}"]
+        [vote, pool, str(size), spent.each.in_percent, spent.shared.in_percent, spent.difference,
+         f"{spent.least} to {spent.most}"]
         for pool, by_vote in measured.items()
-        for (vote, size), found in by_vote.items()
+        for (vote, size), spent in by_vote.items()
     ]  # fmt: skip
     return in_markdown(columns, rows)

@@ -17,8 +17,8 @@ from rich.progress import Progress
 from training import resumable
 from training.evaluate.metrics import Share
 from training.evaluate.vote_results import in_markdown
-from training.prm.settings import LossName
 from training.prm.train import Trainer
+from training.prm.train_settings import LossName
 from training.schema import LabelledSolution, Trial
 from unprm import mini
 from unprm.calibration import EDGE
@@ -62,14 +62,12 @@ class Written:
 
     @classmethod
     def by_author(cls, rng: random.Random, problem: Problem, rollouts: int) -> "Written":
-        """By one of random carelessness, as the rollouts."""
         author = Author(rng, rng.uniform(*CARELESS))
         lines, beliefs = zip(*author.write(problem), strict=True)
         shares = (sum(author.finishes(problem, after) for _ in range(rollouts)) / rollouts for after in beliefs)
         return cls(problem, tuple(write_steps(lines, beliefs[-1][len(problem.operations) - 1])), tuple(shares))
 
     def labelled(self, rollouts: int) -> LabelledSolution:
-        """With soft labels and counts, of so many rollouts."""
         counts = [(step, share, round(share * rollouts)) for step, share in enumerate(self.shares, 1)]
         tried = tuple(Trial(step, "", share, rollouts, right, 0) for step, share, right in counts)
         return LabelledSolution(self.problem.text, self.steps, self.shares, tried=tried)

@@ -44,7 +44,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class VoteElections:
     """A vote's elections on a pool: certainties and whether the answers are right, (questions,), and the candidates'
     statistics, (questions, statistics), NaN for those that are not there."""
 
@@ -56,12 +56,13 @@ class Judged:
     def of(cls, pool: Sequence[JudgedCandidates], strategy: Strategy) -> Self:
         """Of a pool in which every question has an answer; without those that the vote can't elect one of."""
         rewarded = VOTES[strategy].signal == "reward"
-        found = [
-            (elections([each], strategy), Statistics.of(each.classes, each.rewards if rewarded else None))
+        taken = [
+            (election, Statistics.of(each.classes, each.rewards if rewarded else None))
             for each in pool
+            for election in elections([each], strategy)
         ]
-        taken = [(election, asdict(statistics).values()) for ((election,), statistics) in found if election]
-        return cls.from_elections([election for election, _ in taken], [list(values) for _, values in taken])
+        statistics = [list(asdict(each).values()) for _, each in taken]
+        return cls.from_elections([election for election, _ in taken], statistics)
 
     @classmethod
     def from_elections(cls, elections: Sequence[Election], statistics: Sequence[Sequence[float | None]]) -> Self:
@@ -72,16 +73,15 @@ class Judged:
             np.array([[np.nan if value is None else value for value in row] for row in statistics]),
         )
 
-    def at(self, places: npt.NDArray[np.int64]) -> "Judged":
-        """Some of the questions."""
-        return Judged(self.certainty[places], self.right[places], self.statistics[places])
+    def at(self, places: npt.NDArray[np.int64]) -> "VoteElections":
+        return VoteElections(self.certainty[places], self.right[places], self.statistics[places])
 
-    def accepts(self, other: "Judged", risk: float) -> npt.NDArray[np.bool_]:
+    def accepts(self, other: "VoteElections", risk: float) -> npt.NDArray[np.bool_]:
         """Which answers of the other are accepted by a calibration on this, whatever their candidates."""
         lowest = threshold(zip(self.certainty.tolist(), self.right.tolist(), strict=True), risk, CONFIDENCE)
         return np.zeros(len(other.right), bool) if lowest is None else other.certainty >= lowest
 
-    def covers(self, other: "Judged") -> npt.NDArray[np.bool_]:
+    def covers(self, other: "VoteElections") -> npt.NDArray[np.bool_]:
         """Which questions of the other have candidates within the ranges of this."""
         low = np.fmin.reduce(self.statistics, axis=0)
         high = np.fmax.reduce(self.statistics, axis=0)
@@ -102,7 +102,7 @@ class Coverage:
     outside: float
 
 
-def measure(calibrated: Judged, judged: Judged, risk: float, seed: int = 0) -> Coverage:
+def measure(calibrated: VoteElections, judged: VoteElections, risk: float, seed: int = 0) -> Coverage:
     """Calibrates on one half of a pool and judges on the other, `SPLITS` times; on a half of another pool if `judged`
     is one, so that sizes stay the same."""
     from scipy.stats import binom
@@ -131,11 +131,11 @@ def measure(calibrated: Judged, judged: Judged, risk: float, seed: int = 0) -> C
     )
 
 
-def load(path: Path, output: Path, console: Console, candidates: int | None) -> list[JudgedCandidates]:
+def judged_pool(path: Path, output: Path, console: Console, candidates: int | None) -> list[JudgedCandidates]:
     """The questions with an answer of a directory that `evaluate best-of-n` wrote, or of a file as `of_models` reads
     it, whose judgement is kept in `output`. `candidates`: as many of each question, drawn with a seed."""
     if path.is_dir():
-        judged = judging.load(path)
+        judged = judging.read_judged(path)
     else:
         judged = judging.judge(of_models(path), None, Equivalence(), output / name_of(path), console)
     if candidates is not None:
@@ -164,28 +164,27 @@ def of_models(path: Path, models: Collection[str] | None = None) -> list[Candida
 
 
 def name_of(path: Path) -> str:
-    """The pool's name."""
     return path.name.partition(".")[0]
 
 
-Found = dict[tuple[str, str, Strategy], dict[float, Coverage]]
+ByPools = dict[tuple[str, str, Strategy], dict[float, Coverage]]
 """By judging pool, calibrating pool and vote: by risk."""
 
 
-def coverages(pools: Mapping[str, Sequence[JudgedCandidates]]) -> tuple[Found, list[list[str]]]:
+def coverages(pools: Mapping[str, Sequence[JudgedCandidates]]) -> tuple[ByPools, list[list[str]]]:
     """Each pool judged by its own other half, and by every other pool; and the rows of `COLUMNS`."""
-    made = {name: {vote: Judged.of(pool, vote) for vote in takeable(pool)} for name, pool in pools.items()}
-    found: Found = {}
+    made = {name: {vote: VoteElections.of(pool, vote) for vote in takeable(pool)} for name, pool in pools.items()}
+    by_pools: ByPools = {}
     rows = []
     for judged, votes in made.items():
         for calibrated, others in made.items():
             for strategy in [each for each in votes if each in others]:
                 by_risk = {risk: measure(others[strategy], votes[strategy], risk) for risk in RISKS}
-                found[judged, calibrated, strategy] = by_risk
+                by_pools[judged, calibrated, strategy] = by_risk
                 wrong = 1 - votes[strategy].right.mean()
                 rows += [[judged, calibrated, strategy, _in_percent(wrong), f"{100 * risk:g}", *_cells(one)]
                          for risk, one in by_risk.items()]  # fmt: skip
-    return found, rows
+    return by_pools, rows
 
 
 def _cells(one: Coverage) -> list[str]:
@@ -199,17 +198,17 @@ def _in_percent(share: float) -> str:
 
 def write(pools: Mapping[str, Sequence[JudgedCandidates]], output: Path) -> str:
     """Writes the table `coverage.md` and the figure `coverage.png` to a directory; returns the table."""
-    found, rows = coverages(pools)
+    by_pools, rows = coverages(pools)
     made = in_markdown(COLUMNS, rows, names=3)
-    figure(found, list(pools), output / "coverage.png")
+    figure(by_pools, list(pools), output / "coverage.png")
     resumable.replace(output / "coverage.md", made)
     return made
 
 
-def figure(found: Found, pools: Sequence[str], path: Path) -> None:
+def figure(by_pools: ByPools, pools: Sequence[str], path: Path) -> None:
     """Writes the curves of each pool judged by its own other half, as PNG."""
     curves = {
-        pool: {vote: each for (judged, by, vote), each in found.items() if judged == by == pool} for pool in pools
+        pool: {vote: each for (judged, by, vote), each in by_pools.items() if judged == by == pool} for pool in pools
     }
     look = dict(zip(dict.fromkeys(vote for votes in curves.values() for vote in votes), styles(9), strict=False))
     apart = {vote: 0.002 * (k - len(look) / 2) for k, vote in enumerate(look)}  # else whiskers hide each other

@@ -87,22 +87,22 @@ def measure(judged: Sequence[JudgedCandidates], size: int | None = None) -> dict
 
     def against(other: Strategy) -> dict[Strategy, str]:
         differences = {
-            vote: Estimate.mean((found.outcomes - default[other])[None])
-            for vote, found in held_out.items()
+            vote: Estimate.mean((fitted.outcomes - default[other])[None])
+            for vote, fitted in held_out.items()
             if vote != other or len(tried[vote]) > 1
         }
-        return {vote: found.figures for vote, found in compare(differences).items()}
+        return {vote: fitted.figures for vote, fitted in compare(differences).items()}
 
     majority, by_default = against("majority"), against(DEFAULT_STRATEGY)
     return {
         vote: CrossFit(
             Share.of(default[vote].tolist()),
-            Share.of(found.outcomes.tolist()),
-            _shares(list(tried[vote]), found.best),
+            Share.of(fitted.outcomes.tolist()),
+            _shares(list(tried[vote]), fitted.best),
             majority.get(vote, ""),
             by_default.get(vote, ""),
         )
-        for vote, found in held_out.items()
+        for vote, fitted in held_out.items()
     }
 
 
@@ -144,10 +144,10 @@ def markdown(measured: Mapping[str, Mapping[Strategy, CrossFit]]) -> str:
         f"against {DEFAULT_STRATEGY} by default, points", "most often best",
     ]  # fmt: skip
     rows = [
-        [vote, pool, found.default.in_percent, found.held_out.in_percent, found.against_majority, found.against_default,
-         "; ".join(f"{settings} ({share:.0%})" for settings, share in list(found.best.items())[:SHOWN])]
+        [vote, pool, fit.default.in_percent, fit.held_out.in_percent, fit.against_majority, fit.against_default,
+         "; ".join(f"{settings} ({share:.0%})" for settings, share in list(fit.best.items())[:SHOWN])]
         for vote in VOTES
         for pool, by_vote in measured.items()
-        if (found := by_vote.get(vote))
+        if (fit := by_vote.get(vote))
     ]  # fmt: skip
     return in_markdown(columns, rows)

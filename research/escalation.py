@@ -45,7 +45,7 @@ class Tiers:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RuleOutcome:
     """Of one rule, for each split: the shares of questions that went to the large model and of right answers, the cost
     as a share of always asking the large model, and the share of wrong ones among the small models' answers taken."""
 
@@ -55,7 +55,9 @@ class Outcome:
     wrong: Numbers
 
 
-def load(path: Path, small: Mapping[str, float], large: Mapping[str, float], output: Path, console: Console) -> Tiers:
+def load_tiers(
+    path: Path, small: Mapping[str, float], large: Mapping[str, float], output: Path, console: Console
+) -> Tiers:
     """From a file as `of_models` reads it; models by name, with what a character of theirs costs."""
     by_id = {row["id"]: row for _, row in sources.from_file(path, dict[str, Any])}
     few, one = (
@@ -81,7 +83,7 @@ def _cost(row: Mapping[str, Any], models: Mapping[str, float]) -> float:
     return float(sum(models.get(each["model"], 0.0) * len(each["text"]) for each in row["candidates"]))
 
 
-def outcome(tiers: Tiers, risk: float | None, fixed: float | None = None) -> Outcome:
+def outcome(tiers: Tiers, risk: float | None, fixed: float | None = None) -> RuleOutcome:
     """What comes of the rule on the halves that did not calibrate it. `risk`: the small models' answer is taken if it
     is accepted at it; None: if its certainty is at least `fixed`, always without one."""
     rng = np.random.default_rng(0)
@@ -91,17 +93,17 @@ def outcome(tiers: Tiers, risk: float | None, fixed: float | None = None) -> Out
         lowest = fixed or 0.0
         if risk is not None:
             known = zip(tiers.certainty[first].tolist(), tiers.right[first].tolist(), strict=True)
-            found = threshold(known, risk, CONFIDENCE)
-            lowest = np.inf if found is None else found
+            calibrated = threshold(known, risk, CONFIDENCE)
+            lowest = np.inf if calibrated is None else calibrated
         taken = tiers.certainty[second] >= lowest
         right = np.where(taken, tiers.right[second], tiers.large_right[second])
         cost = tiers.cost[second] + np.where(taken, 0.0, tiers.large_cost[second])
         wrong = (taken & ~tiers.right[second]).sum() / max(1, taken.sum())
         rows.append((1 - taken.mean(), right.mean(), cost.sum() / tiers.large_cost[second].sum(), wrong))
-    return Outcome(*np.array(rows).T)
+    return RuleOutcome(*np.array(rows).T)
 
 
-def outcomes(tiers: Tiers) -> dict[str, Outcome]:
+def outcomes(tiers: Tiers) -> dict[str, RuleOutcome]:
     """By rule: always the small models, shares of them that agree, risks; and always the large one alone."""
     steps = sorted(set(tiers.certainty[tiers.certainty > 0].tolist()))
     rules = {"always": outcome(tiers, None)}
@@ -111,11 +113,10 @@ def outcomes(tiers: Tiers) -> dict[str, Outcome]:
     return rules | {"never": outcome(alone, None, np.inf)}
 
 
-def rows(found: Mapping[str, Outcome]) -> list[list[str]]:
-    """The rows of `COLUMNS`."""
-    low, high = found["always"], found["never"]
+def rows(by_rule: Mapping[str, RuleOutcome]) -> list[list[str]]:
+    low, high = by_rule["always"], by_rule["never"]
     made = []
-    for rule, one in found.items():
+    for rule, one in by_rule.items():
         share = (one.cost - low.cost) / (high.cost - low.cost)
         lot = low.right + np.clip(share, 0, 1) * (high.right - low.right)
         wrong = _interval(one.wrong) if one.asked.mean() < 1 else "–"
@@ -138,16 +139,16 @@ def write(path: Path, small: Sequence[str], large: str, output: Path, console: C
         {name: float(cost) for name, _, cost in (each.rpartition("=") for each in models)}
         for models in (small, [large])
     )
-    found = outcomes(load(path, few, one, output, console))
-    made = in_markdown(COLUMNS, rows(found), names=1)
-    figure(found, output / "escalation.png")
+    by_rule = outcomes(load_tiers(path, few, one, output, console))
+    made = in_markdown(COLUMNS, rows(by_rule), names=1)
+    figure(by_rule, output / "escalation.png")
     resumable.replace(output / "escalation.md", made)
     return made
 
 
-def figure(found: Mapping[str, Outcome], path: Path) -> None:
+def figure(by_rule: Mapping[str, RuleOutcome], path: Path) -> None:
     """Writes accuracy against cost, as PNG."""
-    low, high = found["always"], found["never"]
+    low, high = by_rule["always"], by_rule["never"]
     series: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("thresholds of the majority", "agree", {"color": PALETTE[5], "marker": "s"}),
         ("risks", "risk", {"color": PALETTE[1], "marker": "o", "linestyle": ""}),
@@ -158,7 +159,7 @@ def figure(found: Mapping[str, Outcome], path: Path) -> None:
         labels = {"always small": (low, (8, -4)), "always large": (high, (-40, 10))}
         axes.plot(*zip(_place(low), _place(high), strict=True), color=GREY, linestyle=":", label="by lot")
         for label, kind, look in series:
-            points = {rule: each for rule, each in found.items() if kind in rule}
+            points = {rule: each for rule, each in by_rule.items() if kind in rule}
             axes.plot(*zip(*map(_place, points.values()), strict=True), label=label, **look)
             if kind == "risk":
                 labels |= {rule.rpartition("of ")[2]: (each, (6, -14)) for rule, each in points.items()}
@@ -174,5 +175,5 @@ def figure(found: Mapping[str, Outcome], path: Path) -> None:
     picture(path, "Right answers against cost: risks, thresholds of the majority, and lots", "", 4.2, draw)
 
 
-def _place(one: Outcome) -> tuple[float, float]:
+def _place(one: RuleOutcome) -> tuple[float, float]:
     return float(one.cost.mean()), float(one.right.mean())

@@ -22,7 +22,7 @@ STEPS, CHARACTERS, BRANCHES = 12, 1000, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class MixedSolution:
     """A solution with a label for each step; None where nobody judged it."""
 
     problem: str
@@ -31,17 +31,15 @@ class Labelled:
 
     @property
     def characters(self) -> int:
-        """Length of all steps."""
         return sum(map(len, self.steps))
 
-    def until_error(self) -> "Labelled":
+    def until_error(self) -> "MixedSolution":
         """The solution up to its first wrong step."""
         end = self.labels.index(False) + 1 if False in self.labels else len(self.labels)
-        return Labelled(self.problem, self.steps[:end], self.labels[:end])
+        return MixedSolution(self.problem, self.steps[:end], self.labels[:end])
 
-    def last_alone(self) -> "Labelled":
-        """Only the last step is judged."""
-        return Labelled(self.problem, self.steps, [*[None] * (len(self.labels) - 1), self.labels[-1]])
+    def last_alone(self) -> "MixedSolution":
+        return MixedSolution(self.problem, self.steps, [*[None] * (len(self.labels) - 1), self.labels[-1]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class GoldSolution:
 def slip(problem: str, steps: Sequence[str], rng: random.Random) -> list[str] | None:
     """The steps up to one with another result (wherever that number stands in it), or with a number of the problem for
     one of its operands; None if this solution gives no way to do that."""
-    places = [(place, found) for place, step in enumerate(steps) if (found := _RESULT.search(step))]
+    places = [(place, match) for place, step in enumerate(steps) if (match := _RESULT.search(step))]
     if not places:
         return None
     place, result = rng.choice(places)
@@ -101,22 +99,22 @@ def written(
     """The mix of these files of JSON lines, as JSON lines that `training train` reads. `gold`: rows of GSM8K; the
     others have `problem`, `steps` and `labels`. Raises `RecordInvalid`."""
     steps = {_key(row.question): row.steps for row in read(gold, GoldSolution)}
-    rows = mix(*(list(read(path, Labelled)) for path in (errors, model_written, competition, solutions, branches)),
+    rows = mix(*(list(read(path, MixedSolution)) for path in (errors, model_written, competition, solutions, branches)),
                gold=steps, characters=characters)  # fmt: skip
     return (json.dumps(asdict(each), ensure_ascii=False) for each in rows)
 
 
 def mix(
-    errors: Sequence[Labelled],
-    model_written: Sequence[Labelled],
-    competition: Sequence[Labelled],
-    solutions: Sequence[Labelled],
-    branches: Sequence[Labelled],
+    errors: Sequence[MixedSolution],
+    model_written: Sequence[MixedSolution],
+    competition: Sequence[MixedSolution],
+    solutions: Sequence[MixedSolution],
+    branches: Sequence[MixedSolution],
     *,
     gold: Mapping[str, Sequence[str]],
     characters: tuple[int, int, int],
     seed: int = 1,
-) -> Iterator[Labelled]:
+) -> Iterator[MixedSolution]:
     """All `errors` up to the first, with a gold solution and a slip for each question; then up to about so many
     `characters` of `model_written` (shortest first), of `competition` (drawn), and of `solutions` (by problem, drawn)
     with some of their wrong `branches`."""
@@ -128,16 +126,16 @@ def mix(
         if steps is None or each.problem in seen:
             continue
         seen.add(each.problem)
-        yield Labelled(each.problem, steps, [True] * len(steps))
+        yield MixedSolution(each.problem, steps, [True] * len(steps))
         if wrong := slip(each.problem, steps, rng):
-            yield Labelled(each.problem, wrong, [True] * (len(wrong) - 1) + [False]).last_alone()
+            yield MixedSolution(each.problem, wrong, [True] * (len(wrong) - 1) + [False]).last_alone()
     yield from _up_to(characters[0], sorted(model_written, key=lambda each: each.characters))
     short = [each for each in competition if each.characters < 900]
     yield from _up_to(characters[1], _shuffled(short, rng))
     yield from _with_branches(solutions, branches, characters[2], rng)
 
 
-def _up_to(characters: int, rows: Iterable[Labelled]) -> Iterator[Labelled]:
+def _up_to(characters: int, rows: Iterable[MixedSolution]) -> Iterator[MixedSolution]:
     used = 0
     for each in rows:
         if used > characters:
@@ -147,8 +145,8 @@ def _up_to(characters: int, rows: Iterable[Labelled]) -> Iterator[Labelled]:
 
 
 def _with_branches(
-    solutions: Sequence[Labelled], branches: Sequence[Labelled], characters: int, rng: random.Random
-) -> Iterator[Labelled]:
+    solutions: Sequence[MixedSolution], branches: Sequence[MixedSolution], characters: int, rng: random.Random
+) -> Iterator[MixedSolution]:
     right, wrong = defaultdict(list), defaultdict(list)
     for each in solutions:
         right[each.problem].append(each)
@@ -162,7 +160,7 @@ def _with_branches(
         yield from (branch.last_alone() for branch in rng.sample(known, min(BRANCHES, len(known))))
 
 
-def _shuffled(rows: Sequence[Labelled], rng: random.Random) -> list[Labelled]:
+def _shuffled(rows: Sequence[MixedSolution], rng: random.Random) -> list[MixedSolution]:
     shuffled = list(rows)
     rng.shuffle(shuffled)
     return shuffled

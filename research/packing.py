@@ -16,7 +16,7 @@ from unprm.answers.extraction import extract
 from unprm.election.decide import decide
 from unprm.errors import RecordInvalid
 
-from .sampling import PATIENCE, Candidate
+from .sampling import PATIENCE, SampledCandidate
 
 FILE = "candidates.jsonl.gz"
 _KEPT = ("text", "predicted", "correct", "finish_reason", "tokens", "mean_logprob")
@@ -56,7 +56,7 @@ def pack(place: Path, output: Path) -> tuple[int, dict[str, Any]]:
     Raises `RecordInvalid` if no candidate is there yet.
     """
     config = resumable.config_of(place)
-    questions: dict[str, list[Candidate]] = {}
+    questions: dict[str, list[SampledCandidate]] = {}
     equivalence = Equivalence(deadline=PATIENCE)
     for each in _complete(place):
         questions.setdefault(each.question, []).append(_judged(each, equivalence))
@@ -92,20 +92,20 @@ def pack(place: Path, output: Path) -> tuple[int, dict[str, Any]]:
     return len(content), counts
 
 
-def _complete(place: Path) -> Iterator[Candidate]:
+def _complete(place: Path) -> Iterator[SampledCandidate]:
     """The candidates of a file that may be written to: its last line may be in the making."""
     for line in place.read_bytes().splitlines(keepends=True):
         if line.endswith(b"\n"):
-            yield adapter(Candidate).validate_json(line)
+            yield adapter(SampledCandidate).validate_json(line)
 
 
-def _judged(candidate: Candidate, equivalence: Equivalence) -> Candidate:
+def _judged(candidate: SampledCandidate, equivalence: Equivalence) -> SampledCandidate:
     answer = extract(candidate.text)
     correct = answer is not None and equivalence.equal(answer, candidate.gold_answer)
     return replace(candidate, predicted=answer, correct=correct)
 
 
-def _elects_right(candidates: Sequence[Candidate], equivalence: Equivalence) -> bool:
+def _elects_right(candidates: Sequence[SampledCandidate], equivalence: Equivalence) -> bool:
     stated = [each for each in candidates if each.predicted is not None]
     if not stated:
         return False
@@ -113,7 +113,7 @@ def _elects_right(candidates: Sequence[Candidate], equivalence: Equivalence) -> 
     return stated[decide("majority", classes).solution_index].correct
 
 
-def _line(name: str, candidates: Sequence[Candidate]) -> bytes:
+def _line(name: str, candidates: Sequence[SampledCandidate]) -> bytes:
     rows = [
         {key: _rounded(value) for key, value in asdict(each).items() if key in _KEPT}
         | {"confidence": None if each.mean_logprob is None else _rounded(math.exp(each.mean_logprob))}

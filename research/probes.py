@@ -123,7 +123,7 @@ class HeldOut:
         self.sets = {
             name: [steps.until_error(each) for each in solutions]
             for path in trainer.settings.validation
-            for name, solutions in processbench.load(str(path)).items()
+            for name, solutions in processbench.load_processbench(str(path)).items()
         }
         form = ProbeFormat(load_tokenizer(trainer.base), trainer.config)
         self._ids = {each.id: form.encode(each.problem, each.steps).ids for kept in self.sets.values() for each in kept}

@@ -44,7 +44,7 @@ def write(run: Path, output: Path, licence: str) -> int:
     texts_file = run / "solutions.jsonl"
     if not texts_file.exists():
         raise RecordInvalid(str(run), 0, "there is no solutions.jsonl: give what `evaluate best-of-n --output` wrote")
-    judged = {each.id: each for each in judging.load(run)}
+    judged = {each.id: each for each in judging.read_judged(run)}
     texts = {each.id: each for each in sources.read(texts_file, CandidateTexts)}
     if texts.keys() != judged.keys():
         odd = min(texts.keys() ^ judged.keys())

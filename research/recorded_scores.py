@@ -14,8 +14,8 @@ from rich.table import Table
 
 from training import sources
 from training.evaluate import processbench
-from training.evaluate.metrics import Share, percent
-from training.evaluate.processbench import SUBSETS, THRESHOLD, Figures, Result
+from training.evaluate.metrics import percent
+from training.evaluate.processbench import SUBSETS, THRESHOLD, ThresholdFigures
 from training.schema import NonEmpty
 from unprm.errors import RecordInvalid
 
@@ -92,10 +92,10 @@ def _differs(row: RecordedSolution, name: str, models: set[str]) -> str:
 def _files(places: Iterable[Path]) -> list[Path]:
     files = []
     for place in places:
-        found = sorted(place.glob("prm_scores*.jsonl*")) if place.is_dir() else [place]
-        if not found:
+        inside = sorted(place.glob("prm_scores*.jsonl*")) if place.is_dir() else [place]
+        if not inside:
             raise RecordInvalid(str(place), 0, "the directory has no prm_scores….jsonl or prm_scores….jsonl.gz")
-        files += found
+        files += inside
     return files
 
 
@@ -106,33 +106,31 @@ def _subset(id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RecordedFigures:
     """Results of one PRM as in an evaluation, and by subset its best threshold and the F1 there."""
 
-    results: Mapping[str, Result]
+    results: Mapping[str, ThresholdFigures]
     best: Mapping[str, tuple[float, float]]
 
 
-def measure(subsets: Mapping[str, Sequence[RecordedSolution]]) -> dict[str, Measured]:
-    """Results by PRM, in the order of the first record."""
-    return {model: _measure(model, subsets) for model in next(iter(subsets.values()))[0].scores}
+def measure(subsets: Mapping[str, Sequence[RecordedSolution]]) -> dict[str, RecordedFigures]:
+    """By PRM, in the order of the first record."""
+    measured = {}
+    for model in next(iter(subsets.values()))[0].scores:
+        scores = {name: scores_of(model, samples) for name, samples in subsets.items()}
+        best = {}
+        for name, samples in subsets.items():
+            threshold = processbench.best_threshold(samples, scores[name])
+            best[name] = threshold, processbench.figures(samples, scores[name], threshold).f1
+        measured[model] = RecordedFigures(processbench.results(subsets, scores), best)
+    return measured
 
 
 def scores_of(model: str, samples: Sequence[RecordedSolution]) -> dict[str, tuple[float, ...]]:
-    """One PRM's step scores by sample id."""
     return {sample.id: sample.scores[model] for sample in samples}
 
 
-def _measure(model: str, subsets: Mapping[str, Sequence[RecordedSolution]]) -> Measured:
-    scores = {name: scores_of(model, samples) for name, samples in subsets.items()}
-    best = {}
-    for name, samples in subsets.items():
-        threshold = processbench.best_threshold(samples, scores[name])
-        best[name] = threshold, processbench.figures(samples, scores[name], threshold).f1
-    return Measured(processbench.results(subsets, scores), best)
-
-
-def table(measured: Mapping[str, Measured]) -> Table:
+def table(measured: Mapping[str, RecordedFigures]) -> Table:
     """One row per PRM and subset, and per PRM an average over the subsets if there are several."""
     shown = Table(title="ProcessBench on recorded scores: first wrong step, in percent")
     shown.add_column("PRM", overflow="fold")
@@ -145,22 +143,15 @@ def table(measured: Mapping[str, Measured]) -> Table:
         fixed, *others = result.results.values()
         for name, figures in fixed.subsets.items():
             threshold, best = result.best[name]
-            there = [_at(other.subsets[name], other.threshold) for other in others]
-            shown.add_row(model, name, *_fixed(figures), f"{100 * best:.1f} at {threshold:.2f}", *there)
+            at_fixed = figures.f1_share.in_percent, percent(figures.erroneous), percent(figures.correct)
+            there = [_at(other.subsets[name].f1, other.threshold) for other in others]
+            shown.add_row(model, name, *at_fixed, _at(best, threshold), *there)
         for other in others:
-            average = f"{100 * other.average_f1:.1f} at {other.threshold:.2f}"
+            average = _at(other.average_f1, other.threshold)
             shown.add_row(model, "average", f"{100 * fixed.average_f1:.1f}", "", "", "", average)
         shown.add_section()
     return shown
 
 
-def _fixed(figures: Figures) -> tuple[str, str, str]:
-    return (
-        Share(figures.f1, figures.f1_low, figures.f1_high).in_percent,
-        percent(figures.erroneous),
-        percent(figures.correct),
-    )
-
-
-def _at(figures: Figures, threshold: float) -> str:
-    return f"{100 * figures.f1:.1f} at {threshold:.2f}"
+def _at(f1: float, threshold: float) -> str:
+    return f"{100 * f1:.1f} at {threshold:.2f}"

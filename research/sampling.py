@@ -20,7 +20,7 @@ from unprm.openai.client import OpenAIClient
 from unprm.samplers.openai_sampler import ChatSampler
 from unprm.types import SamplingSettings
 
-from .settings import PoolSettings
+from .pool_settings import PoolSettings
 
 PATIENCE = 60.0
 """Seconds for a comparison of two answers, which waits for a processor that others use."""
@@ -29,7 +29,7 @@ PURE = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class SampledCandidate:
     """One solution. `id`: that of the question, "/", and the number of the `sample`, from 1. `tokens`: their number.
     `mean_logprob`: of the tokens, before temperature, in nats; None if it has no token."""
 
@@ -46,7 +46,6 @@ class Candidate:
 
     @property
     def question(self) -> str:
-        """The question's id."""
         return self.id.rpartition("/")[0]
 
 
@@ -66,16 +65,16 @@ async def sample(
     concurrency: int,
     console: Console,
 ) -> dict[str, str]:
-    """Appends each `Candidate` to `output`, at most `concurrency` at a time. Returns the failed ones with reasons.
+    """Appends each candidate to `output`, at most `concurrency` at a time. Returns the failed ones with reasons.
 
     Raises `RecordInvalid` for questions that can't be read or are too few, `OutputMismatch` for another configuration.
     """
     drawing = SamplingSettings(settings.temperature, max_tokens=settings.max_tokens)
     sampler = ChatSampler(client, model, drawing, system=settings.system, more=PURE)
-    drawn, _ = sources.load(str(source), limit=settings.limit, seed=settings.seed, only=settings.only or ())
+    drawn, _ = sources.load_questions(str(source), limit=settings.limit, seed=settings.seed, only=settings.only or ())
     config = {"stage": "pool", "questions": source.name, "model": model, **asdict(settings)}
     equivalence = Equivalence(deadline=PATIENCE)
-    with ResumableFile(output, Candidate, config) as written:
+    with ResumableFile(output, SampledCandidate, config) as written:
         everything = list(order(drawn, settings))
         todo = [each for each in everything if _id(*each) not in written.records]
         with stage.Board(console, f"sampling from {model}", len(everything), len(everything) - len(todo)) as board:
@@ -85,7 +84,7 @@ async def sample(
                 seed = seed_of(settings.seed, model, question.id, number)
                 (wrote,) = await sampler.solve(question.problem, 1, seed)
                 answer = extract(wrote.text)
-                candidate = Candidate(
+                candidate = SampledCandidate(
                     _id(question, number),
                     number,
                     question.problem,

@@ -27,7 +27,7 @@ SetScores = Mapping[str, Mapping[str, Scores]]
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class StepFigures:
     """Of one score on one set. `f1`: of first errors at 0.5; `transferred`: at the `threshold` that is best on the
     other set. `matched`, `pairs`: the share of pairs of a first wrong step and a right one that the score tells apart,
     among pairs of like length at the same place, and among all."""
@@ -39,12 +39,12 @@ class Figures:
     pairs: Share
 
 
-def load(data: str, recorded: Sequence[Path]) -> tuple[dict[str, list[BenchmarkSolution]], dict[str, SetScores]]:
+def load_sets(data: str, recorded: Sequence[Path]) -> tuple[dict[str, list[BenchmarkSolution]], dict[str, SetScores]]:
     """ProcessBench's solutions up to their first errors, by subset, and published PRMs' scores of them: where scores
-    are recorded, only the solutions that have them. Errors as in `processbench.load` and `recorded_scores.read`."""
+    are recorded, only the solutions that have them. Errors as in `load_processbench` and `recorded_scores.read`."""
     known = recorded_scores.read(recorded) if recorded else {}
     sets = {}
-    for name, solutions in processbench.load(data).items():
+    for name, solutions in processbench.load_processbench(data).items():
         kept = {row.id for row in known[name]} if name in known else {each.id for each in solutions}
         if not known or name in known:
             sets[name] = [until_error(each) for each in solutions if each.id in kept]
@@ -78,11 +78,11 @@ def write(sets: Sets, scores: Mapping[str, SetScores], output: Path) -> str:
     With a single set there is no threshold of another: that of 0.5 stands for it.
     """
     output.mkdir(parents=True, exist_ok=True)
-    found = {name: {scorer: _figures(sets, name, given) for scorer, given in scores.items()} for name in sets}
-    plain = {name: {scorer: asdict(figures) for scorer, figures in row.items()} for name, row in found.items()}
+    by_set = {name: {scorer: _figures(sets, name, given) for scorer, given in scores.items()} for name in sets}
+    plain = {name: {scorer: asdict(figures) for scorer, figures in row.items()} for name, row in by_set.items()}
     resumable.replace(output / "steps.json", json.dumps(plain, indent=2) + "\n")
     rows = []
-    for name, by_scorer in found.items():
+    for name, by_scorer in by_set.items():
         wrong = sum(solution.first_error is not None for solution in sets[name])
         about = f"{name}: {wrong} wrong, {len(sets[name]) - wrong} right"
         for scorer, made in by_scorer.items():
@@ -105,7 +105,7 @@ def scored_steps(solutions: Sequence[BenchmarkSolution], scores: Mapping[str, Sc
     return made
 
 
-def _figures(sets: Sets, name: str, scores: SetScores) -> Figures:
+def _figures(sets: Sets, name: str, scores: SetScores) -> StepFigures:
     other = next((each for each in sets if each != name), None)
     threshold = processbench.best_threshold(sets[other], scores[other]) if other else processbench.THRESHOLD
     fixed, transferred = (
@@ -113,11 +113,7 @@ def _figures(sets: Sets, name: str, scores: SetScores) -> Figures:
     )
     steps = scored_steps(sets[name], scores[name])
     matched, pairs = (auroc(steps, matched=each).share for each in (True, False))
-    return Figures(_f1(fixed), _f1(transferred), threshold, matched, pairs)
-
-
-def _f1(figures: processbench.Figures) -> Share:
-    return Share(figures.f1, figures.f1_low, figures.f1_high)
+    return StepFigures(fixed.f1_share, transferred.f1_share, threshold, matched, pairs)
 
 
 def _by_steps(sets: Sets, score: Callable[[Sequence[str]], Sequence[float]]) -> SetScores:

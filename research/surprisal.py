@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from training.evaluate.scorers import Identity, Solution
+from training.evaluate.scorers import Identity, SolutionToScore
 from training.schema import Scores
 from unprm.checkpoints.files import load_base, read_tokenizer
 from unprm.uncertainty import surprisal_mean
@@ -24,17 +24,16 @@ class LikelihoodScorer:
             weights.update(file.read_bytes())
         self.identity = Identity(name, "float32", weights.hexdigest()[:16])
 
-    def score(self, batch: Sequence[Solution]) -> list[Scores]:
-        """Step scores of each solution."""
+    def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
         return [self._score(solution) for solution in batch]
 
     @torch.inference_mode()
-    def _score(self, solution: Solution) -> tuple[float, ...]:
+    def _score(self, solution: SolutionToScore) -> tuple[float, ...]:
         lines = (solution.problem, *solution.steps)
         pieces = [self._tokenizer.encode(f"{line}\n", add_special_tokens=False) for line in lines]
         ids = torch.tensor([[token for piece in pieces for token in piece]])
         problem, *steps = map(len, pieces)
         states = self._model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
         logits = self._model.get_output_embeddings()(states[0, problem - 1 : -1])
-        found = logits.log_softmax(-1).gather(1, ids[0, problem:, None])[:, 0].split(steps)
-        return tuple(math.exp(-surprisal_mean(step.clamp(max=0).tolist())) for step in found)
+        logprobs = logits.log_softmax(-1).gather(1, ids[0, problem:, None])[:, 0].split(steps)
+        return tuple(math.exp(-surprisal_mean(step.clamp(max=0).tolist())) for step in logprobs)

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks import sizing
 from tests.support import ROOT
-from training.prm.settings import TRAIN_PRESETS, TrainSettings
-from training.settings import PRESETS
+from training.prm.train_settings import TRAIN_PRESETS, TrainSettings
+from training.stage_settings import PRESETS
 from unprm.mini.domain import knows
 from unprm.votes.registry import VOTES
 

@@ -88,12 +88,10 @@ def digest(values: object) -> str:
 
 
 def config_path(path: Path) -> Path:
-    """Path of the configuration of a record file."""
     return path.with_suffix(".config.json")
 
 
 def config_of(path: Path) -> dict[str, Any]:
-    """The configuration with which a record file was made."""
     config: dict[str, Any] = json.loads(config_path(path).read_text("utf-8"))
     return config
 

@@ -14,7 +14,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, StrictBool, TypeAdapt
 
 from unprm.types import Completion
 
-from .settings import AdaptiveSettings
+from .stage_settings import AdaptiveSettings
 
 T = TypeVar("T")
 NonEmpty = Annotated[str, Field(min_length=1)]
@@ -55,7 +55,6 @@ class SampledQuestion:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of solutions and of their tokens."""
         return {"solutions": len(self.solutions), "tokens": sum(len(solution.logprobs) for solution in self.solutions)}
 
 
@@ -160,7 +159,6 @@ class QuestionValue:
     count: int | None = None
 
     def plan(self, adaptive: AdaptiveSettings) -> AdaptiveSettings:
-        """Sampling plan for the prefixes of the question."""
         return adaptive if self.count is None else replace(adaptive, first=self.count, most=self.count)
 
     def unsolved(self) -> str:
@@ -204,8 +202,6 @@ class LabelledSolution:
 
     @property
     def counts(self) -> dict[int, tuple[float, int]]:
-        """By the index of a step with a known label: how many rollouts from it are right, and their number; from where
-        none were taken, the label counts as one."""
         taken = {trial.step - 1: (trial.correct, trial.samples) for trial in self.tried}
         return {index: taken.get(index, (label, 1)) for index, label in self.known.items()}
 
@@ -231,7 +227,6 @@ class BenchmarkSolution:
 
 
 def adapter(kind: type[T]) -> TypeAdapter[T]:
-    """Reads and writes values of a type."""
     return _adapter(cast(Hashable, kind))
 
 

@@ -20,9 +20,7 @@ class Identified(Protocol):
     """A record with an `id`."""
 
     @property
-    def id(self) -> str:
-        """The id, unique in a file."""
-        ...
+    def id(self) -> str: ...
 
 
 T = TypeVar("T")
@@ -80,12 +78,12 @@ def parse(row: object, kind: type[T], source: str, number: int) -> T:
 
 def by_id(source: str, rows: Iterable[tuple[int, R]]) -> dict[str, R]:
     """The numbered records by their ids, which must be unique."""
-    found: dict[str, R] = {}
+    records: dict[str, R] = {}
     for number, record in rows:
-        if record.id in found:
+        if record.id in records:
             raise RecordInvalid(source, number, f"the id {record.id!r} occurs twice")
-        found[record.id] = record
-    return found
+        records[record.id] = record
+    return records
 
 
 def _valid(validate: Callable[[Any], T], row: object, source: str, number: int, made_by: str | None = None) -> T:

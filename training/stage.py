@@ -49,7 +49,6 @@ class Lines(Progress):
     _due = -math.inf
 
     def update(self, *arguments: Any, **options: Any) -> None:
-        """As in rich, but may write lines."""
         super().update(*arguments, **options)
         self._write()
 

@@ -18,7 +18,7 @@ from unprm.mini.domain import parse
 from unprm.types import Sampler
 
 from .construct import CONCURRENCY
-from .settings import LabSettings
+from .lab_settings import LabSettings
 
 LEVELS = {"level-1": "2 sums", "level-2": "3 sums", "level-3": "4 or 5 sums", "level-4": "6 to 8 sums"}
 """The benchmark's subsets, by a problem's number of arithmetic operations."""
@@ -27,7 +27,6 @@ PER_QUESTION = 4
 
 
 def candidates_file(output: Path) -> Path:
-    """Path of the solutions on which PRMs are evaluated."""
     return output / "candidates.jsonl"
 
 
@@ -42,12 +41,10 @@ async def candidates(settings: LabSettings, sampler: Sampler, output: Path, cons
 
 
 def load_benchmark(output: Path) -> dict[str, list[BenchmarkSolution]]:
-    """The benchmark by level."""
-    return processbench.load(str(output / "benchmark"))
+    return processbench.load_processbench(str(output / "benchmark"))
 
 
 def question_of(sample: BenchmarkSolution) -> str:
-    """Id of the question that a sample of the benchmark solves."""
     return sample.id.rpartition("/")[0]
 
 

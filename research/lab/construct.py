@@ -9,14 +9,14 @@ from training.data.questions import make_mini
 from training.data.sample import sample
 from training.data.select import Selector, select
 from training.schema import LabelledSolution, ResolvedSolution, SelectedSolution
-from training.settings import SelectionName
+from training.stage_settings import SelectionName
 from unprm.answers.equivalence import Equivalence
 from unprm.mini.checker import labels
 from unprm.mini.domain import parse
 from unprm.types import Sampler
 
 from ..searches.study import study
-from .settings import DATA_SETS, LabSettings, searches
+from .lab_settings import DATA_SETS, LabSettings, searches
 
 CONCURRENCY = 32
 SELECTIONS = tuple(dict.fromkeys(data_set.selection for data_set in DATA_SETS.values()))
@@ -38,12 +38,10 @@ async def construct(settings: LabSettings, sampler: Sampler, output: Path, conso
 
 
 def data_file(output: Path, name: str) -> Path:
-    """Path of a data set."""
     return output / "data" / f"{name}.jsonl"
 
 
 def selected_file(output: Path, selection: SelectionName) -> Path:
-    """Path of the solutions chosen by a selection."""
     return output / f"selected-{selection}.jsonl"
 
 
@@ -55,7 +53,7 @@ def annotated(output: Path, selection: SelectionName) -> Path:
 def _write_data_sets(selection: SelectionName, output: Path) -> None:
     """Writes the data sets of one selection; all hold the same solutions: those that every search could label."""
     sets = {name: data_set for name, data_set in DATA_SETS.items() if data_set.selection == selection}
-    found = {
+    labels_by_set = {
         name: {
             solution.id: solution.labels
             for solution in sources.read(annotated(output, selection) / f"{data_set.search}.jsonl", ResolvedSolution)
@@ -63,10 +61,10 @@ def _write_data_sets(selection: SelectionName, output: Path) -> None:
         for name, data_set in sets.items()
         if data_set.search
     }
-    common = set.intersection(*map(set, found.values()))
+    common = set.intersection(*map(set, labels_by_set.values()))
     selected = sources.read(selected_file(output, selection), SelectedSolution)
     chosen = [solution for solution in selected if solution.id in common]
     for name in sets:
-        given = found.get(name) or {s.id: tuple(labels(parse(s.problem), s.steps)) for s in chosen}
+        given = labels_by_set.get(name) or {s.id: tuple(labels(parse(s.problem), s.steps)) for s in chosen}
         solutions = (LabelledSolution(s.problem, s.steps, given[s.id]) for s in chosen)
         resumable.write_lines(data_file(output, name), solutions)

@@ -6,7 +6,7 @@ from training.evaluate.metrics import percent
 
 from ..comparisons import F1_MARGIN, compare, finding, note
 from . import labels
-from .settings import DATA_SETS, BaseName, LabSettings
+from .lab_settings import DATA_SETS, BaseName, LabSettings
 
 REFERENCE = "UnPRM"
 """The paper's own data set, with which others are compared."""
@@ -29,7 +29,7 @@ THRESHOLDS: dict[labels.ThresholdName, str] = {
 def every(settings: LabSettings, output: Path) -> list[str]:
     """A finding per base and threshold."""
     made = {name: labels.made(output, name) for name in DATA_SETS}
-    found = []
+    findings = []
     for base in settings.bases:
         hits = {name: labels.hits(settings, output, base, name) for name in DATA_SETS}
         for threshold, words in THRESHOLDS.items():
@@ -42,7 +42,7 @@ def every(settings: LabSettings, output: Path) -> list[str]:
                  "; ".join(f"{b}: {figures}" for (a, b), figures in family.items() if a == name)]
                 for name in hits
             ]  # fmt: skip
-            found.append(
+            findings.append(
                 finding(
                     f"Which data makes the best PRM, on {BASES[base]}, {words}?",
                     ["data set", "solutions and labels", "solutions", "rollouts", "first error labelled",
@@ -51,4 +51,4 @@ def every(settings: LabSettings, output: Path) -> list[str]:
                     note(len(family), F1_MARGIN, settings.seeds),
                 )
             )  # fmt: skip
-    return found
+    return findings

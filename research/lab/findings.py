@@ -12,13 +12,12 @@ from training.evaluate import judging
 from ..searches import findings as search_findings
 from . import data_findings, measures, vote_findings
 from .construct import annotated, selected_file
+from .lab_settings import DATA_SETS, LabSettings
 from .models import seeds
-from .settings import DATA_SETS, LabSettings
 
 
 def write(settings: LabSettings, output: Path) -> None:
-    """Writes `output/findings.md`."""
-    found = [
+    sections = [
         *data_findings.every(settings, output),
         measures.measures(selected_file(output, "random")),
         search_findings.markdown(annotated(output, "uncertainty")),
@@ -28,5 +27,5 @@ def write(settings: LabSettings, output: Path) -> None:
         for name in (name for name, data_set in DATA_SETS.items() if data_set.votes and data_set.search):
             judged = [judging.kept(output / "best-of-n" / place) for place in seeds(settings, base, name)]
             about = f"With PRMs of {name} on {data_findings.BASES[base]}"
-            found += [vote_findings.votes(judged, about), vote_findings.alphas(judged, about)]
-    resumable.replace(output / "findings.md", "\n".join(found))
+            sections += [vote_findings.votes(judged, about), vote_findings.alphas(judged, about)]
+    resumable.replace(output / "findings.md", "\n".join(sections))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
@@ -14,8 +15,8 @@ from training.layouts.files import read_labelled
 from ..searches.truth import by_checker
 from .benchmark import load_benchmark, question_of
 from .construct import annotated, data_file
+from .lab_settings import DATA_SETS, BaseName, LabSettings
 from .models import seeds
-from .settings import DATA_SETS, BaseName, LabSettings
 
 ThresholdName = Literal["fixed", "chosen"]
 """Threshold below which a step counts as wrong: "fixed", 0.5; or "chosen", for each half of the benchmark's questions
@@ -23,7 +24,7 @@ the PRM's best threshold on the other half."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hits:
+class FirstErrorHits:
     """Hits of a data set's PRMs on the benchmark, summed by question.
 
     `hits`, (2, levels, seeds, questions): wrong solutions whose first error was found, and right ones without a
@@ -46,22 +47,18 @@ class Hits:
     def _f1(self, taken: Numbers) -> Numbers:
         """F1, (seeds, resamples), if each question occurs as often as in `taken`, (resamples, questions)."""
         hits, counts = self.hits @ taken.T, (self.counts @ taken.T)[:, :, None]
-        found, left = np.divide(hits, counts, out=np.zeros_like(hits), where=counts > 0)
-        total = found + left
-        made: Numbers = np.divide(2 * found * left, total, out=np.zeros_like(total), where=total > 0).mean(axis=0)
+        hit, left = np.divide(hits, counts, out=np.zeros_like(hits), where=counts > 0)
+        total = hit + left
+        made: Numbers = np.divide(2 * hit * left, total, out=np.zeros_like(total), where=total > 0).mean(axis=0)
         return made
 
 
-def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> dict[ThresholdName, Hits]:
+def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> dict[ThresholdName, FirstErrorHits]:
     """Hits on the benchmark of the PRMs of a base and a data set, by threshold."""
     subsets, places = load_benchmark(output), seeds(settings, base, name)
-    questions = {
-        question: k
-        for k, question in enumerate(
-            sorted({question_of(s) for level_samples in subsets.values() for s in level_samples})
-        )
-    }
-    found = np.zeros((len(processbench.GRID), 2, len(subsets), len(places), len(questions)))
+    names = sorted({question_of(sample) for samples in subsets.values() for sample in samples})
+    questions = {name: number for number, name in enumerate(names)}
+    by_threshold = np.zeros((len(processbench.GRID), 2, len(subsets), len(places), len(questions)))
     counts = np.zeros((2, len(subsets), len(questions)))
     for level, (subset, samples) in enumerate(subsets.items()):
         kept = [step_scores.kept(output / "processbench" / place, subset) for place in places]
@@ -70,30 +67,30 @@ def hits(settings: LabSettings, output: Path, base: BaseName, name: str) -> dict
             counts[kind, level, question] += 1
             for seed, scores in enumerate(kept):
                 predicted = [processbench.prediction(scores[sample.id], threshold) for threshold in processbench.GRID]
-                found[:, kind, level, seed, question] += [first == sample.first_error for first in predicted]
-    fixed = Hits(found[processbench.GRID.index(processbench.THRESHOLD)], counts)
-    return {"fixed": fixed, "chosen": at_chosen(found, counts)}
+                by_threshold[:, kind, level, seed, question] += [first == sample.first_error for first in predicted]
+    fixed = FirstErrorHits(by_threshold[processbench.GRID.index(processbench.THRESHOLD)], counts)
+    return {"fixed": fixed, "chosen": at_chosen(by_threshold, counts)}
 
 
-def at_chosen(found: Numbers, counts: Numbers) -> Hits:
+def at_chosen(by_threshold: Numbers, counts: Numbers) -> FirstErrorHits:
     """Hits on each half of the questions, at the threshold with the seed's highest F1 on the other half.
 
     Args:
         found: hits by threshold, (thresholds, 2, levels, seeds, questions).
-        counts: as in `Hits`.
+        counts: as in `FirstErrorHits`.
     """
-    hits = np.zeros_like(found[0])
+    hits = np.zeros_like(by_threshold[0])
     second = np.arange(counts.shape[2]) % 2 == 1
     for half in (second, ~second):
         other = (~half)[None].astype(float)
-        best = np.stack([Hits(at, counts)._f1(other)[:, 0] for at in found]).argmax(axis=0)
+        best = np.stack([FirstErrorHits(at, counts)._f1(other)[:, 0] for at in by_threshold]).argmax(axis=0)
         for seed, threshold in enumerate(best):
-            hits[:, :, seed, half] = found[threshold, :, :, seed][:, :, half]
-    return Hits(hits, counts)
+            hits[:, :, seed, half] = by_threshold[threshold, :, :, seed][:, :, half]
+    return FirstErrorHits(hits, counts)
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class DataSetFigures:
     """A data set: number of solutions; rollouts of its search, including those for solutions left without labels but
     not those for τ; and share of its wrong solutions whose first error is labelled correctly."""
 
@@ -102,8 +99,7 @@ class Made:
     first: float
 
 
-def made(output: Path, name: str) -> Made:
-    """Contents and cost of a data set."""
+def made(output: Path, name: str) -> DataSetFigures:
     solutions = list(read_labelled([data_file(output, name)]))
     data_set = DATA_SETS[name]
     first = [
@@ -111,9 +107,5 @@ def made(output: Path, name: str) -> Made:
         for solution in solutions
         if not all(solution.labels)
     ]
-    samples = (
-        stats.costs(annotated(output, data_set.selection) / f"{data_set.search}.jsonl").samples
-        if data_set.search
-        else 0
-    )
-    return Made(len(solutions), samples, sum(first) / len(first))
+    searched = annotated(output, data_set.selection) / f"{data_set.search}.jsonl"
+    return DataSetFigures(len(solutions), stats.costs(searched).samples if data_set.search else 0, fmean(first))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,12 +20,8 @@ ENTROPY = "entropy"
 """The paper's measure."""
 
 
-class Case(NamedTuple):
-    """A wrong solution: the index of its `question`, the Δu of its steps, and the index of its first `error`."""
-
-    question: int
-    rises: Numbers
-    error: int
+Case = tuple[int, Numbers, int]
+"""A wrong solution: the index of its question, the Δu of its steps, and the index of its first error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +35,6 @@ class Pointing:
 
     @classmethod
     def of(cls, cases: Sequence[Case], questions: int) -> "Pointing":
-        """Of a measure's cases."""
         hits, counts = np.zeros((2, questions))
         for question, rises, error in cases:
             hits[question] += rises[error] == rises.max()
@@ -71,10 +65,10 @@ def pointers(selected: Path, true_error: FirstErrorOf = by_checker) -> dict[str,
     for measure in MEASURES:
         values = [step_uncertainties(row.logprobs, row.ends, measure) for row, _ in wrong]
         cases = [
-            Case(questions[row.question], np.diff([row.mean_step_uncertainty[measure] or 0.0, *steps]), error)
+            (questions[row.question], np.diff([row.mean_step_uncertainty[measure] or 0.0, *steps]), error)
             for (row, error), steps in zip(wrong, values, strict=True)
         ]
-        tried = [Case(k, rises[:-1], error) for k, rises, error in cases if error < len(rises) - 1 and len(rises) > 2]
+        tried = [(k, rises[:-1], error) for k, rises, error in cases if error < len(rises) - 1 and len(rises) > 2]
         length = float(np.corrcoef(np.concatenate(values), np.log(lengths))[0, 1])
         made[measure] = Pointer(Pointing.of(tried, len(questions)), Pointing.of(cases, len(questions)), length)
     return made
@@ -82,10 +76,10 @@ def pointers(selected: Path, true_error: FirstErrorOf = by_checker) -> dict[str,
 
 def measures(selected: Path, true_error: FirstErrorOf = by_checker) -> str:
     """Which measure of uncertainty points at the first error best, in a file of selected solutions."""
-    found = pointers(selected, true_error)
+    by_measure = pointers(selected, true_error)
     by_place = {
-        "last step left out": {name: pointer.before_last for name, pointer in found.items()},
-        "all steps": {name: pointer.among_all for name, pointer in found.items()},
+        "last step left out": {name: pointer.before_last for name, pointer in by_measure.items()},
+        "all steps": {name: pointer.among_all for name, pointer in by_measure.items()},
     }
     family = compare(
         {
@@ -97,7 +91,7 @@ def measures(selected: Path, true_error: FirstErrorOf = by_checker) -> str:
         F1_MARGIN,
     )
     columns, by_chance = ["measure"], ["a random step"]
-    rows = {name: [name] for name in found}
+    rows = {name: [name] for name in by_measure}
     for place, by_name in by_place.items():
         columns += [f"{place}, {by_name[ENTROPY].counts.sum():,.0f} solutions", f"against {ENTROPY}, points"]
         by_chance += [percent(by_name[ENTROPY].chance), ""]
@@ -106,7 +100,7 @@ def measures(selected: Path, true_error: FirstErrorOf = by_checker) -> str:
     return finding(
         "Which measure of uncertainty rises most at the first error?",
         [*columns, "correlation with log length"],
-        [[*by_chance, ""], *([*cells, f"{found[name].length:.3f}"] for name, cells in rows.items())],
+        [[*by_chance, ""], *([*cells, f"{by_measure[name].length:.3f}"] for name, cells in rows.items())],
         "In % of the wrong solutions (95 % interval). The searches never try the last step.",
         note(len(family), F1_MARGIN, 0),
     )

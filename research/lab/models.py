@@ -14,8 +14,8 @@ from rich.console import Console
 from training import stage
 from training.evaluate import best_of_n, pool, processbench
 from training.evaluate.scorers import EngineScorer
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from unprm import mini
 from unprm.answers.equivalence import Equivalence
 from unprm.checkpoints.files import read_tokenizer
@@ -26,7 +26,7 @@ from ..mini.pipeline import prm_settings, reasoner
 from ..mini.pretrain import WITHOUT_VERDICTS, PretrainSettings
 from .benchmark import candidates_file, load_benchmark
 from .construct import data_file
-from .settings import DATA_SETS, VERDICTS, BaseName, LabSettings
+from .lab_settings import DATA_SETS, VERDICTS, BaseName, LabSettings
 
 Job = Callable[[], str]
 """Does one piece of work and returns a line about its result."""
@@ -73,7 +73,7 @@ def train(settings: LabSettings, output: Path, console: Console) -> None:
 
 def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
     """Evaluates every PRM on first errors, and those of data sets with `votes` by best-of-N; skips finished work."""
-    best_of_n.write_solutions(pool.load(candidates_file(output)), output / "best-of-n")
+    best_of_n.write_solutions(pool.read_pool(candidates_file(output)), output / "best-of-n")
     calls = [
         partial(_evaluate, output, place, data_set.votes)
         for base in settings.bases
@@ -114,13 +114,13 @@ def _evaluate(output: Path, place: str, votes: bool) -> str:
     engine = load_engine(str(output / "models" / place))
     try:
         scorer = EngineScorer(engine)
-        found = processbench.evaluate(load_benchmark(output), scorer, output / "processbench" / place, console)
+        first_errors = processbench.evaluate(load_benchmark(output), scorer, output / "processbench" / place, console)
         if votes:
-            questions, judged = pool.load(candidates_file(output)), output / "best-of-n" / place
+            questions, judged = pool.read_pool(candidates_file(output)), output / "best-of-n" / place
             best_of_n.evaluate(questions, scorer, equivalence, judged, console, aggregates=["min"])
     finally:
         engine.close()
-    return f"{place}: F1 {100 * found['fixed'].average_f1:.1f}"
+    return f"{place}: F1 {100 * first_errors['fixed'].average_f1:.1f}"
 
 
 def _lines() -> Console:

@@ -17,7 +17,7 @@ from unprm.types import Sampler
 
 from ..report.page import write
 from . import benchmark, construct, findings, models
-from .settings import LabSettings
+from .lab_settings import LabSettings
 
 Sampling = Callable[[LabSettings, Sampler, Path, Console], Awaitable[dict[str, str]]]
 """A stage that samples; returns the failed questions with reasons."""

@@ -28,7 +28,7 @@ CANDIDATES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class MiniFigures:
     """Held-out figures: `votes[strategy]` is the accuracy of the vote among `CANDIDATES` solutions."""
 
     problems: int
@@ -42,7 +42,6 @@ class Figures:
     votes: dict[str, Share]
 
     def table(self) -> Table:
-        """The figures for a terminal."""
         table = Table(title=f"unprm-mini on {self.problems} new problems, {self.solutions} sampled solutions")
         table.add_column("measure")
         table.add_column("value", justify="right")
@@ -68,7 +67,7 @@ class _Scored:
         return self.answer == str(self.problem.answer)
 
 
-def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) -> Figures:
+def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) -> MiniFigures:
     """Samples `CANDIDATES` solutions for each of `problems` new problems from the reasoner in `base`, and scores them
     with the model `prm` (as for `load_engine`)."""
     rng = random.Random(seed)
@@ -78,17 +77,17 @@ def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) 
     scored = [solution for group in groups for solution in group]
     labels = [s.actual is None or k < s.actual for s in scored for k in range(len(s.step_scores))]
     values = [value for s in scored for value in s.step_scores]
-    found = first_error_score([steps.first_error(s.step_scores) for s in scored], [s.actual for s in scored])
+    first_errors = first_error_score([steps.first_error(s.step_scores) for s in scored], [s.actual for s in scored])
     judged = list(map(_judged, groups))
-    return Figures(
+    return MiniFigures(
         problems=problems,
         solutions=len(scored),
         steps=len(labels),
         right=Share.of([sum(s.right for s in group) / CANDIDATES for group in groups]),
         step_auroc=float(roc_auc_score(labels, values)),
-        f1=found.f1,
-        first_error_found=found.erroneous,
-        right_left_alone=found.correct,
+        f1=first_errors.f1,
+        first_error_found=first_errors.erroneous,
+        right_left_alone=first_errors.correct,
         votes={
             strategy: Share.of([right_share(strategy, group, range(len(group.classes))) for group in judged])
             for strategy in STUDIED

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerBase
 
 from training import resumable
-from training.prm.settings import LINEAR, TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import LINEAR, TrainSettings
 from training.schema import LabelledSolution
 from unprm import mini, steps
 from unprm.checkpoints import lora

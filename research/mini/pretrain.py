@@ -19,8 +19,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from training.prm.loss import LOSSES
 from training.prm.processes import Processes
-from training.prm.resume import State
-from training.prm.settings import warmed_cosine
+from training.prm.resume import RunState
+from training.prm.train_settings import warmed_cosine
 from unprm.formats.unprm import NEGATIVE, POSITIVE
 
 from . import corpus
@@ -65,7 +65,6 @@ class PretrainSettings:
 
     @property
     def steps(self) -> int:
-        """Optimiser steps in all."""
         return sum(cycle.steps for cycle in self.cycles)
 
 
@@ -196,7 +195,7 @@ def pretrain(
     loss_of = _Loss(model, tokenizer, settings.verdicts)
     parameters = dict(model.named_parameters()) | ({"judge": loss_of.judge} if settings.verdicts else {})
     optimizers = _optimizers(parameters)
-    state, first = State(directory / "pretrain.safetensors", Processes.join()), 0
+    state, first = RunState(directory / "pretrain.safetensors", Processes.join()), 0
     if progress_so_far := state.progress():
         state.load(parameters, optimizers)
         first = progress_so_far["step"]

@@ -11,71 +11,79 @@ from training.evaluate.bootstrap import Estimate, Numbers
 from training.evaluate.metrics import percent
 from training.evaluate.vote_results import in_markdown
 from training.schema import AnnotatedSolution
-from training.settings import AnnotateSettings
+from training.stage_settings import AnnotateSettings
 
 from ..comparisons import F1_MARGIN, compare, finding, note
 from .study import BASELINE, variants
-from .truth import Agreement, FirstErrorOf, agreeing_labels, agreement, by_checker
+from .truth import FirstErrorOf, by_checker
 
 COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
-           *stats.Ranks.COLUMNS, *Agreement.COLUMNS)  # fmt: skip
+           *stats.FoundRanks.COLUMNS)  # fmt: skip
+TRUTH = ("first error found", "at or after it", "step labels right", "labelled")
 SPENT = {"verified steps": "verified", "samples": "samples", "tokens": "tokens"}
 """Columns, and their field names in the records."""
 PAPER_RANKS = "0.33 to 0.51"
 """Mean ranks of the step found, over the sampling models (paper, section 6)."""
+Runs = Mapping[str, Sequence[AnnotatedSolution]]
+"""The annotated solutions by search."""
 
 
 def markdown(place: Path, true_error: FirstErrorOf = by_checker) -> str:
     """The table of a study's directory in Markdown; if the true labels are known, with comparisons."""
-    measured = rows(place, true_error)
-    if agreement(stats.load(place / f"{BASELINE}.jsonl"), true_error) is None:
-        return in_markdown(COLUMNS, measured, names=1)
-    return _compared(place, measured, true_error)
+    paths = {name: place / f"{name}.jsonl" for name in variants(AnnotateSettings())}
+    runs = {name: stats.read_annotated(path) for name, path in paths.items() if path.exists()}
+    costs = {name: stats.costs(paths[name]) for name in runs}
+    measured = [[name, *_costs(costs[name], costs[BASELINE]), *_ranks(solutions)] for name, solutions in runs.items()]
+    if not _is_known(_wrong(runs[BASELINE]), true_error):
+        return in_markdown((*COLUMNS, *TRUTH), [[*row, *("–" for _ in TRUTH)] for row in measured], names=1)
+    return _compared(measured, truths(runs, true_error))
 
 
-def rows(output: Path, true_error: FirstErrorOf = by_checker) -> list[list[str]]:
-    """The study's table, one row per search with the cells of `COLUMNS`."""
-    paths = ((name, output / f"{name}.jsonl") for name in variants(AnnotateSettings()))
-    runs = {name: path for name, path in paths if path.exists()}
-    records = {name: stats.load(path) for name, path in runs.items()}
-    costs = {name: stats.costs(path) for name, path in runs.items()}
-    return [[name, *_costs(cost, costs[BASELINE]), *_found(records[name], true_error)] for name, cost in costs.items()]
+def _is_known(solutions: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> bool:
+    try:
+        return bool([true_error(solution.problem, solution.steps) for solution in solutions])
+    except ValueError:
+        return False
 
 
-def _costs(cost: stats.Costs, baseline: stats.Costs) -> list[str]:
+def _wrong(solutions: Sequence[AnnotatedSolution]) -> list[AnnotatedSolution]:
+    return [solution for solution in solutions if not solution.correct]
+
+
+def _costs(cost: stats.AnnotationCosts, baseline: stats.AnnotationCosts) -> list[str]:
     saved = percent(1 - cost.samples / baseline.samples) if baseline.samples else "–"
     return [*(f"{number:,}" for number in (cost.verified, cost.samples, cost.tokens)), saved]
 
 
-def _found(records: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> list[str]:
-    ranks, agreed = stats.ranks(records), agreement(records, true_error)
-    return [
-        *(ranks.cells() if ranks else ["–"] * len(stats.Ranks.COLUMNS)),
-        *([percent(share) for share in agreed.shares()] if agreed else ["–"] * len(Agreement.COLUMNS)),
-    ]
+def _ranks(solutions: Sequence[AnnotatedSolution]) -> Sequence[str]:
+    ranks = stats.ranks(solutions)
+    return ranks.cells() if ranks else ["–"] * len(stats.FoundRanks.COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
-    """Accuracy of a search's labels of wrong solutions. `first`: share whose first error was found (not found if there
-    are no labels); `steps`: share of the step labels that are right. `spent`: the values of `SPENT` by question."""
+class LabelAccuracy:
+    """Accuracy of a search's labels of wrong solutions, in shares of them. `first`: the first error was found (not
+    found if there are no labels); `at_or_after`: it or a later step was; `labelled`: there are labels; and `steps`: of
+    the step labels those that are right. `spent`: the values of `SPENT` by question."""
 
     first: Estimate
+    at_or_after: float
     steps: Estimate
+    labelled: float
     spent: dict[str, Numbers]
 
-    def saved(self, what: str, baseline: "Truth") -> Estimate:
+    def saved(self, what: str, baseline: "LabelAccuracy") -> Estimate:
         """The share of another search's spending that this one saves on the same questions; negative if it spends
         more."""
         return Estimate.ratio((baseline.spent[what] - self.spent[what])[None], baseline.spent[what])
 
 
-def truths(runs: Mapping[str, Path], true_error: FirstErrorOf = by_checker) -> dict[str, Truth]:
-    """Accuracy of the labels by search; all must have annotated the same solutions.
+def truths(runs: Runs, true_error: FirstErrorOf = by_checker) -> dict[str, LabelAccuracy]:
+    """Accuracy of the labels by search; all must have annotated the same solutions, some of them wrong.
 
     Raises `ValueError` that names a search that annotated other solutions.
     """
-    records = {name: [solution for solution in stats.load(path) if not solution.correct] for name, path in runs.items()}
+    records = {name: _wrong(solutions) for name, solutions in runs.items()}
     solutions = {name: {solution.id for solution in wrong} for name, wrong in records.items()}
     first = next(iter(solutions), "")
     for name, ids in solutions.items():
@@ -85,27 +93,36 @@ def truths(runs: Mapping[str, Path], true_error: FirstErrorOf = by_checker) -> d
     return {name: _truth(wrong, true_error) for name, wrong in records.items()}
 
 
-def _truth(wrong: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> Truth:
+def _truth(wrong: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> LabelAccuracy:
     questions = {name: k for k, name in enumerate(sorted({solution.question for solution in wrong}))}
-    found, solutions, right, steps = np.zeros((4, len(questions)))
+    hits, solutions, right, steps = np.zeros((4, len(questions)))
     spent: dict[str, Numbers] = {what: np.zeros(len(questions)) for what in SPENT.values()}
+    late = 0
     for solution in wrong:
-        question, agreeing = questions[solution.question], agreeing_labels(solution, true_error)
+        question, error = questions[solution.question], true_error(solution.problem, solution.steps)
+        labels, first = solution.labels or (), solution.first_error
         solutions[question] += 1
-        right[question] += sum(agreeing)
-        steps[question] += len(agreeing)
+        right[question] += sum(label == (error is None or step < error) for step, label in enumerate(labels))
+        steps[question] += len(labels)
         for what in spent:
             spent[what][question] += getattr(solution, what)
-        if solution.first_error is not None:
-            found[question] += solution.first_error == true_error(solution.problem, solution.steps)
-    return Truth(Estimate.ratio(found[None], solutions), Estimate.ratio(right[None], steps), spent)
+        if first is not None:
+            hits[question] += first == error
+            late += error is not None and first >= error
+    labelled = sum(solution.labels is not None for solution in wrong)
+    return LabelAccuracy(
+        Estimate.ratio(hits[None], solutions),
+        late / len(wrong),
+        Estimate.ratio(right[None], steps),
+        labelled / len(wrong),
+        spent,
+    )
 
 
-def _compared(place: Path, measured: Sequence[Sequence[str]], true_error: FirstErrorOf) -> str:
+def _compared(measured: Sequence[Sequence[str]], true: Mapping[str, LabelAccuracy]) -> str:
     """The rows with intervals, and compared with the baseline."""
-    true = truths({name: place / f"{name}.jsonl" for name, *_ in measured}, true_error)
     baseline = true[BASELINE]
-    figures: dict[str, Callable[[Truth], Estimate]] = {
+    figures: dict[str, Callable[[LabelAccuracy], Estimate]] = {
         "first error found": lambda truth: truth.first, "step labels right": lambda truth: truth.steps
     }  # fmt: skip
     families = {
@@ -116,14 +133,19 @@ def _compared(place: Path, measured: Sequence[Sequence[str]], true_error: FirstE
     }
     table = []
     for name, *cells in measured:
-        shown = dict(zip(COLUMNS[1:], cells, strict=True))
-        shown |= {column: figure(true[name]).share.in_percent for column, figure in figures.items()}
-        saved = [true[name].saved(what, baseline).interval().in_percent for what in SPENT.values()]
+        its = true[name]
+        shares = [
+            its.first.share.in_percent,
+            percent(its.at_or_after),
+            its.steps.share.in_percent,
+            percent(its.labelled),
+        ]
+        saved = [its.saved(what, baseline).interval().in_percent for what in SPENT.values()]
         compared = [family.get(name, "") for family in families.values()]
-        table.append([name, *shown.values(), *(saved if name != BASELINE else [""] * len(saved)), *compared])
+        table.append([name, *cells, *shares, *(saved if name != BASELINE else [""] * len(saved)), *compared])
     return finding(
         "What does each search cost, and how true are its labels?",
-        [*COLUMNS, *(f"{what} saved against {BASELINE} in % (95 % interval)" for what in SPENT),
+        [*COLUMNS, *TRUTH, *(f"{what} saved against {BASELINE} in % (95 % interval)" for what in SPENT),
          *(f"{column}, against {BASELINE}, points" for column in figures)],
         table,
         "Of wrong solutions. One that a search leaves without labels counts as an error not found, and its steps don't "

@@ -21,7 +21,7 @@ from training.data.select import step_uncertainties
 from training.evaluate.bootstrap import Estimate
 from training.evaluate.metrics import Share
 from training.evaluate.vote_results import in_markdown
-from training.settings import AnnotateSettings
+from training.stage_settings import AnnotateSettings
 from unprm.types import Rollout
 from unprm.uncertainty import MEASURES
 
@@ -69,11 +69,11 @@ def markdown(labels: Path) -> str:
 def _by_search(solutions: Sequence[LabelledError]) -> str:
     rows = []
     for name, settings in variants(AnnotateSettings()).items():
-        found = [_search(row, settings, solutions) for row in solutions]
+        searched = [_search(row, settings, solutions) for row in solutions]
         errors = [row.first_error + 1 for row in solutions]
-        hits = [step == error for (step, _), error in zip(found, errors, strict=True)]
-        late = [step is not None and step > error for (step, _), error in zip(found, errors, strict=True)]
-        verified = sum(tried for _, tried in found) / len(found)
+        hits = [step == error for (step, _), error in zip(searched, errors, strict=True)]
+        late = [step is not None and step > error for (step, _), error in zip(searched, errors, strict=True)]
+        verified = sum(tried for _, tried in searched) / len(searched)
         shares = [_share(solutions, outcomes).in_percent for outcomes in (hits, late)]
         rows.append([name, f"{verified:.2f}", *shares])
     return in_markdown(("search", "steps verified", "first error found", "a later step found"), rows, names=1)
@@ -110,10 +110,10 @@ def _by_measure(solutions: Sequence[LabelledError]) -> str:
     rows = [["a random step", "", guessed.in_percent, "0.500", "0.500"]]
     tokens = np.concatenate([np.diff([0, *row.ends]) for row in solutions])
     for name in MEASURES:
-        found = [_uncertainties(row, name) for row in solutions]
-        correlation = spearmanr(np.concatenate(found), tokens).statistic
+        uncertainties = [_uncertainties(row, name) for row in solutions]
+        correlation = spearmanr(np.concatenate(uncertainties), tokens).statistic
         tops = [int(np.argmax(np.diff(_uncertainties(row, name)))) + 1 == row.first_error for row in later]
-        steps = [_until_error(row, values) for row, values in zip(solutions, found, strict=True)]
+        steps = [_until_error(row, values) for row, values in zip(solutions, uncertainties, strict=True)]
         areas = [auroc(steps, matched).share for matched in (True, False)]
         shown = [f"{area.mean:.3f} ({area.low:.3f}–{area.high:.3f})" for area in areas]
         rows.append([name, f"{correlation:+.2f}", _share(later, tops).in_percent, *shown])

@@ -14,11 +14,11 @@ from pathlib import Path
 from rich.console import Console
 
 from training import stage
-from training.data.annotate import AnnotationFiles, by_question, load
+from training.data.annotate import AnnotationFiles, by_question, read_selected
 from training.data.annotator import Annotator
 from training.data.rollouts import Memory
 from training.schema import SelectedSolution
-from training.settings import AnnotateSettings
+from training.stage_settings import AnnotateSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Sampler
 from unprm.uncertainty import MEASURES
@@ -49,7 +49,7 @@ async def study(
 ) -> dict[str, str]:
     """Annotates a file of selected solutions by every search, into `output/NAME.jsonl`; returns the failed questions
     with reasons."""
-    solutions = load(selected, sampler.model)
+    solutions = read_selected(selected, sampler.model)
     with ExitStack() as stack:
         runs: list[tuple[AnnotationFiles, Annotator]] = []
         for name, variant in searches.items():

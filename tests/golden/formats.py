@@ -27,7 +27,7 @@ from training.evaluate import acceptance, best_of_n, pool, prmbench, processbenc
 from training.evaluate.scorers import EngineScorer
 from training.layouts.files import WRITERS, convert, read_labelled
 from training.schema import to_line
-from training.settings import AnnotateSettings, SampleSettings, SelectSettings
+from training.stage_settings import AnnotateSettings, SampleSettings, SelectSettings
 from unprm import mini
 from unprm.answers.equivalence import Equivalence
 from unprm.calibration import Calibration
@@ -86,11 +86,13 @@ def _layouts(place: Path) -> None:
 
 def _evaluations(place: Path) -> None:
     console, scorer = Console(file=io.StringIO()), EngineScorer(FakeEngine())
-    subsets = {name: rows[9:15] for name, rows in processbench.load(str(TEST_DATA / "processbench")).items()}
+    subsets = {
+        name: rows[9:15] for name, rows in processbench.load_processbench(str(TEST_DATA / "processbench")).items()
+    }
     figures = processbench.evaluate(subsets, scorer, place / "processbench", console)
-    _write(place / "processbench.md", [processbench.markdown("fake", figures)])
+    _write(place / "processbench.md", [processbench.markdown({"fake": figures})])
 
-    benchmark = prmbench.load(str(TEST_DATA / "prmbench" / "solutions.jsonl"))
+    benchmark = prmbench.load_prmbench(str(TEST_DATA / "prmbench" / "solutions.jsonl"))
     few = {name: solutions[:1] for name, solutions in benchmark.items()}
     result = prmbench.evaluate(few, scorer, place / "prmbench", console)
     _write(place / "prmbench.md", [prmbench.markdown("fake", result)])
@@ -100,12 +102,12 @@ def _evaluations(place: Path) -> None:
             path.unlink()
 
     _write(place / "pool.jsonl", (json.dumps(question) + "\n" for question in POOL))
-    questions, run = pool.load(place / "pool.jsonl"), place / "best-of-n"
+    questions, run = pool.read_pool(place / "pool.jsonl"), place / "best-of-n"
     best_of_n.evaluate(questions, scorer, Equivalence(), run, console)
     best_of_n.write_solutions(questions, run)
     acceptance.calibrated(run, "2026-01-31").write(place / "calibration.json")
 
-    rows = trajectories.load(TEST_DATA / "trajectories" / "hotpotqa.jsonl.gz")
+    rows = trajectories.read_trajectories(TEST_DATA / "trajectories" / "hotpotqa.jsonl.gz")
     trajectories.score(rows, scorer, Reading(), place / "trajectories", console)
 
 

@@ -19,7 +19,7 @@ RECORDS = {
     "data/selected.jsonl": schema.SelectedSolution,
     "data/annotated.jsonl": schema.AnnotatedSolution,
     "data/annotated.questions.jsonl": schema.QuestionValue,
-    "evaluations/processbench/gsm8k.jsonl": records.ScoredSolution,
+    "evaluations/processbench/gsm8k.jsonl": records.SolutionScores,
     "evaluations/best-of-n/candidates.jsonl": records.JudgedCandidates,
     "evaluations/best-of-n/solutions.jsonl": records.CandidateTexts,
     "layouts/read/native.jsonl": schema.LabelledSolution,
@@ -60,7 +60,7 @@ def test_kept_configurations_are_read(tmp_path):
 
 def test_a_kept_pool_is_the_one_of_its_evaluation():
     config = json.loads((FORMATS / "evaluations/best-of-n/candidates.config.json").read_text("utf-8"))
-    assert pool.digest(pool.load(FORMATS / "evaluations/pool.jsonl")) == config["questions"]
+    assert pool.digest(pool.read_pool(FORMATS / "evaluations/pool.jsonl")) == config["questions"]
 
 
 def test_every_kept_file_is_one_of_these():

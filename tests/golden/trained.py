@@ -14,8 +14,8 @@ def trained(directory: Path) -> dict[str, str]:
     from tests.tiny import write_base
     from tests.training.solutions import learnable
     from training import resumable
-    from training.prm.settings import TrainSettings
     from training.prm.train import Trainer
+    from training.prm.train_settings import TrainSettings
 
     data, held_out, output = directory / "steps.jsonl", directory / "held-out.jsonl", directory / "prm"
     resumable.write_lines(data, learnable(6))

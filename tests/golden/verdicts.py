@@ -16,7 +16,7 @@ def verdicts(_: Path) -> dict[str, str]:
     """A line for each candidate; one file for each pool."""
     equivalence = Equivalence(deadline=60)  # in which all are compared on any machine
     made = {
-        place.name: "".join(line for question in pool.load(place) for line in _lines(question, equivalence))
+        place.name: "".join(line for question in pool.read_pool(place) for line in _lines(question, equivalence))
         for place in sorted(POOLS.glob("*.jsonl.gz"))
     }
     assert equivalence.stats.late == equivalence.stats.failures == 0

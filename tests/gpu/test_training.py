@@ -11,8 +11,8 @@ from tests.tiny import write_base
 from tests.training.prm.kernels import PLAIN
 from training.prm.network import Network
 from training.prm.processes import Processes
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from research import steps
 from research.auroc import auroc
 from tests.server.harness import serving
 from tests.support import ROOT
-from training.evaluate.scorers import EngineScorer, Solution
+from training.evaluate.scorers import EngineScorer, SolutionToScore
 from unprm.models.load import load_engine
 from unprm.steps import split
 from unprm.types import Engine
@@ -47,7 +47,7 @@ def test_right_and_wrong_solutions_of_real_problems_over_http(engine: Engine, se
         assert voted["model"] == NAME
         said = [float(each["answer"].lstrip("$")) for each in voted["solutions"]]
         assert said[0] == float(pair["answer"]) != said[1]
-        alone = EngineScorer(engine).score([Solution(pair["problem"], tuple(split(text))) for text in both])
+        alone = EngineScorer(engine).score([SolutionToScore(pair["problem"], tuple(split(text))) for text in both])
         assert [each["step_scores"] for each in voted["solutions"]] == [
             pytest.approx(scores, abs=1e-3) for scores in alone
         ]
@@ -55,8 +55,8 @@ def test_right_and_wrong_solutions_of_real_problems_over_http(engine: Engine, se
 
 def test_its_auroc_is_what_was_measured(engine: Engine) -> None:
     """It is a weak PRM: on these short solutions a coin has 0.5."""
-    sets, _ = steps.load(str(DATA / "processbench/gsm8k.jsonl"), [])
+    sets, _ = steps.load_sets(str(DATA / "processbench/gsm8k.jsonl"), [])
     (solutions,) = sets.values()
-    scores = EngineScorer(engine).score([Solution(each.problem, tuple(each.steps)) for each in solutions])
+    scores = EngineScorer(engine).score([SolutionToScore(each.problem, tuple(each.steps)) for each in solutions])
     scored = steps.scored_steps(solutions, {each.id: found for each, found in zip(solutions, scores, strict=True)})
     assert auroc(scored, matched=False).value == pytest.approx(0.577, abs=0.03)

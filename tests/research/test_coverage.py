@@ -8,16 +8,16 @@ import pytest
 from typer.testing import CliRunner
 
 from research.__main__ import app
-from research.coverage import RISKS, Judged, measure, of_models
+from research.coverage import RISKS, VoteElections, measure, of_models
 from tests.support import tables
 from training.evaluate.records import JudgedCandidates
 from training.schema import to_line
 from unprm.errors import RecordInvalid
 
 
-def _pool(right: int, wrong: int = 0, candidates: float = 4) -> Judged:
+def _pool(right: int, wrong: int = 0, candidates: float = 4) -> VoteElections:
     rows = [(1.0, True)] * right + [(1.0, False)] * wrong
-    return Judged.from_elections(rows, [[candidates, 1.0, None]] * len(rows))
+    return VoteElections.from_elections(rows, [[candidates, 1.0, None]] * len(rows))
 
 
 RIGHT, HALF_WRONG = _pool(200), _pool(100, 100)
@@ -98,3 +98,9 @@ def test_the_large_model_answers_where_the_small_ones_are_not_accepted(tmp_path)
         assert float(cost) == pytest.approx(float(asked) + 10, abs=0.11)
         assert float(lot) < 95
     assert (output / "escalation.png").exists()
+
+
+def test_a_question_without_rewards_is_left_out_of_votes_by_rewards():
+    scored, unscored = (JudgedCandidates(str(reward), (0, 1), (True, False), (reward,) * 2) for reward in (0.5, None))
+    assert len(VoteElections.of([scored, unscored], "prm").right) == 1
+    assert len(VoteElections.of([scored, unscored], "majority").right) == 2

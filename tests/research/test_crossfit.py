@@ -124,7 +124,7 @@ def test_one_table_has_every_vote_on_every_pool_that_it_can_be_judged_on(runs, t
 
 def test_the_table_is_the_same_at_every_run(runs):
     (steps, *_) = runs
-    judged = judging.load(Path(steps))
+    judged = judging.read_judged(Path(steps))
     assert crossfit.measure(judged) == crossfit.measure(judged)
 
 
@@ -135,7 +135,7 @@ def test_votes_are_taken_among_as_many_candidates_as_asked_for(runs, tmp_path):
     result = CliRunner().invoke(app, [*arguments, "1"])
     assert result.exit_code == 0, result.output
     (rows,) = tables(output.read_text("utf-8"))
-    judged = judging.load(Path(runs[1]))
+    judged = judging.read_judged(Path(runs[1]))
     mean = sum(sum(each.correct) / len(each.correct) for each in judged) / len(judged)
     assert {row["by default"].partition(" ")[0] for row in rows} == {f"{100 * mean:.1f}"}
     result = CliRunner().invoke(app, [*arguments, "9"])

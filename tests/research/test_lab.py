@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from research.lab import benchmark, construct, data_findings, findings, labels, measures, models, run, vote_findings
-from research.lab import settings as lab_settings
-from research.lab.settings import DATA_SETS, LabSettings
+from research.lab import (
+    benchmark,
+    construct,
+    data_findings,
+    findings,
+    lab_settings,
+    labels,
+    measures,
+    models,
+    run,
+    vote_findings,
+)
+from research.lab.lab_settings import DATA_SETS, LabSettings
 from research.mini.slips import Author
 from tests.support import tables
 from tests.tiny import write_prm
@@ -20,9 +30,9 @@ from tests.training.solutions import annotated, selected
 from training import resumable
 from training.data.questions import make_mini
 from training.evaluate.metrics import Share
-from training.evaluate.records import JudgedCandidates, ScoredSolution
+from training.evaluate.records import JudgedCandidates, SolutionScores
 from training.schema import LabelledSolution, SampledQuestion
-from training.settings import AdaptiveSettings
+from training.stage_settings import AdaptiveSettings
 from unprm.errors import OutputMismatch
 from unprm.mini.checker import first_error
 from unprm.mini.checker import labels as checker_labels
@@ -78,7 +88,9 @@ def test_the_benchmark_is_balanced_and_says_what_the_checker_says(tmp_path):
 
 def _hits(found, left):
     """Of one level: per seed, the hits of three questions with two wrong solutions and a right one each."""
-    return labels.Hits(np.array([[found], [left]], dtype=float), np.array([[[2, 2, 2]], [[1, 1, 1]]], dtype=float))
+    return labels.FirstErrorHits(
+        np.array([[found], [left]], dtype=float), np.array([[[2, 2, 2]], [[1, 1, 1]]], dtype=float)
+    )
 
 
 def test_f1_of_prms_is_compared_on_the_same_questions():
@@ -93,7 +105,9 @@ def test_f1_of_prms_is_compared_on_the_same_questions():
 
 
 def test_f1_is_the_mean_over_the_levels():
-    both = labels.Hits(np.array([[[[1.0]], [[1.0]]], [[[1.0]], [[0.0]]]]), np.array([[[1.0], [2.0]], [[1.0], [1.0]]]))
+    both = labels.FirstErrorHits(
+        np.array([[[[1.0]], [[1.0]]], [[[1.0]], [[0.0]]]]), np.array([[[1.0], [2.0]], [[1.0], [1.0]]])
+    )
     assert both.f1().value == 0.5  # 1 and 0
 
 
@@ -252,7 +266,7 @@ def _made_up_results(place, prm, rng, skill):
 
     for subset, samples in benchmark.load_benchmark(place).items():
         scored = [
-            ScoredSolution(s.id, tuple(judge(s.label < 0 or k < s.label) for k in range(len(s.steps)))) for s in samples
+            SolutionScores(s.id, tuple(judge(s.label < 0 or k < s.label) for k in range(len(s.steps)))) for s in samples
         ]
         resumable.write(place / "processbench" / prm / f"{subset}.jsonl", {}, scored)
     candidates = []

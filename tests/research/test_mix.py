@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from research.__main__ import app
-from research.mix import GoldSolution, Labelled, mix, slip
+from research.mix import GoldSolution, MixedSolution, mix, slip
 
 QUESTION = "Ann has 3 boxes with 12 pens each and gives 6 pens away. How many are left?"
 GOLD = GoldSolution(QUESTION, "She has 3*12=<<3*12=36>>36 pens.\n\nSo 36-6=<<36-6=30>>30 are left.\n#### 30", "30")
-WRONG = Labelled(QUESTION, ["3 + 12 = 15.", "15 - 6 = 9."], [False, False])
+WRONG = MixedSolution(QUESTION, ["3 + 12 = 15.", "15 - 6 = 9."], [False, False])
 
 
 def test_gold_solutions_have_no_calculator_and_state_their_answer():
@@ -49,8 +49,8 @@ def test_an_error_brings_a_right_solution_and_a_slip_once_a_question():
 
 
 def test_parts_end_with_the_row_that_reaches_their_characters():
-    rows = [Labelled(f"p{k}", ["x" * 10], [True]) for k in range(9)]
-    branches = [Labelled("p0", ["y"], [False])] * 6
+    rows = [MixedSolution(f"p{k}", ["x" * 10], [True]) for k in range(9)]
+    branches = [MixedSolution("p0", ["y"], [False])] * 6
     assert len(list(mix([], rows, [], [], [], gold={}, characters=(30, 0, 0)))) == 4
     made = list(mix([], [], [], rows[:1], branches, gold={}, characters=(0, 0, 0)))
     assert [row.labels for row in made] == [[True], *[[False]] * 4]

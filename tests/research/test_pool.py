@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from research.__main__ import app
 from research.packing import FILE, pack
+from research.pool_settings import PoolSettings
 from research.sampling import order, sample
-from research.settings import PoolSettings
 from tests.fakes import openai_server
 from tests.training import lines
 from training.data.questions import Question
@@ -108,7 +108,7 @@ def test_a_pack_is_what_best_of_n_reads(sampled, tmp_path):
     size, counts = pack(place, tmp_path / "packed")
     content = (tmp_path / "packed" / FILE).read_bytes()
     assert (size, counts) == (len(content), {"questions": 3, "candidates": 9})
-    kept = pool.load(tmp_path / "packed" / FILE)
+    kept = pool.read_pool(tmp_path / "packed" / FILE)
     assert sorted((each.problem, each.gold_answer) for each in kept) == sorted(
         {(row["problem"], row["answer"]) for row in rows}
     )

@@ -13,8 +13,8 @@ from tests.tiny import write_base
 from tests.training.solutions import learnable
 from training import resumable
 from training.prm.probe import KEPT_OF_HELD_OUT, ProbeTrainer
-from training.prm.settings import TrainSettings
 from training.prm.states import PROGRESS
+from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.errors import ModelInvalid
 from unprm.models.load import load_engine

@@ -19,7 +19,7 @@ POOL = TEST_DATA / "votes" / "math500_pool_rlhflow.jsonl"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     output = tmp_path_factory.mktemp("runs") / "real"
-    questions = pool.load(POOL, "step_scores")[:4]
+    questions = pool.read_pool(POOL, "step_scores")[:4]
     equivalence = Equivalence()
     best_of_n.evaluate(questions, None, equivalence, output, Console(quiet=True))
     best_of_n.write_solutions(questions, output)
@@ -31,7 +31,7 @@ def test_others_read_it_with_its_card_and_so_do_we(run, tmp_path):
     arguments = ["publish-pool", str(run), "--output", str(output), "--licence", "apache-2.0"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    questions, judged = pool.load(POOL, "step_scores")[:4], {each.id: each for each in judging.kept(run)}
+    questions, judged = pool.read_pool(POOL, "step_scores")[:4], {each.id: each for each in judging.kept(run)}
     rows = load_dataset(str(output), split="test", cache_dir=str(tmp_path / "cache"))
     assert [row["id"] for row in rows] == [question.id for question in questions]
     for row, question in zip(rows, questions, strict=True):
@@ -42,7 +42,7 @@ def test_others_read_it_with_its_card_and_so_do_we(run, tmp_path):
     card = (output / "README.md").read_text("utf-8")
     assert yaml.safe_load(card.split("---")[1])["license"] == "apache-2.0"
     assert "4 questions with" in card
-    again = pool.load(output / "data" / "test.parquet", "step_scores")
+    again = pool.read_pool(output / "data" / "test.parquet", "step_scores")
     assert [(each.problem, each.steps, each.step_scores) for each in again] == [
         (each.problem, each.steps, each.step_scores) for each in questions
     ]

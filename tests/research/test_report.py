@@ -9,9 +9,7 @@ import pytest
 from research.report.page import write
 from tests.support import tables
 from training.evaluate.metrics import Share
-from training.evaluate.processbench import PUBLISHED, SUBSETS, Figures
-from training.evaluate.records import JudgedCandidates
-from training.schema import to_line
+from training.evaluate.processbench import PUBLISHED, SUBSETS, FirstErrorFigures
 from unprm.errors import RecordInvalid
 from unprm.votes.registry import VOTES
 
@@ -23,7 +21,7 @@ def _write_json(path, value):
     path.write_text(json.dumps(value), "utf-8")
 
 
-def _best_of_n(directory, run, shares, questions=200, judged=()):
+def _best_of_n(directory, run, shares, questions=200):
     """Accuracies at N = 4 as given; all alike at N = 1."""
     accuracy = {vote: {1: asdict(Share(0.5, 0.45, 0.55)), 4: asdict(share)} for vote, share in (LOW | shares).items()}
     results = {"model": "m", "alpha": 0.5, "seed": 0, "questions": questions, "candidates": 4, "accuracy": accuracy}
@@ -31,12 +29,10 @@ def _best_of_n(directory, run, shares, questions=200, judged=()):
     _write_json(
         place / "results.json", results | {"any_right": accuracy["majority"] | {4: asdict(Share(0.95, 0.9, 1.0))}}
     )
-    if judged:
-        (place / "candidates.jsonl").write_text("".join(map(to_line, judged)), "utf-8")
 
 
 def _processbench(directory, run, f1, subsets=SUBSETS, wrong=60, right=40):
-    figures = {name: asdict(Figures(0.3, 0.8, f1, f1 - 0.05, f1 + 0.05, wrong, right, 0)) for name in subsets}
+    figures = {name: asdict(FirstErrorFigures(0.3, 0.8, f1, f1 - 0.05, f1 + 0.05, wrong, right, 0)) for name in subsets}
     result = {"subsets": figures, "average_f1": f1}
     results = {"model": "m", "fixed": {"threshold": 0.5, **result}, "best on gsm8k": {"threshold": 0.31, **result}}
     _write_json(directory / "processbench" / run / "results.json", results)
@@ -48,7 +44,7 @@ def _findings(directory):
 
 def _everything(directory):
     _findings(directory)
-    _best_of_n(directory, "UnPRM/0", {}, judged=[JudgedCandidates("q", (0, 1), (True, False), (0.9, 0.2))])
+    _best_of_n(directory, "UnPRM/0", {})
     _processbench(directory, "UnPRM/0", 0.4)
 
 
@@ -64,7 +60,7 @@ def test_seeds_of_a_prm_are_averaged_with_their_intervals(tmp_path):
     (votes,), (first_errors, *_) = _tables(tmp_path)
     assert (votes["PRM"], votes["seeds"], votes["questions"], votes["N"]) == ("UnPRM", "2", "200", "4")
     assert (votes["wrf"], votes["any right"]) == ("85.0 (82.0–88.0)", "95.0 (90.0–100.0)")
-    assert list(first_errors.values())[:3] == ["UnPRM", "0.5 (fixed)", "45.0 (40.0–50.0)"]
+    assert list(first_errors.values())[:3] == ["UnPRM", "threshold 0.5 (fixed)", "45.0 (40.0–50.0)"]
 
 
 def test_seeds_that_were_measured_on_different_data_are_refused(tmp_path):
@@ -80,29 +76,21 @@ def test_seeds_that_were_measured_on_different_data_are_refused(tmp_path):
             write(tmp_path)
 
 
-def test_outcomes_of_questions_are_those_of_unprm_where_there_is_one(tmp_path):
-    always = JudgedCandidates("1", (0, 0, 0, 0), (True,) * 4, (0.5,) * 4)
-    never = JudgedCandidates("2", (1, 1, 2, None), (False,) * 4, (0.5,) * 4)
-    tied = JudgedCandidates("3", (1, 0), (False, True), (0.5,) * 2)
-    _best_of_n(tmp_path, "Another", {}, judged=[always])
-    _best_of_n(tmp_path, "Qwen-UnPRM40K", {}, judged=[always, never, tied])
-    page = write(tmp_path).read_text("utf-8")
-    assert "Qwen-UnPRM40K, n = 3 questions: 1 without a right candidate, 1 without a wrong one." in page
-
-
 def test_what_was_published_stands_beside_the_same_subsets_only(tmp_path):
     _processbench(tmp_path, "A", 0.5)
     _processbench(tmp_path, "B", 0.3, SUBSETS[:2])
     (rows,) = _tables(tmp_path)
-    assert [*rows[2].values()][:5] == ["B", "0.5 (fixed)", "30.0 (25.0–35.0)", "30.0 (25.0–35.0)", "–"]
-    assert rows[1]["threshold"] == "0.31 (best on gsm8k)"
+    assert [*rows[2].values()][:5] == ["B", "threshold 0.5 (fixed)", "30.0 (25.0–35.0)", "30.0 (25.0–35.0)", "–"]
+    assert rows[1]["figures"] == "threshold 0.31 (best on gsm8k)"
     assert len(rows) == 4 + len(PUBLISHED)
     assert ["Qwen2.5-Math-7B-UnPRM40K", "published", "53.5", "43.4", "33.6", "30.8", "40.3"] in [
         [*row.values()] for row in rows
     ]
     _processbench(tmp_path, "A", 0.45, ("easy", "hard"))
     _processbench(tmp_path, "B", 0.4, ("easy", "hard"))
-    assert [row["PRM"] for row in _tables(tmp_path)[0]] == ["A", "A", "B", "B"]
+    (rows,) = _tables(tmp_path)
+    assert [row["model"] for row in rows[:4]] == ["A", "A", "B", "B"]
+    assert {(row["easy"], row["average"]) for row in rows[4:]} == {("–", "–")}
 
 
 @pytest.mark.parametrize(
@@ -153,22 +141,21 @@ def test_a_vote_that_is_not_there_is_refused(tmp_path):
 
 def test_names_are_no_formulas(tmp_path):
     name = "_$x^{$"
-    _best_of_n(tmp_path, name, {}, judged=[JudgedCandidates("q", (0, 1), (True, False), (0.9, 0.2))])
+    _best_of_n(tmp_path, name, {})
     _processbench(tmp_path, name, 0.4, (name,))
-    assert [rows[0]["PRM"] for rows in _tables(tmp_path)] == [name, name]
+    assert [rows[0][what] for rows, what in zip(_tables(tmp_path), ("PRM", "model"), strict=True)] == [name, name]
 
 
-def test_pictures_are_beside_the_page_and_say_what_they_draw(tmp_path):
+def test_the_picture_is_beside_the_page_and_says_what_it_draws(tmp_path):
     _everything(tmp_path)
     page = write(tmp_path).read_text("utf-8")
-    pictures = dict(re.findall(r"^!\[(.+)\]\((.+)\)$", page, re.MULTILINE))
-    assert {tmp_path / path for path in pictures.values()} == set((tmp_path / "figures").iterdir())
-    assert pictures["F1 of the first wrong step, by subset"] == "figures/processbench.png"
-    assert len(pictures) == len(re.findall("n = ", page)) == 4
-    for path in pictures.values():
-        picture = (tmp_path / path).read_bytes()
-        assert picture.startswith(b"\x89PNG\r\n\x1a\n")
-        assert int.from_bytes(picture[16:20], "big") == 1500
+    assert re.findall(r"^!\[(.+)\]\((.+)\)$", page, re.MULTILINE) == [
+        ("Right answers by number of candidates, a panel per vote", "figures/accuracy-by-vote.png")
+    ]
+    assert "intervals over n = 200 questions" in page
+    picture = (tmp_path / "figures" / "accuracy-by-vote.png").read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    assert int.from_bytes(picture[16:20], "big") == 1500
 
 
 def test_the_same_results_give_the_same_page(tmp_path):

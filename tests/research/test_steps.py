@@ -31,7 +31,7 @@ def _sample(name, label, scored):
 
 
 def test_recorded_scores_tell_errors_where_length_and_place_cannot(benchmark, tmp_path):
-    sets, published = steps.load(benchmark, [RECORDED])
+    sets, published = steps.load_sets(benchmark, [RECORDED])
     table = steps.write(sets, steps.baselines(sets) | published, tmp_path / "out")
     found = json.loads((tmp_path / "out" / "steps.json").read_text("utf-8"))
     assert (tmp_path / "out" / "steps.md").read_text("utf-8") == table
@@ -47,14 +47,14 @@ def test_recorded_scores_tell_errors_where_length_and_place_cannot(benchmark, tm
 
 
 def test_only_solutions_with_recorded_scores_are_taken_up_to_their_errors(benchmark):
-    every, few = steps.load(benchmark, [])[0], steps.load(benchmark, [RECORDED])[0]
+    every, few = steps.load_sets(benchmark, [])[0], steps.load_sets(benchmark, [RECORDED])[0]
     for name, solutions in few.items():
         assert len(solutions) == len(every[name]) - 1
         assert all(len(each.steps) == each.label + 1 for each in solutions if each.label >= 0)
 
 
 def test_solutions_without_scores_count_for_nothing(benchmark):
-    (solution, *_) = steps.load(benchmark, [])[0]["gsm8k"]
+    (solution, *_) = steps.load_sets(benchmark, [])[0]["gsm8k"]
     assert steps.scored_steps([solution], {solution.id: None}) == []
     (made,) = steps.scored_steps([solution], {solution.id: (0.5,) * 50})
     assert made.lengths == tuple(map(len, solution.steps))

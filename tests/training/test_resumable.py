@@ -108,11 +108,11 @@ _FILLS_THE_DISK = """
 import json, sys
 from pathlib import Path
 from training.resumable import ResumableFile
-from training.evaluate.records import ScoredSolution
-with ResumableFile(Path(sys.argv[1]), ScoredSolution, {}) as written:
+from training.evaluate.records import SolutionScores
+with ResumableFile(Path(sys.argv[1]), SolutionScores, {}) as written:
     for number in range(1000):
         try:
-            written.append(ScoredSolution(str(number) + "x" * 100, None))
+            written.append(SolutionScores(str(number) + "x" * 100, None))
         except OSError:
             print(number)
             break

@@ -9,7 +9,7 @@ import pytest
 
 from tests.training.solutions import annotated
 from training import sources
-from training.evaluate.records import CandidateTexts, JudgedCandidates, ScoredSolution
+from training.evaluate.records import CandidateTexts, JudgedCandidates, SolutionScores
 from training.layouts.rows import UnprmRow
 from training.schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, Trial, adapter, to_line
 from unprm.errors import RecordInvalid
@@ -46,7 +46,7 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
             UnprmRow("Why?", ("So.",), (True,), gold_answer="1"),
             '{"prompt": "Why?", "answer": "1", "completions": ["So."], "label": [true]}\n',
         ),
-        (ScoredSolution("a", None), '{"id": "a", "scores": null}\n'),
+        (SolutionScores("a", None), '{"id": "a", "scores": null}\n'),
         (
             JudgedCandidates("a", (0, None), (True, False), (0.5, None), ((0.5,), None)),
             '{"id": "a", "classes": [0, null], "correct": [true, false], "rewards": [0.5, null], '

@@ -10,18 +10,18 @@ from rich.console import Console
 
 from unprm.commands import Given, with_options
 
-from ..settings import (
+from ..stage import directory
+from ..stage_settings import (
     LAYOUT,
     PRESETS,
     PROBE,
     AnnotateSettings,
     LayoutName,
-    Reading,
+    ReadingSettings,
     SampleSettings,
     SelectSettings,
     WrittenLayout,
 )
-from ..stage import directory
 from .sampling import MODEL, ModelOption, PresetOption, QuestionSource, RolloutsOption, SamplerOptions, run_stage
 
 app = typer.Typer()
@@ -137,7 +137,7 @@ def build(
     output: Annotated[Path, typer.Option("--out", help="Output directory.", callback=directory)],
     source: QuestionSource,
     sampler: SamplerOptions,
-    given: Annotated[Given, Reading],
+    given: Annotated[Given, ReadingSettings],
     model: Annotated[list[str] | None, typer.Option(help=f"{MODEL} Instead of the preset's; repeat for more.")] = None,
     preset: PresetOption = "mini",
     k: Annotated[int | None, typer.Option("--k", min=1, help="Solutions per question.")] = None,

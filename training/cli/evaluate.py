@@ -15,8 +15,8 @@ from unprm.types import Aggregate
 from unprm.votes.wrf import Normalization, WrfTerms
 
 from .. import resumable
-from ..settings import Reading
 from ..stage import directory
+from ..stage_settings import ReadingSettings
 
 if TYPE_CHECKING:
     from ..evaluate.scorers import Scorer
@@ -68,10 +68,10 @@ def processbench(
     """Find the first wrong step of solutions: ProcessBench's F1, next to published results."""
     from ..evaluate import processbench
 
-    subsets = processbench.load(data)
+    subsets = processbench.load_processbench(data)
     with prm.scoring() as scorer:
         results = processbench.evaluate(subsets, scorer, output, console)
-        typer.echo(processbench.markdown(scorer.identity.model, results), nl=False)
+        typer.echo(processbench.markdown({scorer.identity.model: results}), nl=False)
 
 
 @app.command()
@@ -86,7 +86,7 @@ def prmbench(
     """Tell right steps from wrong ones: PRMBench's PRMScore by kind of error, next to published results."""
     from ..evaluate import prmbench
 
-    benchmark = prmbench.load(data)
+    benchmark = prmbench.load_prmbench(data)
     with prm.scoring() as scorer:
         result = prmbench.evaluate(benchmark, scorer, output, console)
         typer.echo(prmbench.markdown(scorer.identity.model, result), nl=False)
@@ -98,7 +98,7 @@ def best_of_n(
     candidates: Annotated[Path, typer.Argument(help="Samples of `training sample`, or JSON lines.", exists=True)],
     output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
     prm: PrmOptions,
-    reading: Reading,
+    reading: ReadingSettings,
     alpha: Annotated[float, typer.Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5,
     normalization: Annotated[
         Normalization,
@@ -115,7 +115,7 @@ def best_of_n(
 
     from ..evaluate import best_of_n, pool, vote_results
 
-    questions = pool.load(candidates, reward)
+    questions = pool.read_pool(candidates, reward)
     wrf = WrfTerms(alpha=alpha, normalization=normalization)
     with ExitStack() as stack:
         scorer = None if reward else stack.enter_context(prm.scoring())
@@ -139,23 +139,23 @@ def trajectories(
 ) -> None:
     """Judge the steps of agents' trajectories, and find the best of several of a task, next to what people say. The
     table is also written to trajectories.md."""
-    from unprm.trajectories import Reading as TrajectoryReading
+    from unprm.trajectories import Reading
 
     from ..evaluate import trajectories
 
-    rows = trajectories.load(data)
+    rows = trajectories.read_trajectories(data)
     output.mkdir(parents=True, exist_ok=True)
     if recorded:
         scores = trajectories.recorded(rows)
     else:
-        reading = TrajectoryReading(evidence=evidence)
+        reading = Reading(evidence=evidence)
         with prm.scoring() as scorer:
             scores = {scorer.identity.model: trajectories.score(rows, scorer, reading, output, console)}
     measured = {name: trajectories.measure(rows, each) for name, each in scores.items()}
     table = trajectories.table(rows, measured)
     if judges := [each for name, each in scores.items() if name != trajectories.PEOPLE and recorded]:
-        found = trajectories.against_min(rows, judges)
-        shown = "; ".join(f"{name} {share.in_percent}" for name, share in found.items())
+        against = trajectories.against_min(rows, judges)
+        shown = "; ".join(f"{name} {share.in_percent}" for name, share in against.items())
         table += f"Against the minimum, mean of the {len(judges)} judges, in points: {shown}.\n"
     _write_table(output / "trajectories.md", table)
 
@@ -187,18 +187,18 @@ def every(
 
     from ..evaluate import best_of_n, pool, prmbench, processbench, vote_results
 
-    subsets, benchmark = processbench.load(processbench_data), prmbench.load(prmbench_data)
-    questions = None if samples is None else pool.load(samples)
+    subsets, benchmark = processbench.load_processbench(processbench_data), prmbench.load_prmbench(prmbench_data)
+    questions = None if samples is None else pool.read_pool(samples)
     with prm.scoring() as scorer:
         name = Path(scorer.identity.model).name
         first_errors = processbench.evaluate(subsets, scorer, output / "processbench" / name, console)
         steps = prmbench.evaluate(benchmark, scorer, output / "prmbench" / name, console)
-        tables = [processbench.markdown(name, first_errors), prmbench.markdown(name, steps)]
+        tables = [processbench.markdown({name: first_errors}), prmbench.markdown(name, steps)]
         if questions is not None:
             place = output / "best-of-n" / name
             votes = best_of_n.evaluate(questions, scorer, Equivalence(), place, console)
             tables.append(vote_results.markdown(votes))
-            best_of_n.write_solutions(questions, place, Reading())
+            best_of_n.write_solutions(questions, place, ReadingSettings())
     _write_table(output / f"{name}.md", "\n".join(tables))
 
 

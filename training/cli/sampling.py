@@ -10,8 +10,8 @@ from rich.console import Console
 
 from unprm.types import SamplerName
 
-from ..settings import PresetName, SampleSettings
 from ..stage import print_failures
+from ..stage_settings import PresetName, SampleSettings
 
 if TYPE_CHECKING:
     from unprm.types import Sampler, SamplingSettings
@@ -53,7 +53,7 @@ class QuestionSource:
             raise typer.BadParameter("it takes a --limit, and --questions that are not made up", param_hint="--per")
         if self.questions == "mini":
             return questions.make_mini(self.limit or count, settings.seed)
-        drawn, left_out = questions.load(
+        drawn, left_out = questions.load_questions(
             self.questions,
             self.hub_split,
             self.limit or count,

@@ -9,7 +9,7 @@ from rich.console import Console
 from unprm.commands import Given, with_options
 
 from .. import stage
-from ..prm.settings import LOSS_DEFAULTS, PROBE_OPTIONS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
+from ..prm.train_settings import LOSS_DEFAULTS, PROBE_OPTIONS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
 from .evaluate import PrmOptions
 
 console = Console(stderr=True)
@@ -66,12 +66,12 @@ def _train_probe(given: Given, preset: str) -> None:
         summary = trainer.train(progress)
     console.print(summary.table())
     layers = ", ".join(map(str, summary.layers))
-    found = [f"calibration error {summary.crossed.calibration_error:.3f}"]
+    figures = [f"calibration error {summary.crossed.calibration_error:.3f}"]
     if held_out := summary.held_out:
         auroc = "" if held_out.auroc is None else f"AUROC {held_out.auroc:.3f}, "
-        found.append(f"held out {auroc}calibration error {held_out.calibration_error:.3f}")
+        figures.append(f"held out {auroc}calibration error {held_out.calibration_error:.3f}")
     console.print(
-        f"a probe of layers {layers}, of {summary.steps} steps of {summary.examples} solutions; {'; '.join(found)}; "
+        f"a probe of layers {layers}, of {summary.steps} steps of {summary.examples} solutions; {'; '.join(figures)}; "
         f"wrote {trainer.settings.output}",
         highlight=False,
         soft_wrap=True,
@@ -120,10 +120,11 @@ def calibrate(
     if not place.is_dir():
         raise typer.BadParameter(f"{place} is no directory: say where the model's copy lies", param_hint="--output")
     with prm.scoring() as scorer, stage.progress(console) as progress:
-        found = fit(scorer, data, progress)
-    found.calibration.write(place)
+        fitted = fit(scorer, data, progress)
+    fitted.calibration.write(place)
     console.print(
-        f"{place}: scale {found.calibration.scale:.3f}, shift {found.calibration.shift:+.3f}, of {found.steps} steps; "
-        f"calibration error {found.before.calibration_error:.3f} before, {found.after.calibration_error:.3f} after",
+        f"{place}: scale {fitted.calibration.scale:.3f}, shift {fitted.calibration.shift:+.3f}, of {fitted.steps} "
+        f"steps; calibration error {fitted.before.calibration_error:.3f} before, "
+        f"{fitted.after.calibration_error:.3f} after",
         highlight=False,
     )

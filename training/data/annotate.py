@@ -22,18 +22,16 @@ from unprm.types import Rollout, Sampler
 from .. import resumable, sources, stage
 from ..resumable import ResumableFile
 from ..schema import AnnotatedSolution, QuestionValue, SelectedSolution
-from ..settings import AnnotateSettings
+from ..stage_settings import AnnotateSettings
 from .annotator import Annotator
 from .sample import origin_of
 
 
 def unresolved_path(annotated: Path) -> Path:
-    """Path of the file of the solutions that could not be labelled."""
     return annotated.with_suffix(".unresolved.jsonl")
 
 
 def questions_path(annotated: Path) -> Path:
-    """Path of the file of the questions' values."""
     return annotated.with_suffix(".questions.jsonl")
 
 
@@ -51,7 +49,6 @@ class AnnotationFiles(ExitStack):
         self.board: stage.Board | None = None
 
     def is_done(self, solution: SelectedSolution) -> bool:
-        """Whether the files already hold the solution, labelled or unresolved."""
         return solution.id in self.resolved.records or solution.id in self.unresolved.records
 
     def write(self, record: AnnotatedSolution | QuestionValue) -> None:
@@ -82,7 +79,7 @@ async def annotate(
 
     Returns the failed questions with reasons.
     """
-    solutions = load(selected, sampler.model)
+    solutions = read_selected(selected, sampler.model)
     with AnnotationFiles(output, settings, sampler, selected) as files:
         annotator = Annotator(sampler, equivalence, settings, files.questions.records, files.write, files.drawn)
         todo = [solution for solution in solutions if not files.is_done(solution)]
@@ -103,7 +100,7 @@ def by_question(solutions: Sequence[SelectedSolution]) -> list[list[SelectedSolu
     return [list(group) for _, group in groupby(solutions, key=lambda solution: solution.question)]
 
 
-def load(selected: Path, model: str) -> list[SelectedSolution]:
+def read_selected(selected: Path, model: str) -> list[SelectedSolution]:
     """The selected solutions of a file.
 
     Raises `RecordInvalid` for a solution that `model` cannot continue: by another model, or without token ids.

@@ -11,7 +11,7 @@ from unprm.types import Rollout, Sampler
 from unprm.uncertainty import ESTIMATORS
 
 from ..schema import AnnotatedSolution, QuestionValue, Rank, SelectedSolution, Trial
-from ..settings import AnnotateSettings, SearchName
+from ..stage_settings import AnnotateSettings, SearchName
 from . import search
 from .bayes import bayes
 from .rollouts import Memory, Prefix, Roller, fixed_count
@@ -63,7 +63,6 @@ class SolutionPrefixes:
         return self.used[step]
 
     def tried(self) -> tuple[Trial, ...]:
-        """The prefixes tried, in order, with their values and the counts of their rollouts."""
         return tuple(
             Trial(step, self._at(step).key(), self._roller.estimator(rollouts), *_counts(rollouts))
             for step, rollouts in self.used.items()
@@ -144,10 +143,10 @@ class Annotator:
         elif question and self.search and self._is_searched(solution):
             self.write(await self._find(self.search, solution, question, memory))
         else:
-            found = None
+            wrong_step = None
             if not solution.correct:  # with a single step it is always that one
-                found = search.drawn(len(solution.steps), seed_of(self.settings.seed, solution.id))
-            self.write(_annotated(solution, labels=_labels(solution, found)))
+                wrong_step = search.drawn(len(solution.steps), seed_of(self.settings.seed, solution.id))
+            self.write(_annotated(solution, labels=_labels(solution, wrong_step)))
 
     async def _find(
         self, find: Search, solution: SelectedSolution, question: QuestionValue, memory: Memory
@@ -162,15 +161,15 @@ class Annotator:
             solved=question.correct,
             samples=question.samples,
         )
-        found = await find(wrong, prefixes)
+        wrong_step = await find(wrong, prefixes)
         steps = list(prefixes.used)
         rank: Rank = "unranked"
         if self.settings.search in RANKING:
-            rank = steps.index(found) if found in steps else None
-        if found is None:
+            rank = steps.index(wrong_step) if wrong_step in steps else None
+        if wrong_step is None:
             reason = "no step falls below the question's value"
             return _annotated(solution, question, prefixes.tried(), reason=reason, rank=rank)
-        return _annotated(solution, question, prefixes.tried(), labels=_labels(solution, found), rank=rank)
+        return _annotated(solution, question, prefixes.tried(), labels=_labels(solution, wrong_step), rank=rank)
 
 
 def _counts(rollouts: Sequence[Rollout]) -> tuple[int, int, int]:
@@ -179,9 +178,9 @@ def _counts(rollouts: Sequence[Rollout]) -> tuple[int, int, int]:
     return len(rollouts), sum(rollout.correct for rollout in rollouts), tokens
 
 
-def _labels(solution: SelectedSolution, found: int | None) -> tuple[bool, ...]:
+def _labels(solution: SelectedSolution, wrong_step: int | None) -> tuple[bool, ...]:
     """A label per step; `found` (1-based): the step from which on the solution is wrong, None if it is right."""
-    return tuple(found is None or step < found for step in range(1, len(solution.steps) + 1))
+    return tuple(wrong_step is None or step < wrong_step for step in range(1, len(solution.steps) + 1))
 
 
 def _annotated(

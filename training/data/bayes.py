@@ -12,7 +12,7 @@ from scipy.special import betaln, rel_entr, softmax
 from scipy.stats import betabinom
 
 from ..evaluate.bootstrap import Numbers
-from ..settings import BayesSettings
+from ..stage_settings import BayesSettings
 from .search import Prefixes, WrongSolution
 
 

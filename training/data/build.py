@@ -9,7 +9,7 @@ from unprm.answers.equivalence import Equivalence
 from unprm.errors import RecordInvalid
 from unprm.types import Sampler, SamplingSettings
 
-from ..settings import Preset
+from ..stage_settings import Preset
 from .annotate import annotate
 from .merge import merge
 from .questions import Question

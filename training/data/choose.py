@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
 from ..schema import SelectedSolution
-from ..settings import SelectSettings
+from ..stage_settings import SelectSettings
 
 Vectors = npt.NDArray[np.floating[Any]]
 

@@ -31,7 +31,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _QuestionRow:
     """One line; `question` and `gold` are other names of `problem` and `answer`, which may be stated in `solution`."""
 
     problem: NonEmpty
@@ -39,7 +39,7 @@ class _Row:
     id: str | int | None = None
 
 
-def load(
+def load_questions(
     source: str,
     split: str = "train",
     limit: int | None = None,
@@ -69,10 +69,12 @@ def load(
         rows = [each for each in rows if any(str(each[1].get(name)) == value for name, _, value in wanted)]
         if not rows:
             raise RecordInvalid(source, 0, f"it has no question with {' or '.join(only)}")
-    found = sources.by_id(source, ((number, _question(row, source, number, extraction)) for number, row in rows))
+    questions_by_id = sources.by_id(
+        source, ((number, _question(row, source, number, extraction)) for number, row in rows)
+    )
     kept = [
         (question, number, row)
-        for question, (number, row) in zip(found.values(), rows, strict=True)
+        for question, (number, row) in zip(questions_by_id.values(), rows, strict=True)
         if unanswerable or question.gold_answer != NO_ANSWER
     ]
     questions = [question for question, _, _ in kept]
@@ -81,7 +83,7 @@ def load(
         questions = _stratified(questions, values, source, limit, seed)
     elif limit is not None and limit < len(questions):
         questions = [questions[index] for index in sorted(random.Random(seed).sample(range(len(questions)), limit))]
-    return questions, len(found) - len(kept)
+    return questions, len(questions_by_id) - len(kept)
 
 
 def _value(row: dict[str, Any], per: str, source: str, number: int) -> str:
@@ -114,6 +116,6 @@ def _question(row: dict[str, Any], source: str, number: int, extraction: Extract
     fields |= {name: value for name, value in row.items() if value is not None}
     if fields["answer"] is None:
         fields["answer"] = extract(str(fields.get("solution", "")), extraction)
-    valid = sources.parse(fields, _Row, source, number)
+    valid = sources.parse(fields, _QuestionRow, source, number)
     digest = hashlib.sha256(f"{valid.problem}\0{valid.answer}".encode()).hexdigest()[:16]
     return Question(digest if valid.id is None else str(valid.id), valid.problem, valid.answer)

@@ -10,7 +10,7 @@ from unprm.answers.extraction import extract
 from unprm.types import Extraction, Rollout, Sampler
 from unprm.uncertainty import Estimator
 
-from ..settings import AdaptiveSettings
+from ..stage_settings import AdaptiveSettings
 from .sample import seed_of
 
 
@@ -70,13 +70,13 @@ class Roller:
         affinity = digest(prefix.ids[: prefix.prompt_length])  # by question: all its prefixes are cached together
         completions = await self.sampler.complete(prefix.ids, count, seed, affinity)
         written = prefix.ids[prefix.prompt_length :]
-        found = [
+        answers = [
             extract(self.sampler.decode((*written, *completion.ids)), self.extraction) if completion.finished else None
             for completion in completions
         ]
 
         def judge() -> list[bool]:
-            return [answer is not None and self.equivalence.equal(answer, prefix.gold_answer) for answer in found]
+            return [answer is not None and self.equivalence.equal(answer, prefix.gold_answer) for answer in answers]
 
         right = await asyncio.to_thread(judge)
         rollouts = [Rollout(c.logprobs, ok) for c, ok in zip(completions, right, strict=True)]
@@ -102,5 +102,4 @@ def finished(rollouts: Sequence[Rollout], plan: AdaptiveSettings) -> bool:
 
 
 def digest(ids: Sequence[int]) -> str:
-    """A short digest of a sequence of token ids."""
     return hashlib.sha256(" ".join(map(str, ids)).encode()).hexdigest()[:16]

@@ -13,7 +13,7 @@ from unprm.types import Sampler
 from .. import stage
 from ..resumable import ResumableFile
 from ..schema import SampledQuestion
-from ..settings import SampleSettings
+from ..stage_settings import SampleSettings
 from .questions import Question
 
 

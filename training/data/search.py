@@ -32,7 +32,6 @@ class WrongSolution:
 
     @property
     def length(self) -> int:
-        """Number of steps."""
         return len(self.uncertainties)
 
     def by_rise(self) -> list[int]:
@@ -85,18 +84,18 @@ async def adaptive_binary(solution: WrongSolution, prefixes: Prefixes) -> int:
     """The first error by binary search over steps 1 to T−1, else T. It starts nearer to the beginning for hard
     questions and nearer to the end for easy ones (EpicPRM)."""
     low, high = 1, solution.length - 1
-    found = solution.length
+    wrong_step = solution.length
     step = (low + high) // 2
     if high >= 5:
         shift = (high - 1) // 4
         step += -shift if solution.tau < 0.3 else shift if solution.tau > 0.9 else 0
     while low <= high:
         if await prefixes.value(step) < solution.tau:
-            found, high = step, step - 1
+            wrong_step, high = step, step - 1
         else:
             low = step + 1
         step = (low + high) // 2
-    return found
+    return wrong_step
 
 
 def drawn(length: int, seed: int) -> int:

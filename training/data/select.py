@@ -16,7 +16,7 @@ from unprm.uncertainty import MEASURES
 
 from .. import resumable, sources, stage
 from ..schema import SampledQuestion, SelectedSolution
-from ..settings import SelectSettings
+from ..stage_settings import SelectSettings
 from .choose import choose, mean_change
 from .sample import seed_of
 
@@ -76,7 +76,6 @@ class Selector:
         return MEASURES[measure](logprobs)
 
     def select(self, question: SampledQuestion) -> list[SelectedSolution]:
-        """The chosen solutions of a sampled question."""
         judged = list(self.judge(question))
         self.solved += any(solution.correct for solution in judged)
         distinct: dict[str, SelectedSolution] = {}
@@ -90,8 +89,6 @@ class Selector:
 
 
 def select(samples: Path, output: Path, selector: Selector, console: Console) -> tuple[int, int]:
-    """Writes the selected solutions of a file of samples, and prints how many, and how many were left out, with a
-    warning if few questions are solved. Returns the numbers of the questions that are, and of all."""
     config = {**asdict(selector.settings), "stage": "select", "samples": resumable.config_of(samples)}
     questions = list(sources.read(samples, SampledQuestion))
     _check(questions, samples, selector.settings)

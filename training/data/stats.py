@@ -13,7 +13,7 @@ from .annotate import questions_path, unresolved_path
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class AnnotationCosts:
     """Costs of a file of annotated solutions. `verified`: steps verified by rollouts. `samples`, `tokens`: rollouts
     drawn and their tokens, counted once per shared prefix. `tau_*`: the same for the questions alone."""
 
@@ -28,7 +28,7 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class FoundRanks:
     """Ranks of the steps found, in order of falling Δu: 0 is the step tried first (paper, section 6).
 
     `mean`: over the solutions that have a rank; `without`: share of the searched solutions without a rank, as no tried
@@ -43,19 +43,17 @@ class Ranks:
     with_last: float | None
 
     def cells(self) -> tuple[str, ...]:
-        """The values as text, in the order of `COLUMNS`."""
         return _shown(self.mean), "–" if self.without is None else percent(self.without), _shown(self.with_last)
 
 
-def load(annotated: Path) -> list[AnnotatedSolution]:
+def read_annotated(annotated: Path) -> list[AnnotatedSolution]:
     """All solutions of a run, labelled and unresolved."""
     resolved = sources.read(annotated, ResolvedSolution)
     return [*resolved, *sources.read(unresolved_path(annotated), AnnotatedSolution)]
 
 
-def costs(annotated: Path) -> Costs:
-    """The costs of a run."""
-    solutions = load(annotated)
+def costs(annotated: Path) -> AnnotationCosts:
+    solutions = read_annotated(annotated)
     questions = list(sources.read(questions_path(annotated), QuestionValue))
     shared = resumable.config_of(annotated)["share_prefixes"]
     drawn: dict[object, Trial] = {}
@@ -63,7 +61,7 @@ def costs(annotated: Path) -> Costs:
         for trial in solution.tried:
             prefix = trial.prefix if shared else (solution.id, trial.prefix)
             drawn[prefix] = max(drawn.get(prefix, trial), trial, key=lambda trial: trial.samples)
-    return Costs(
+    return AnnotationCosts(
         solutions=len(solutions),
         wrong=sum(not solution.correct for solution in solutions),
         unresolved=sum(solution.labels is None for solution in solutions),
@@ -75,26 +73,27 @@ def costs(annotated: Path) -> Costs:
     )
 
 
-def ranks(solutions: Iterable[AnnotatedSolution]) -> Ranks | None:
+def ranks(solutions: Iterable[AnnotatedSolution]) -> FoundRanks | None:
     """Ranks of the steps found in a run's solutions, labelled and unresolved. None if no solution was searched in
     order of falling Δu."""
     searched = [(solution.rank, len(solution.tried)) for solution in solutions if solution.rank != "unranked"]
     if not searched:
         return None
-    found = [rank for rank, _ in searched if rank is not None]
+    ranked = [rank for rank, _ in searched if rank is not None]
     last = [tried - 1 for rank, tried in searched if rank is None and tried]
-    return Ranks(_mean(found), 1 - len(found) / len(searched), _mean(found + last))
+    return FoundRanks(_mean(ranked), 1 - len(ranked) / len(searched), _mean(ranked + last))
 
 
 def table(annotated: Sequence[Path]) -> str:
-    """The costs and ranks of several runs in Markdown, one row each."""
     rows = []
     for path in annotated:
-        c, found = costs(path), ranks(load(path))
+        c, found_ranks = costs(path), ranks(read_annotated(path))
         numbers = c.solutions, c.wrong, c.unresolved, c.verified, c.samples, c.tokens, c.tau_samples
-        rows.append([path.stem, *(f"{number:,}" for number in numbers), *(found.cells() if found else "–––")])
+        rows.append(
+            [path.stem, *(f"{number:,}" for number in numbers), *(found_ranks.cells() if found_ranks else "–––")]
+        )
     columns = ["run", "solutions", "wrong", "unresolved", "verified steps", "samples", "tokens", "for τ"]
-    return in_markdown([*columns, *Ranks.COLUMNS], rows, names=1)
+    return in_markdown([*columns, *FoundRanks.COLUMNS], rows, names=1)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -21,10 +21,10 @@ def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggreg
     after it. `model`: the PRM, by default the one of the run; `aggregate`: how rewards come from step scores, by
     default their minimum. Questions without any answer are left out: nothing is elected there.
 
-    Raises `RecordInvalid` as `judging.load`, for an aggregate of rewards given as numbers, and if no question has an
+    Raises `RecordInvalid` as `read_judged`, for an aggregate of rewards given as numbers, and if no question has an
     answer.
     """
-    questions = judging.load(run)
+    questions = judging.read_judged(run)
     if all(question.scores is not None for question in questions):
         aggregate = aggregate or "min"
         questions = [question.rewarded(aggregate) for question in questions]
@@ -35,8 +35,8 @@ def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggreg
     if not electable:
         raise RecordInvalid(str(run), 0, "no candidate of any question has an answer")
     made_by = json.loads((run / "candidates.config.json").read_text("utf-8"))["model"]
-    found = [asdict(Statistics.of(question.classes, question.rewards)) for question in electable]
-    known = {name: [row[name] for row in found if row[name] is not None] for name in found[0]}
+    statistics = [asdict(Statistics.of(question.classes, question.rewards)) for question in electable]
+    known = {name: [row[name] for row in statistics if row[name] is not None] for name in statistics[0]}
     return VoteCalibration(
         pool=run.resolve().name,
         date=date,

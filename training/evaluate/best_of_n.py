@@ -26,16 +26,16 @@ from unprm.votes.wrf import WrfTerms
 from .. import resumable
 from ..resumable import ResumableFile
 from ..schema import adapter
-from ..settings import AUTO, Reading
+from ..stage_settings import AUTO, ReadingSettings
 from . import pool
 from .bootstrap import Estimate, Numbers, compare
 from .judging import GIVEN, judge
 from .metrics import Share
 from .pool import CandidatePool
-from .records import Candidate, CandidateTexts, JudgedCandidates
+from .records import CandidateText, CandidateTexts, JudgedCandidates
 from .right_votes import RightShare, right_share, takeable, uses_rewards
 from .scorers import Scorer
-from .vote_results import AGGREGATES, ANY_RIGHT, NO_REWARD, Results, Row, first_reward, markdown
+from .vote_results import AGGREGATES, ANY_RIGHT, NO_REWARD, BestOfNResults, VoteAccuracy, first_reward, markdown
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 WRF = WrfTerms()
@@ -52,9 +52,9 @@ def evaluate(
     console: Console,
     wrf: WrfTerms = WRF,
     seed: int = 0,
-    reading: Reading = AUTO,
+    reading: ReadingSettings = AUTO,
     aggregates: Sequence[Aggregate] = AGGREGATES,
-) -> Results:
+) -> BestOfNResults:
     """Judges and scores the candidates, takes the votes, and writes `output/results.json` and `output/votes.md`, the
     same as a table. Arguments as for `judge` and `results`."""
     measured = results(judge(questions, scorer, equivalence, output, console, reading), wrf, seed, aggregates)
@@ -66,7 +66,7 @@ def evaluate(
     return measured
 
 
-def write_solutions(questions: Sequence[CandidatePool], place: Path, reading: Reading = AUTO) -> None:
+def write_solutions(questions: Sequence[CandidatePool], place: Path, reading: ReadingSettings = AUTO) -> None:
     """Writes `place/solutions.jsonl`: the questions with the steps and answers of their candidates, shared by all PRMs
     evaluated on them in `place` or below. Resumes an interrupted run.
 
@@ -77,7 +77,7 @@ def write_solutions(questions: Sequence[CandidatePool], place: Path, reading: Re
         for question in questions:
             if question.id not in done.records:
                 candidates = tuple(
-                    Candidate(parts, extract(text, reading.extraction))
+                    CandidateText(parts, extract(text, reading.extraction))
                     for parts, text in zip(question.split(reading), question.texts, strict=True)
                 )
                 done.append(CandidateTexts(question.id, question.problem, question.gold_answer, candidates))
@@ -88,7 +88,7 @@ def results(
     wrf: WrfTerms = WRF,
     seed: int = 0,
     aggregates: Sequence[Aggregate] = AGGREGATES,
-) -> Results:
+) -> BestOfNResults:
     """Takes all votes at all N for which every question has enough candidates, and over all candidates. `aggregates`:
     aggregates of step scores used as rewards, besides the minimum, which is always used."""
     counts = [len(candidates.classes) for candidates in judged]
@@ -111,18 +111,18 @@ def results(
     rows = []
     for (vote, reward), each in taken.items():
         row = _row(vote, reward, each, rules[vote], sizes, seed)
-        if (found := against.get((vote, reward))) is not None:
-            row = replace(row, against_majority=found.difference.interval(), p=found.p)
+        if (tested := against.get((vote, reward))) is not None:
+            row = replace(row, against_majority=tested.difference.interval(), p=tested.p)
         rows.append(row)
     rows.append(_row(ANY_RIGHT, NO_REWARD, judged, _any_right, sizes, seed))
-    return Results(len(judged), min(counts), max(counts), tuple(rows))
+    return BestOfNResults(len(judged), min(counts), max(counts), tuple(rows))
 
 
 def _row(
     vote: str, reward: str, judged: Sequence[JudgedCandidates], rule: RightShare, sizes: Sequence[int], seed: int
-) -> Row:
+) -> VoteAccuracy:
     by_size = {size: Share.of(accuracies(judged, size, rule, seed)) for size in sizes}
-    return Row(vote, reward, by_size, Share.of(outcomes(judged, rule).tolist()))
+    return VoteAccuracy(vote, reward, by_size, Share.of(outcomes(judged, rule).tolist()))
 
 
 def outcomes(judged: Sequence[JudgedCandidates], rule: RightShare) -> Numbers:

@@ -136,7 +136,7 @@ def _divided(hits: Numbers, counts: Numbers | np.floating) -> Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class TestedDifference:
     """The difference of a first method from a second, in shares. `p`: against no difference, corrected within the
     family."""
 
@@ -149,11 +149,11 @@ class Comparison:
         return f"{points(self.difference.interval())}, {shown(self.p)}"
 
 
-def compare(differences: Mapping[Key, Estimate]) -> dict[Key, Comparison]:
+def compare(differences: Mapping[Key, Estimate]) -> dict[Key, TestedDifference]:
     """Compares a family of differences, with p-values corrected over all of them (Holm); it must hold every difference
     about which something is said."""
     p = holm({key: difference.p for key, difference in differences.items()})
-    return {key: Comparison(difference, p[key]) for key, difference in differences.items()}
+    return {key: TestedDifference(difference, p[key]) for key, difference in differences.items()}
 
 
 def points(difference: Share) -> str:

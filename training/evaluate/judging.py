@@ -14,11 +14,11 @@ from unprm.errors import RecordInvalid
 from .. import sources, stage
 from ..resumable import ResumableFile
 from ..schema import Scores
-from ..settings import AUTO, Reading
+from ..stage_settings import AUTO, ReadingSettings
 from . import pool
 from .pool import CandidatePool
 from .records import JudgedCandidates, reward_of
-from .scorers import Scorer, Solution
+from .scorers import Scorer, SolutionToScore
 
 GIVEN = "given rewards"
 
@@ -29,7 +29,7 @@ def judge(
     equivalence: Equivalence,
     output: Path,
     console: Console,
-    reading: Reading = AUTO,
+    reading: ReadingSettings = AUTO,
 ) -> list[JudgedCandidates]:
     """Judges and scores all candidates; results are written to `output` as they come, so that an interrupted run can
     resume.
@@ -68,7 +68,7 @@ def kept(output: Path) -> list[JudgedCandidates]:
     ]
 
 
-def load(run: Path) -> list[JudgedCandidates]:
+def read_judged(run: Path) -> list[JudgedCandidates]:
     """The same of a directory that `evaluate best-of-n` wrote. Raises `RecordInvalid` if there are none, or fewer than
     two."""
     path = run / "candidates.jsonl"
@@ -80,8 +80,8 @@ def load(run: Path) -> list[JudgedCandidates]:
     return judged
 
 
-def _scored(question: CandidatePool, scorer: Scorer, reading: Reading) -> tuple[Scores, ...]:
-    solutions = [Solution(question.problem, parts) for parts in question.split(reading)]
+def _scored(question: CandidatePool, scorer: Scorer, reading: ReadingSettings) -> tuple[Scores, ...]:
+    solutions = [SolutionToScore(question.problem, parts) for parts in question.split(reading)]
     # candidates of easy questions often have the same text
     distinct = list(dict.fromkeys(solution for solution in solutions if solution.steps))
     scores = dict(zip(distinct, scorer.score(distinct), strict=True))
@@ -89,12 +89,12 @@ def _scored(question: CandidatePool, scorer: Scorer, reading: Reading) -> tuple[
 
 
 def _answers(
-    question: CandidatePool, equivalence: Equivalence, reading: Reading
+    question: CandidatePool, equivalence: Equivalence, reading: ReadingSettings
 ) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
-    found = [extract(text, reading.extraction) for text in question.texts]
-    stated = [answer for answer in found if answer is not None]
+    answers = [extract(text, reading.extraction) for text in question.texts]
+    stated = [answer for answer in answers if answer is not None]
     names = iter(equivalence.classes(stated))
     # the gold answer is not a candidate: it must not change which candidates are equal
     right = {answer: equivalence.equal(answer, question.gold_answer) for answer in dict.fromkeys(stated)}
-    classes = tuple(None if answer is None else next(names) for answer in found)
-    return classes, tuple(answer is not None and right[answer] for answer in found)
+    classes = tuple(None if answer is None else next(names) for answer in answers)
+    return classes, tuple(answer is not None and right[answer] for answer in answers)

@@ -26,7 +26,6 @@ class FirstErrorScore:
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of the two shares, 0 if both are 0."""
         total = self.erroneous + self.correct
         return 2 * self.erroneous * self.correct / total if total else 0.0
 

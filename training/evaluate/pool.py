@@ -23,7 +23,7 @@ from unprm.wire import Confidence, LogProbs, confidence_of
 
 from .. import resumable, sources
 from ..schema import adapter
-from ..settings import Reading
+from ..stage_settings import ReadingSettings
 from .records import Confidences
 
 _GOLD = "ground_truth_answer"
@@ -54,8 +54,7 @@ class CandidatePool:
     step_scores: tuple[tuple[float, ...], ...] | None = None
     confidences: Confidences = None
 
-    def split(self, reading: Reading) -> list[tuple[str, ...]]:
-        """The steps of each candidate."""
+    def split(self, reading: ReadingSettings) -> list[tuple[str, ...]]:
         return [
             tuple(steps.split(text, reading.split)) if given is None else given
             for text, given in zip(self.texts, self.steps, strict=True)
@@ -87,7 +86,7 @@ class _Candidate(BaseModel):
         return self
 
 
-class _Row(BaseModel):
+class _PoolRow(BaseModel):
     """A record of `training sample`; `{"problem", "answer", "candidates": [{"text" or "steps", …}]}`, with confidences
     and log-probabilities of candidates as in a request to a server; search-and-learn's, whose `completions` are texts;
     or what `_by_problem` makes of OpenAI's."""
@@ -100,7 +99,7 @@ class _Row(BaseModel):
     candidates: list[_Candidate] = Field(min_length=1, validation_alias=AliasChoices("candidates", "completions"))
 
 
-def load(path: Path, reward_field: str = "") -> list[CandidatePool]:
+def read_pool(path: Path, reward_field: str = "") -> list[CandidatePool]:
     """The questions of a file: JSON lines, plain or `.gz`, or parquet.
 
     `reward_field`: field of a candidate that holds its reward (a number) or the list of its step scores; or field of
@@ -134,24 +133,23 @@ def _parquet(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
 def _by_problem(rows: Iterable[tuple[int, dict[str, Any]]], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The records of OpenAI's scored test samples, `problem`, `steps`, `ground_truth_answer` and scores of each
     candidate, gathered by problem; raises `RecordInvalid` if a problem has several gold answers."""
-    found: dict[object, tuple[int, dict[str, Any]]] = {}
+    by_problem: dict[object, tuple[int, dict[str, Any]]] = {}
     for number, row in rows:
         problem, gold = row.get("problem"), row.get(_GOLD)
         fields: dict[str, Any] = {"id": row.get("unique_id"), "problem": problem, "answer": gold, "candidates": []}
-        _, question = found.setdefault(problem, (number, fields))
+        _, question = by_problem.setdefault(problem, (number, fields))
         if question["answer"] != gold:
             raise RecordInvalid(str(path), number, f"{_GOLD!r} is not the one of an earlier record of the problem")
         question["candidates"].append({name: value for name, value in row.items() if name != "problem"})
-    yield from found.values()
+    yield from by_problem.values()
 
 
 def digest(questions: Sequence[CandidatePool]) -> str:
-    """A digest of all fields of the questions: 16 hexadecimal digits."""
     return resumable.digest([adapter(CandidatePool).dump_python(question, by_alias=True) for question in questions])
 
 
 def _question(fields: dict[str, Any], path: Path, number: int, reward_field: str) -> CandidatePool:
-    row = sources.parse(fields, _Row, str(path), number)
+    row = sources.parse(fields, _PoolRow, str(path), number)
     try:
         given = _given(row.candidates, fields, reward_field) if reward_field else []
     except ValueError as error:
@@ -181,7 +179,7 @@ def _given(candidates: Sequence[_Candidate], fields: Mapping[str, Any], name: st
         values = [(candidate.model_extra or {}).get(name) for candidate in candidates]
     if len(values) != len(candidates):
         raise ValueError(f"{name!r} has {len(values)} entries for {len(candidates)} candidates")
-    found: list[Given] = []
+    rewards: list[Given] = []
     for index, (candidate, value) in enumerate(zip(candidates, values, strict=True)):
         try:
             given = _GIVEN.validate_python(value)
@@ -193,5 +191,5 @@ def _given(candidates: Sequence[_Candidate], fields: Mapping[str, Any], name: st
             raise ValueError(
                 f"candidate {index} at {name!r}: {len(given)} step scores for {len(candidate.steps)} steps"
             )
-        found.append(given)
-    return found
+        rewards.append(given)
+    return rewards

@@ -98,7 +98,6 @@ class PrmBenchSolution:
 
     @property
     def labels(self) -> tuple[bool, ...]:
-        """Whether each of `steps` is right."""
         return tuple(k not in self.error_steps for k, step in enumerate(self.process, 1) if step.strip())
 
 
@@ -106,7 +105,7 @@ Benchmark = Mapping[str, Sequence[PrmBenchSolution]]
 """Solutions by category, only of categories that have any."""
 
 
-def load(source: str) -> Benchmark:
+def load_prmbench(source: str) -> Benchmark:
     """The benchmark in a JSONL file, plain or `.gz`, in each such file of a directory, or in the hub's data set of that
     name. Raises `RecordInvalid` for an invalid record, or if there is none."""
     solutions: dict[str, PrmBenchSolution] = {}
@@ -115,7 +114,7 @@ def load(source: str) -> Benchmark:
     if not solutions:
         raise RecordInvalid(source, 0, "there is no solution in it")
     by_category = {name: [each for each in solutions.values() if each.category == name] for name in CATEGORIES}
-    return {name: found for name, found in by_category.items() if found}
+    return {name: of_category for name, of_category in by_category.items() if of_category}
 
 
 def _rows(source: str) -> Iterator[PrmBenchSolution]:
@@ -127,7 +126,7 @@ def _rows(source: str) -> Iterator[PrmBenchSolution]:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PrmScores:
     """PRMScore in [0, 1]: overall, with its 95 % bootstrap interval over the questions, by category, and by group of
     categories, the mean of these if all are there. `solutions` count, `unscored` ones don't."""
 
@@ -138,8 +137,7 @@ class Result:
     unscored: int
 
 
-def measure(benchmark: Benchmark, scores: Mapping[str, Mapping[str, Scores]]) -> Result:
-    """The results of step scores by category and id."""
+def measure(benchmark: Benchmark, scores: Mapping[str, Mapping[str, Scores]]) -> PrmScores:
     counts: dict[str, list[Numbers]] = {}
     by_question: dict[str, Numbers] = {}
     for name, solutions in benchmark.items():
@@ -149,14 +147,15 @@ def measure(benchmark: Benchmark, scores: Mapping[str, Mapping[str, Scores]]) ->
                 counts[name].append(_counts(solution.labels, values))
                 by_question[solution.question] = by_question.get(solution.question, 0) + counts[name][-1]
     categories = {
-        name: float(prm_score(sum(found, np.zeros(3)), name == WITHOUT_ERRORS)) for name, found in counts.items()
+        name: float(prm_score(sum(of_category, np.zeros(3)), name == WITHOUT_ERRORS))
+        for name, of_category in counts.items()
     }
     every = np.array([*by_question.values()]).reshape(-1, 3)
     # a question is resampled with its solutions of all categories
     resampled = prm_score(weights(len(every)) @ every) if len(every) else np.zeros(1)
     low, high = np.quantile(resampled, [0.025, 0.975])
     scored = sum(map(len, counts.values()))
-    return Result(
+    return PrmScores(
         Share(float(prm_score(every.sum(axis=0))), float(low), float(high)),
         categories,
         {
@@ -184,7 +183,7 @@ def prm_score(counts: Numbers, without_errors: bool = False) -> Numbers:
     return made
 
 
-def evaluate(benchmark: Benchmark, scorer: Scorer, output: Path, console: Console) -> Result:
+def evaluate(benchmark: Benchmark, scorer: Scorer, output: Path, console: Console) -> PrmScores:
     """Scores the solutions and writes `output/results.json`; scores are kept as by `step_scores.score`."""
     scores = step_scores.score("prmbench", benchmark, _fields, scorer, output, console)
     result = measure(benchmark, scores)
@@ -197,7 +196,7 @@ def _fields(solution: PrmBenchSolution) -> dict[str, object]:
     return {"id": solution.id, "problem": solution.problem, "steps": solution.steps, "labels": solution.labels}
 
 
-def markdown(model: str, result: Result) -> str:
+def markdown(model: str, result: PrmScores) -> str:
     """The results next to the published ones, PRMScore in percent, in Markdown."""
     columns = ["model", "figures", "overall", *ABBREVIATED.values(), *GROUPS]
     shares = [result.categories.get(name) for name in CATEGORIES] + [result.groups.get(group) for group in GROUPS]

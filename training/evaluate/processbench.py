@@ -49,7 +49,7 @@ PUBLISHED = {
 """F1 in percent by subset and on average (paper, table of ProcessBench results)."""
 
 
-class Labelled(Identified, Protocol):
+class KnownFirstError(Identified, Protocol):
     """A solution whose first wrong step is known."""
 
     @property
@@ -58,7 +58,7 @@ class Labelled(Identified, Protocol):
         ...
 
 
-def load(source: str) -> dict[str, list[BenchmarkSolution]]:
+def load_processbench(source: str) -> dict[str, list[BenchmarkSolution]]:
     """Solutions by subset, read from a JSONL file, plain or `.gz` (a subset is named after its file), from each such
     file in a directory, or from the hub's data set of that name.
 
@@ -78,14 +78,14 @@ def _checked(source: str, rows: Iterable[tuple[int, BenchmarkSolution]]) -> list
     return solutions
 
 
-def check_kinds(source: str, samples: Iterable[Labelled]) -> None:
+def check_kinds(source: str, samples: Iterable[KnownFirstError]) -> None:
     """Raises `RecordInvalid` if all solutions are wrong, or all right."""
     if len({sample.first_error is None for sample in samples}) < 2:
         raise RecordInvalid(source, 0, "F1 takes wrong solutions and right ones (label -1): both kinds are needed")
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class FirstErrorFigures:
     """Results on one subset at one threshold; shares in [0, 1], F1 with its 95 % bootstrap interval over the samples.
 
     `erroneous`, `correct`: as in `FirstErrorScore`. `wrong`, `right`: numbers of solutions. `too_long`: samples that do
@@ -101,8 +101,13 @@ class Figures:
     right: int
     too_long: int
 
+    @property
+    def f1_share(self) -> Share:
+        """F1 with its interval."""
+        return Share(self.f1, self.f1_low, self.f1_high)
 
-def figures(samples: Sequence[Labelled], scores: Mapping[str, Scores], threshold: float) -> Figures:
+
+def figures(samples: Sequence[KnownFirstError], scores: Mapping[str, Scores], threshold: float) -> FirstErrorFigures:
     """Figures of a subset; both right and wrong solutions must occur (`ValueError`)."""
     predicted = [prediction(scores[sample.id], threshold) for sample in samples]
     actual = [sample.first_error for sample in samples]
@@ -110,7 +115,9 @@ def figures(samples: Sequence[Labelled], scores: Mapping[str, Scores], threshold
     wrong = sum(label is not None for label in actual)
     low, high = _f1_interval((measured.erroneous, wrong), (measured.correct, len(actual) - wrong))
     too_long = sum(scores[sample.id] is None for sample in samples)
-    return Figures(measured.erroneous, measured.correct, measured.f1, low, high, wrong, len(actual) - wrong, too_long)
+    return FirstErrorFigures(
+        measured.erroneous, measured.correct, measured.f1, low, high, wrong, len(actual) - wrong, too_long
+    )
 
 
 def prediction(scores: Scores, threshold: float) -> int | None:
@@ -118,7 +125,7 @@ def prediction(scores: Scores, threshold: float) -> int | None:
     return UNSCORED if scores is None else steps.first_error(scores, threshold)
 
 
-def best_threshold(samples: Sequence[Labelled], scores: Mapping[str, Scores]) -> float:
+def best_threshold(samples: Sequence[KnownFirstError], scores: Mapping[str, Scores]) -> float:
     """The threshold with the highest F1 on these samples; of equal ones the one nearest to 0.5."""
     return max(GRID, key=lambda threshold: (figures(samples, scores, threshold).f1, -abs(threshold - THRESHOLD)))
 
@@ -135,17 +142,17 @@ def _f1_interval(*shares: tuple[float, int]) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ThresholdFigures:
     """Figures of each subset at one threshold, and the mean of their F1."""
 
     threshold: float
-    subsets: dict[str, Figures]
+    subsets: dict[str, FirstErrorFigures]
     average_f1: float
 
 
 def evaluate(
     subsets: Mapping[str, Sequence[BenchmarkSolution]], scorer: Scorer, output: Path, console: Console
-) -> dict[str, Result]:
+) -> dict[str, ThresholdFigures]:
     """Scores the samples and writes `output/results.json`; arguments as for `score`."""
     measured = results(subsets, score(subsets, scorer, output, console))
     record = {"model": scorer.identity.model, **{key: asdict(result) for key, result in measured.items()}}
@@ -153,7 +160,9 @@ def evaluate(
     return measured
 
 
-def results(subsets: Mapping[str, Sequence[Labelled]], scores: Mapping[str, Mapping[str, Scores]]) -> dict[str, Result]:
+def results(
+    subsets: Mapping[str, Sequence[KnownFirstError]], scores: Mapping[str, Mapping[str, Scores]]
+) -> dict[str, ThresholdFigures]:
     """The results at the threshold 0.5, and at the best threshold on GSM8K (on the first subset if that is missing).
 
     A single subset has no best threshold: it would be chosen and tested on the same data.
@@ -165,7 +174,9 @@ def results(subsets: Mapping[str, Sequence[Labelled]], scores: Mapping[str, Mapp
     made = {}
     for name, threshold in thresholds.items():
         by_subset = {key: figures(samples, scores[key], threshold) for key, samples in subsets.items()}
-        made[name] = Result(threshold, by_subset, sum(subset.f1 for subset in by_subset.values()) / len(by_subset))
+        made[name] = ThresholdFigures(
+            threshold, by_subset, sum(subset.f1 for subset in by_subset.values()) / len(by_subset)
+        )
     return made
 
 
@@ -176,17 +187,20 @@ def score(
     return step_scores.score("processbench", subsets, _fields, scorer, output, console)
 
 
-def markdown(model: str, measured: Mapping[str, Result]) -> str:
-    """The results next to the published ones, F1 in percent, in Markdown."""
-    names = [*next(iter(measured.values())).subsets]
+def markdown(prms: Mapping[str, Mapping[str, ThresholdFigures]]) -> str:
+    """The results of PRMs next to the published ones, F1 in percent, in Markdown."""
+    names = list(
+        dict.fromkeys(name for measured in prms.values() for each in measured.values() for name in each.subsets)
+    )
     rows = [
         [
             model,
-            f"threshold {result.threshold:g} ({name})",
-            *(Share(each.f1, each.f1_low, each.f1_high).in_percent for each in result.subsets.values()),
+            f"threshold {result.threshold:.3g} ({way})",
+            *(result.subsets[name].f1_share.in_percent if name in result.subsets else "–" for name in names),
             f"{100 * result.average_f1:.1f}",
         ]
-        for name, result in measured.items()
+        for model, measured in prms.items()
+        for way, result in measured.items()
     ]
     for published, row in PUBLISHED.items():
         f1 = dict(zip((*SUBSETS, "average"), map("{:.1f}".format, row), strict=True))

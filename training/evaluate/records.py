@@ -24,7 +24,7 @@ Confidences = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredSolution:
+class SolutionScores:
     """The step scores of a solution of a benchmark (`training evaluate processbench` or `prmbench`)."""
 
     id: str
@@ -66,12 +66,11 @@ class JudgedCandidates:
 
 
 def reward_of(scores: Scores, aggregate: Aggregate = "min") -> float | None:
-    """The reward of a candidate's step scores, None if it was not scored."""
     return steps.reward(scores, aggregate) if scores else None
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateText:
     """A candidate's steps, and the answer that it states, None if none."""
 
     steps: tuple[str, ...]
@@ -85,4 +84,4 @@ class CandidateTexts:
     id: str
     problem: str
     gold_answer: GoldAnswer
-    solutions: tuple[Candidate, ...]
+    solutions: tuple[CandidateText, ...]

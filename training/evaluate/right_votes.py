@@ -17,7 +17,6 @@ RightShare = Callable[[JudgedCandidates, Sequence[int]], float]
 
 
 def uses_rewards(strategy: Strategy) -> bool:
-    """Whether the vote's result can depend on rewards."""
     return needed_signal(strategy, (0, 1)) == "reward"
 
 

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from unprm import types
 from unprm.errors import ModelUnavailable, Unscorable
 from unprm.pipeline import encode, run
-from unprm.types import Encoded, Engine, Evidence, StepScores
+from unprm.types import Encoded, Engine, Evidence, Solution, StepScores
 from unprm_client import Client, ClientError, ScoreResponse
 from unprm_client.errors import NoVerdict, SolutionTooLong, TooManySteps
 
@@ -22,7 +21,7 @@ _UNSCORABLE = (SolutionTooLong, TooManySteps, NoVerdict)
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
+class SolutionToScore:
     """A solution to score. `evidence`: of a trajectory, what its steps are judged by."""
 
     problem: str
@@ -58,7 +57,7 @@ class Scorer(Protocol):
         """Identity of the model; models that score differently have different ones."""
         ...
 
-    def score(self, batch: Sequence[Solution]) -> list[Scores]:
+    def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
         """Step scores of each solution. Raises `ModelUnavailable` if a server does not answer."""
         ...
 
@@ -70,13 +69,13 @@ class EngineScorer:
         self._engine, about = engine, engine.description
         self.identity = Identity(about.name, about.dtype, about.digest)
 
-    def score(self, batch: Sequence[Solution]) -> list[Scores]:
+    def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
         """Step scores of each solution, all in one batch."""
         inputs: dict[int, Encoded | Unscorable] = {}
         for index, each in enumerate(batch):
-            inputs |= encode(self._engine, each.problem, {index: types.Solution(each.steps, evidence=each.evidence)})
-        found, _ = run(self._engine, inputs)
-        return [each.values if isinstance(each, StepScores) else None for each in found.values()]
+            inputs |= encode(self._engine, each.problem, {index: Solution(each.steps, evidence=each.evidence)})
+        outcomes, _ = run(self._engine, inputs)
+        return [each.values if isinstance(each, StepScores) else None for each in outcomes.values()]
 
 
 class ServerScorer:
@@ -94,7 +93,7 @@ class ServerScorer:
             self.close()
             raise
 
-    def score(self, batch: Sequence[Solution]) -> list[Scores]:
+    def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
         """Step scores of each solution, with one request each. Raises `ModelUnavailable` also if the server's model has
         been swapped since this scorer was made."""
         outcomes = self._client.score_all(map(_request, batch), concurrency=IN_FLIGHT)
@@ -104,7 +103,6 @@ class ServerScorer:
         return scores
 
     def close(self) -> None:
-        """Closes the connections."""
         self._client.close()
 
     def _served(self) -> Identity:
@@ -115,7 +113,7 @@ class ServerScorer:
         return Identity(model.name, model.dtype, model.digest)
 
 
-def _request(solution: Solution) -> dict[str, object]:
+def _request(solution: SolutionToScore) -> dict[str, object]:
     if solution.evidence is None:
         return {"problem": solution.problem, "solutions": [solution.steps]}
     messages = [{"role": "assistant", "content": step} for step in solution.steps]

@@ -12,20 +12,18 @@ from .. import resumable, sources, stage
 from ..resumable import ResumableFile
 from ..schema import Scores
 from ..sources import Identified
-from .records import ScoredSolution
-from .scorers import Scorer, Solution
+from .records import SolutionScores
+from .scorers import Scorer, SolutionToScore
 
 BATCH = 32
 """Solutions scored between two writes to disk."""
 
 
-class Sample(Identified, Protocol):
+class BenchmarkSample(Identified, Protocol):
     """A benchmark's solution; its id is unique in its subset."""
 
     @property
-    def problem(self) -> str:
-        """The problem."""
-        ...
+    def problem(self) -> str: ...
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -33,7 +31,7 @@ class Sample(Identified, Protocol):
         ...
 
 
-S = TypeVar("S", bound=Sample)
+S = TypeVar("S", bound=BenchmarkSample)
 
 
 def score(
@@ -46,27 +44,27 @@ def score(
     evidence: Evidence | None = None,
 ) -> dict[str, dict[str, Scores]]:
     """Scores of all samples by subset and id, a file `SUBSET.jsonl` each. `benchmark` and a digest of the `fields` of a
-    subset's samples are in its configuration. `evidence`: as in `Solution`.
+    subset's samples are in its configuration. `evidence`: as in `SolutionToScore`.
 
     Raises `OutputMismatch` if `output` holds scores of another model, even of the same name, or of other samples.
     """
-    found = {}
+    scores_by_subset = {}
     for name, samples in subsets.items():
         digest = resumable.digest([fields(sample) for sample in samples])
         config = {"stage": benchmark, **scorer.identity.config, "subset": name, "samples": digest}
-        with ResumableFile(output / f"{name}.jsonl", ScoredSolution, config) as done:
+        with ResumableFile(output / f"{name}.jsonl", SolutionScores, config) as done:
             todo = [sample for sample in samples if sample.id not in done.records]
             with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:
                 for start in range(0, len(todo), BATCH):
                     batch = todo[start : start + BATCH]
-                    scores = scorer.score([Solution(sample.problem, sample.steps, evidence) for sample in batch])
+                    scores = scorer.score([SolutionToScore(sample.problem, sample.steps, evidence) for sample in batch])
                     for sample, step_scores in zip(batch, scores, strict=True):
-                        done.append(ScoredSolution(sample.id, step_scores))
+                        done.append(SolutionScores(sample.id, step_scores))
                         board.advance()
-        found[name] = kept(output, name)
-    return found
+        scores_by_subset[name] = kept(output, name)
+    return scores_by_subset
 
 
 def kept(output: Path, subset: str) -> dict[str, Scores]:
     """The scores by sample id that `score` wrote to a directory."""
-    return {solution.id: solution.scores for solution in sources.read(output / f"{subset}.jsonl", ScoredSolution)}
+    return {solution.id: solution.scores for solution in sources.read(output / f"{subset}.jsonl", SolutionScores)}

@@ -34,7 +34,7 @@ PEOPLE = "people"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgeLabels:
     """A judge's labels of a trajectory's steps; None where it gave none."""
 
     steps: dict[str, Label | None]
@@ -49,7 +49,7 @@ class LabelledTrajectory:
     query: str
     step_labels: dict[str, Label]
     final_label: Label
-    judges: dict[str, Judged] = field(default_factory=dict)
+    judges: dict[str, JudgeLabels] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
 
 
@@ -62,7 +62,7 @@ class Rendering(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class VerifierFigures:
     """Of one verifier. `steps`: share of the steps with the label that people gave; `first`: share of the trajectories
     whose first wrong step is found, or that have none and none is found; `best`: by aggregate, how often the trajectory
     with the highest reward solved its task, where equal ones share."""
@@ -72,7 +72,7 @@ class Figures:
     best: Mapping[Aggregate, Share]
 
 
-def load(path: Path) -> list[LabelledTrajectory]:
+def read_trajectories(path: Path) -> list[LabelledTrajectory]:
     """The trajectories of a file. Raises `RecordInvalid`, also for one without labels, and for a judge's labels of
     other steps."""
     rows = []
@@ -89,8 +89,8 @@ def load(path: Path) -> list[LabelledTrajectory]:
 def recorded(trajectories: Sequence[LabelledTrajectory]) -> Mapping[str, Mapping[str, Verdicts]]:
     """Scores by verifier and trajectory: those of people, and those of each judge that labelled all trajectories."""
     names = set.intersection(*(set(each.judges) for each in trajectories))
-    found = {PEOPLE: {each.id: _scores(each.step_labels) for each in trajectories}}
-    return found | {
+    by_people = {PEOPLE: {each.id: _scores(each.step_labels) for each in trajectories}}
+    return by_people | {
         name: {each.id: _scores(each.judges[name].steps) for each in trajectories} for name in sorted(names)
     }
 
@@ -102,17 +102,17 @@ def score(
     because the trajectory is too long, counts 0.5. Raises `OutputMismatch` as `step_scores.score`."""
     rendered = {each.id: render(each.messages, reading) for each in trajectories}
     subsets = {"trajectories": [Rendering(name, one.problem, one.steps) for name, one in rendered.items()]}
-    (found,) = step_scores.score(
+    (of_trajectories,) = step_scores.score(
         "trajectories", subsets, Rendering._asdict, scorer, output, console, reading.evidence
     ).values()
     made = {}
     for each in trajectories:
-        scores = dict(zip(map(str, rendered[each.id].messages), found[each.id] or (), strict=False))
+        scores = dict(zip(map(str, rendered[each.id].messages), of_trajectories[each.id] or (), strict=False))
         made[each.id] = {index: scores.get(index, 0.5) for index in each.step_labels}
     return made
 
 
-def measure(trajectories: Sequence[LabelledTrajectory], scores: Mapping[str, Verdicts]) -> Figures:
+def measure(trajectories: Sequence[LabelledTrajectory], scores: Mapping[str, Verdicts]) -> VerifierFigures:
     """A verifier's figures, with 95 % intervals over tasks. `scores`: by trajectory, of the labelled steps."""
     groups = _by_task(trajectories)
     same = [[_third(scores[each.id][k]) == label for each in group for k, label in each.step_labels.items()]
@@ -120,7 +120,7 @@ def measure(trajectories: Sequence[LabelledTrajectory], scores: Mapping[str, Ver
     first = [[_first_wrong(scores[each.id]) == _first_wrong(_scores(each.step_labels)) for each in group]
              for group in groups]  # fmt: skip
     best = {name: Estimate.mean(_solved(groups, scores, name)[None]).share for name in AGGREGATES}
-    return Figures(_share(same), _share(first), best)
+    return VerifierFigures(_share(same), _share(first), best)
 
 
 def against_min(
@@ -139,7 +139,7 @@ def bounds(trajectories: Sequence[LabelledTrajectory]) -> tuple[float, float]:
     return fmean(map(fmean, groups)), fmean(map(any, groups))
 
 
-def table(trajectories: Sequence[LabelledTrajectory], figures: Mapping[str, Figures]) -> str:
+def table(trajectories: Sequence[LabelledTrajectory], figures: Mapping[str, VerifierFigures]) -> str:
     """The figures in Markdown, a row for each verifier."""
     lowest, highest = bounds(trajectories)
     columns = ["verifier", "steps", "first error", *(f"best by {name}" for name in AGGREGATES)]

@@ -18,7 +18,7 @@ ANY_RIGHT = "any right"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class VoteAccuracy:
     """How often a vote is right with a reward: an aggregate of step scores, "given" or `NO_REWARD`.
 
     `by_size[N]`: among N candidates; `of_all`: among all of a question's. `against_majority`: the latter minus that of
@@ -35,14 +35,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class BestOfNResults:
     """All votes with all rewards, and `ANY_RIGHT`. `candidates`, `most_candidates`: smallest and largest number of
     candidates of a question."""
 
     questions: int
     candidates: int
     most_candidates: int
-    rows: tuple[Row, ...]
+    rows: tuple[VoteAccuracy, ...]
 
     @property
     def accuracy(self) -> dict[str, dict[int, Share]]:
@@ -55,7 +55,7 @@ def first_reward(step_scores: bool) -> str:
     return AGGREGATES[0] if step_scores else "given"
 
 
-def markdown(measured: Results) -> str:
+def markdown(measured: BestOfNResults) -> str:
     """Accuracy in percent by vote, reward and N in Markdown, with the differences from majority."""
     fewest, most = measured.candidates, measured.most_candidates
     counts = f"{fewest}" if fewest == most else f"{fewest} to {most}"

@@ -11,7 +11,7 @@ from unprm.errors import RecordInvalid, RecordsInvalid
 
 from .. import resumable, sources
 from ..schema import BenchmarkSolution, LabelledSolution, adapter
-from ..settings import LayoutName, WrittenLayout
+from ..stage_settings import LayoutName, WrittenLayout
 from . import rows
 
 SHOWN = 20

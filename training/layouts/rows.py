@@ -54,7 +54,6 @@ class UnprmRow(LabelledSolution):
         return cls(solution.problem, solution.steps, hard, gold_answer=solution.gold_answer, tried=solution.tried)
 
     def solutions(self) -> Iterator[LabelledSolution]:
-        """The one solution."""
         yield LabelledSolution(self.problem, self.steps, self.labels, gold_answer=self.gold_answer, tried=self.tried)
 
 
@@ -136,7 +135,7 @@ def _tagged(texts: Sequence[str], labels: Sequence[Label]) -> LabelledSolution:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ConversationTurn:
     """A message of a conversation."""
 
     role: Literal["user", "assistant"]
@@ -148,7 +147,7 @@ class RlhflowRow:
     """RLHFlow (Xiong et al., 2024): a user gives the steps, the first one with the problem before it, and an assistant
     answers each with + or -."""
 
-    conversations: Annotated[tuple[Turn, ...], Field(min_length=2)]
+    conversations: Annotated[tuple[ConversationTurn, ...], Field(min_length=2)]
 
     def solutions(self) -> Iterator[LabelledSolution]:
         """The one solution. Where no `Step 1:` parts the problem from the first step, both are taken for the problem,
@@ -165,7 +164,7 @@ class RlhflowRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class RatedCompletion:
     """A candidate for a step of PRM800K."""
 
     text: str
@@ -182,8 +181,8 @@ class RatedStep:
     """Candidates for one step of PRM800K. `chosen_completion`: index of the one that the solution goes on with, None if
     that is `human_completion`, or if it ends."""
 
-    completions: tuple[Completion, ...] | None
-    human_completion: Completion | None = None
+    completions: tuple[RatedCompletion, ...] | None
+    human_completion: RatedCompletion | None = None
     chosen_completion: Annotated[int, Field(ge=0)] | None = None
 
     def __post_init__(self) -> None:
@@ -192,7 +191,7 @@ class RatedStep:
             raise ValueError(f"chosen_completion {self.chosen_completion}, but {count} completions")
 
     @property
-    def alternatives(self) -> list[Completion]:
+    def alternatives(self) -> list[RatedCompletion]:
         """The rated candidates that were not chosen."""
         rated = enumerate(self.completions or ())
         return [one for index, one in rated if index != self.chosen_completion and one.rating is not None]
@@ -287,5 +286,5 @@ def processbench(row: BenchmarkSolution) -> Iterator[LabelledSolution]:
 
 def _cut(text: str) -> tuple[str, str]:
     """Problem and first step, which begins at the last `Step 1:`; an empty step if there is none."""
-    starts = [found.start() for found in _FIRST_STEP.finditer(text)] or [len(text)]
+    starts = [match.start() for match in _FIRST_STEP.finditer(text)] or [len(text)]
     return text[: starts[-1]], text[starts[-1] :]

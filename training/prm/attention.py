@@ -43,14 +43,13 @@ class Packs(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Sequence[int], device: torch.device) -> "Packs":
-        """Those of these lengths."""
         ends = torch.tensor((0, *lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32)
         return cls(ends.to(device), max(lengths))
 
 
 @cache
 def of_cuda() -> Kernels | None:
-    """Those of a GPU of the Ampere generation or later, in bfloat16; None if PyTorch doesn't have them."""
+    """The kernels for bfloat16 on a GPU of the Ampere generation or later; None if PyTorch doesn't have them."""
     packed = varlen.installed()
     return Kernels(packed, _forest) if packed else None
 
@@ -77,7 +76,7 @@ def compiled(backend: str | Callable[..., Any]) -> Callable[..., Any]:
 
 
 def computes(config: PreTrainedConfig) -> bool:
-    """Whether this attention is that of a model, as far as its configuration shows."""
+    """Whether `attention` computes what a model's own does, as far as its configuration shows."""
     if unsupported(config) is not None or config._attn_implementation not in ("sdpa", NAME):
         return False
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -16,7 +16,7 @@ from unprm.calibration import EDGE, Calibration, log_odds
 from unprm.errors import RecordInvalid
 
 from ..evaluate.metrics import Validation
-from ..evaluate.scorers import Scorer, Solution
+from ..evaluate.scorers import Scorer, SolutionToScore
 from ..layouts.files import read_labelled
 from ..schema import VERDICT
 
@@ -43,16 +43,16 @@ def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
     scores, labels = [], []
     for start in progress.track(range(0, len(solutions), BATCH), description="scoring"):
         batch = solutions[start : start + BATCH]
-        scored = scorer.score([Solution(s.problem, s.steps) for s in batch])
+        scored = scorer.score([SolutionToScore(s.problem, s.steps) for s in batch])
         for solution, step_scores in zip(batch, scored, strict=True):
             if step_scores is not None:
                 scores.append([step_scores[step] for step in solution.known])
                 labels.append([label > VERDICT for label in solution.known.values()])
     if len(set(chain.from_iterable(labels))) < 2:
         raise RecordInvalid(str(data), 0, "calibration takes right steps and wrong ones")
-    found = fit(scores, labels)
-    after = [tuple(found(score) for score in values) for values in scores]
-    return Calibrated(found, sum(map(len, labels)), Validation.of(scores, labels), Validation.of(after, labels))
+    calibration = fit(scores, labels)
+    after = [tuple(calibration(score) for score in values) for values in scores]
+    return Calibrated(calibration, sum(map(len, labels)), Validation.of(scores, labels), Validation.of(after, labels))
 
 
 def fit(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]], edge: float = EDGE) -> Calibration:

@@ -17,7 +17,7 @@ from unprm.formats.family import Verdicts
 from unprm.formats.probe import ProbeConfig
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 
-from .settings import ProbeSummary, TrainSettings, TrainSummary
+from .train_settings import ProbeSummary, TrainSettings, TrainSummary
 
 CARD = "README.md"
 PLACE = "PATH_OF_THIS_DIRECTORY"

@@ -17,14 +17,14 @@ from unprm.types import Encoded, Format
 
 from ..layouts.files import read_labelled
 from ..schema import LabelledSolution
-from ..settings import LayoutName
+from ..stage_settings import LayoutName
 from .prefixes import grow, shared_lengths
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An encoded solution with one label in [0, 1] (1: right) per scored position. `problem`: its text. `counts`: for
-    each position the right rollouts and all, as in `LabelledSolution`; empty if the loss takes none."""
+    """An encoded solution with a label in [0, 1] (1: right) for each scored position. `problem`: its text. `counts`:
+    for each position its right rollouts and all of them, as in `LabelledSolution`."""
 
     encoded: Encoded
     labels: tuple[float, ...]
@@ -50,15 +50,20 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Inputs of one forward pass. `ids`: (texts, length), one solution per row, padded on the right; or, if packed,
-    (1, tokens), all solutions concatenated, with `positions` of the same shape that restart at 0 for each solution; or,
-    if shared, (1, tokens) of a forest, with `positions` in their sequences and `ends`, (tokens,), as in `Forest`.
-    `lengths`: tokens of each solution, those that it shares included.
-    `solutions`, `places`, `labels`, (tags,): for each tag of a labelled step the index of its solution in the batch,
-    its index in the flattened `ids`, and its label in [0, 1] (1: right). `counts`, (tags, 2): of its rollouts the right
-    ones, and all; (0, 2) if the examples have none. `responses`, (tokens, 3): for each token of a response that a tag's
-    margin depends on, its index there, that of the token before it, and the number of the first such tag; none where
-    the margin is read at the tag alone."""
+    """Inputs of one forward pass, and what is learned from it.
+
+    - `ids`: padded, (texts, length), a solution per row, padding on the right; packed, (1, tokens), all solutions one
+      after the other; or shared, (1, tokens), a forest of their prefixes.
+    - `positions`: each token's index in its solution, in the shape of `ids`; None if padded.
+    - `ends`: (tokens,), as in `Forest`; None unless shared.
+    - `lengths`: tokens of each solution, shared ones included.
+    - `solutions`, `places`, `labels`: (tags,), for the tag of each labelled step the number of its solution, its index
+      in the flattened `ids`, and its label in [0, 1] (1: right).
+    - `counts`: (tags, 2), a step's right rollouts and all of them; (0, 2) without counts.
+    - `responses`: (tokens, 3), for each token of a response that a margin depends on: its index in the flattened `ids`,
+      that of the token before it, and the number of the first tag that depends on it; (0, 3) where a margin is read at
+      the tag alone.
+    """
 
     ids: torch.Tensor
     positions: torch.Tensor | None
@@ -78,11 +83,8 @@ def read_examples(
     window: int,
     make: Callable[[LabelledSolution, Encoded], Example] = Example.of,
 ) -> tuple[list[Example], int]:
-    """The examples that `make` makes of files of solutions, and how many were dropped, as they have more than `window`
-    tokens.
-
-    Raises `ModelInvalid` if none is left.
-    """
+    """The labelled solutions of these files, made into examples by `make`, and the number of those left out because
+    they have more than `window` tokens. Raises `ModelInvalid` if none is left."""
     solutions = list(read_labelled(paths, layout))
     examples = [make(s, format.encode(s.problem, s.steps)) for s in solutions]
     examples = [example for example in examples if len(example.encoded.ids) <= window]
@@ -170,5 +172,5 @@ def _placed(
             start = max(start, position + 1)
     labels = [float(label) for example in group for label in example.labels]
     counts = torch.tensor([each for example in group for each in example.counts], dtype=torch.float).view(-1, 2)
-    found = torch.tensor(responses, dtype=torch.long).view(-1, 3)
-    return torch.tensor(solutions), torch.tensor(places), torch.tensor(labels), counts, found
+    of_responses = torch.tensor(responses, dtype=torch.long).view(-1, 3)
+    return torch.tensor(solutions), torch.tensor(places), torch.tensor(labels), counts, of_responses

@@ -19,7 +19,7 @@ from unprm.formats.family import LAYER, Verdicts
 from .collate import MicroBatch
 from .loss import LOSSES
 from .network import drop_output
-from .settings import TrainSettings
+from .train_settings import TrainSettings
 
 FILE = "head.safetensors"
 """A trained layer, beside the adapter or the other weights."""

@@ -15,7 +15,7 @@ STEPS, VALIDATIONS, CURVE = "train.jsonl", "validation.jsonl", "loss.png"
 """A row for each optimiser step, and for each epoch; the losses as a picture."""
 
 
-class Journal:
+class TrainingJournal:
     """A run's rows of optimiser steps and of epochs in its directory `output`, and the trackers in `report_to`, by
     accelerate's names, which read the environment that their users set."""
 
@@ -24,7 +24,7 @@ class Journal:
         self._trackers = [_tracker(each, name, output) for each in report_to]
 
     def begin(self, steps: Sequence[Mapping[str, Any]], settings: Mapping[str, str]) -> Self:
-        """Begins with the rows of `steps` that were taken before; trackers get the `settings`."""
+        """Begins the journal with the rows of the steps that earlier runs took; trackers get the `settings`."""
         _write(self.output / STEPS, steps)
         for tracker in self._trackers:
             try:

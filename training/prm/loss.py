@@ -35,12 +35,10 @@ class Loss:
 
 
 def _bce(margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Binary cross-entropy of each step."""
     return functional.binary_cross_entropy_with_logits(margins, labels, reduction="none")
 
 
 def _mse(margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Squared difference of each step's score and label."""
     return (torch.sigmoid(margins) - labels) ** 2
 
 

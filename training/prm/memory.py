@@ -24,7 +24,7 @@ from .attention import Kernels
 from .collate import Example, micro_batches
 from .heads import make_head
 from .network import Compute, Network, prepare
-from .settings import TrainSettings
+from .train_settings import TrainSettings
 
 MOST_TOKENS = 16_384
 """Maximum tokens of a pass: more would gain nothing."""
@@ -44,9 +44,9 @@ _COUNTED, _STEP = 64, 32
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes that training takes in a process: `frozen` weights; `trained` weights, their gradients and AdamW's moments,
-    the largest gradient once more, while it is added, and copies in bfloat16; and `activations`, for each token of a
-    pass. `operations`: of products, for each token, with its gradients."""
+    """Bytes that training takes in a process. `frozen`: weights. `trained`: weights with their gradients and AdamW's
+    moments, once more the largest gradient, while it is added, and copies in bfloat16. `activations`: for each token
+    of a pass. `operations`: multiplications and sums for each token, those for the gradients included."""
 
     frozen: int
     trained: int
@@ -67,7 +67,7 @@ class Footprint:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPlan:
+class TrainingMemory:
     """What a run takes of the `free` bytes, and the settings chosen for it."""
 
     footprint: Footprint
@@ -82,7 +82,9 @@ class MemoryPlan:
         )
 
 
-def plan(config: PreTrainedConfig, settings: TrainSettings, compute: Compute, free: int, longest: int) -> MemoryPlan:
+def plan(
+    config: PreTrainedConfig, settings: TrainSettings, compute: Compute, free: int, longest: int
+) -> TrainingMemory:
     """Chooses `batch_tokens` and `gradient_checkpointing` where the settings leave them open.
 
     `config`: the base model's configuration; its weights are not needed. `free`: the device's free bytes; `longest`:
@@ -104,15 +106,15 @@ def plan(config: PreTrainedConfig, settings: TrainSettings, compute: Compute, fr
         plain = footprint(config, settings, compute, largest)
     usable = round(free * (1 - RESERVE)) if compute.device == "cuda" else free
     for checkpointing in (False, True) if given is None else (given,):
-        found = _twice(plain, config, compute) if checkpointing else plain
+        needs = _twice(plain, config, compute) if checkpointing else plain
         enough = ENOUGH_TOKENS if given is None and not checkpointing else longest
         least = largest if settings.batch_tokens else max(longest, min(enough, largest))
-        fitting = found.tokens(usable)
+        fitting = needs.tokens(usable)
         if fitting >= least or None not in (settings.batch_tokens, given):
             tokens = fitting if settings.batch_tokens is None and fitting < largest else wanted
-            return MemoryPlan(found, free, tokens, checkpointing)
+            return TrainingMemory(needs, free, tokens, checkpointing)
     raise ModelInvalid(
-        f"training {settings.base} needs {_gb(found.needed(least))} of memory ({found}, and {SPARE:.0%} to spare) with "
+        f"training {settings.base} needs {_gb(needs.needed(least))} of memory ({needs}, and {SPARE:.0%} to spare) with "
         f"passes of {least:,} tokens, {_with(checkpointing)} gradient checkpointing, but {_gb(usable)} is free; what "
         "can help: gradient checkpointing, fewer batch tokens, --bf16, an adapter in place of all weights, a smaller "
         "base"

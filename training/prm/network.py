@@ -18,7 +18,7 @@ from unprm.errors import ModelInvalid
 from .attention import Kernels, Packs, computes, forest_blocks, of_cuda, use
 from .collate import MicroBatch
 from .prefixes import sees
-from .settings import TrainSettings
+from .train_settings import TrainSettings
 
 
 class Compute(NamedTuple):
@@ -32,9 +32,9 @@ class Compute(NamedTuple):
 
     @classmethod
     def of(cls, settings: TrainSettings, device: str, fast: bool) -> Self:
-        """That of these settings on a device of this type; `fast`: whether it multiplies in bfloat16 as fast as in
-        float32. Only such a GPU has kernels, and takes bfloat16 unless the settings say otherwise; so does a processor
-        where nothing is trained."""
+        """How to compute with these settings on a device of this type; `fast`: whether it multiplies in bfloat16 as
+        fast as in float32. Unless the settings say otherwise, bfloat16 is for fast GPUs, and for fast processors where
+        nothing is trained. Only fast GPUs have kernels."""
         on_card = device == "cuda"
         frozen = settings.tune == "none"
         bf16 = fast and (on_card or frozen) if settings.bf16 is None else settings.bf16
@@ -165,7 +165,7 @@ class Runner(torch.nn.Module):
         return torch.autocast(device.type, torch.bfloat16, enabled=self._autocast)
 
     def run(self, micro: MicroBatch, **options: Any) -> Any:
-        """What the decoder returns for the flattened `ids`; `options`: of its call."""
+        """Runs the decoder on a micro-batch, with further `options` of its call, and returns its output."""
         device = next(self.model.parameters()).device
         positions = None if micro.positions is None else micro.positions.to(device)
         with self.autocast(device):
@@ -193,7 +193,7 @@ class Network(Runner):
         self.head = head
 
     def forward(self, micro: MicroBatch) -> torch.Tensor:
-        """What the head reads at the tags, margins (tags,) or outputs (tags, 2), in fp32."""
+        """The head's margins at the tags, (tags,), or both of its outputs, (tags, 2), in fp32."""
         read: torch.Tensor = self.head(partial(self._states, micro), micro)
         return read
 

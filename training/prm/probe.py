@@ -28,15 +28,15 @@ from .collate import Example, read_examples
 from .journal import VALIDATIONS
 from .network import Compute, read_shape
 from .processes import Processes
-from .publish import portable
-from .readout import Figures, Fitted, Probe, fit, split
-from .settings import ProbeSummary, ReadoutRow, TrainSettings
-from .states import Frozen, States
+from .publish import check_output, portable
+from .readout import CrossFitted, FittedProbe, LinearProbe, fit, split
+from .states import KEPT, Frozen, States
+from .train_settings import ProbeSummary, ReadoutRow, TrainSettings
 
 PASS_TOKENS = {"cpu": 2_048, "cuda": 8_192}
 """Tokens of a pass, by the device's type, unless the settings say otherwise."""
-KEPT, KEPT_OF_HELD_OUT = "states", "validation-states"
-"""Folders of the states of training's steps, and of held-out ones."""
+KEPT_OF_HELD_OUT = "validation-states"
+"""Folder of the states of held-out steps."""
 READOUTS = "readouts.jsonl"
 """A row for each layer and pooling, the measures and the whole."""
 
@@ -44,7 +44,8 @@ READOUTS = "readouts.jsonl"
 class ProbeTrainer:
     """One run: the constructor loads data and base, `train` trains.
 
-    Raises `ModelInvalid` if several processes were started, or the base can't be read.
+    Raises `ModelInvalid` if several processes were started, or the base can't be read; `OutputMismatch` if the output
+    directory holds a PRM of another kind.
     """
 
     def __init__(self, settings: TrainSettings) -> None:
@@ -53,6 +54,9 @@ class ProbeTrainer:
             raise ModelInvalid(
                 f"a probe is trained by one process, not by {processes.count}: start it without torchrun"
             )
+        if settings.tune != "none":
+            raise ModelInvalid(f"ProbeTrainer trains a probe, with tune 'none', not {settings.tune!r}")
+        check_output(settings)
         self.settings, self.device = settings, processes.device
         self.base = fetch(settings.base, settings.base_revision)
         shape = read_shape(str(self.base))
@@ -134,7 +138,7 @@ def candidates(depth: int) -> tuple[int, ...]:
     return tuple(layer for layer in range(1, depth + 1) if layer >= depth / 4 and (depth - layer) % 2 == 0)
 
 
-def head_of(probe: Probe) -> ProbeHead:
+def head_of(probe: LinearProbe) -> ProbeHead:
     """The head that the engine reads, in float32."""
     head = ProbeHead(probe.token_weight.shape[1], len(probe.step_weight) - len(POOLINGS))
     arrays = {
@@ -147,8 +151,8 @@ def head_of(probe: Probe) -> ProbeHead:
     return head
 
 
-def _rows(fitted: Fitted) -> Iterator[ReadoutRow]:
-    def row(name: str, figures: Figures, layer: int | None = None, pooling: str | None = None) -> ReadoutRow:
+def _rows(fitted: FittedProbe) -> Iterator[ReadoutRow]:
+    def row(name: str, figures: CrossFitted, layer: int | None = None, pooling: str | None = None) -> ReadoutRow:
         chosen = layer is None or layer in fitted.probe.layers
         return ReadoutRow(name, layer, pooling, chosen, figures.strength, figures.log_loss, figures.auroc)
 

@@ -34,13 +34,12 @@ class Processes:
         return cls(distributed.get_rank(), distributed.get_world_size(), device)
 
     def leave(self) -> None:
-        """Leaves the process group."""
         if self.count > 1:
             distributed.destroy_process_group()
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes files and shows progress."""
+        """Whether this process writes the files and shows progress."""
         return self.rank == 0
 
     @property
@@ -49,7 +48,6 @@ class Processes:
         return 1 if self.count == 1 or self.device.type == "cuda" else int(os.environ["LOCAL_WORLD_SIZE"])
 
     def smallest(self, number: int) -> int:
-        """The minimum of `number` over all processes."""
         if self.count == 1:
             return number
         least = torch.tensor(number, device=self.device)
@@ -65,6 +63,5 @@ class Processes:
             work.wait()
 
     def wait(self) -> None:
-        """Waits until all processes have called this."""
         if self.count > 1:
             distributed.barrier()

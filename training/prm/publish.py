@@ -32,9 +32,35 @@ from unprm.formats.unprm import CONFIG_NAME, PrmConfig
 from .card import CARD, published_card
 from .heads import FILE, write_layer
 from .network import Network
+from .resume import STATE
+from .states import KEPT
+from .train_settings import TrainSettings, TuneName
 
 ADAPTER = "adapter"
 """The folder of the adapter in a published repository, whose root is the merged checkpoint."""
+_KINDS: dict[TuneName, str] = {
+    "lora": "an adapter",
+    "all": "a model of which all weights were trained",
+    "none": "a probe",
+}
+
+
+def check_output(settings: TrainSettings) -> None:
+    """Raises `OutputMismatch` if the output directory holds a PRM of another kind than is trained, or what a killed run
+    left of one."""
+    output, kinds = settings.output, _KINDS
+    if is_probe(output) or (output / KEPT).is_dir():
+        held = kinds["none"]
+    elif (output / lora.CONFIG).is_file():
+        held = kinds["lora"]
+    elif (output / "config.json").is_file():
+        held = kinds["all"]
+    elif settings.tune == "none" and (output / STATE).is_file():
+        held = "the checkpoint of a killed run"
+    else:
+        return
+    if held != kinds[settings.tune]:
+        raise OutputMismatch(f"{output} holds {held}: {kinds[settings.tune]} takes another directory")
 
 
 def write_adapter(network: Network, config: PrmConfig, output: Path) -> None:

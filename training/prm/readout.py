@@ -51,7 +51,7 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class LinearProbe:
     """A linear head on some `layers`, in float64: for each pooling, `token_weight`, (poolings, layers · hidden), times
     the pooled states, plus `token_bias`; and the step's margin is `step_weight`, (poolings + measures,), times those
     and the measures, plus `step_bias`."""
@@ -76,7 +76,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class CrossFitted:
     """How well a regression predicts problems that it was not fitted to, at the strength of regularisation that does so
     best: the mean log-loss in nats, and the probability that a right step's margin is above a wrong one's. `margins`:
     those, (steps,)."""
@@ -88,13 +88,13 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedProbe:
     """A probe; the figures of its measures alone, of each candidate layer by its number and pooling, and of it all."""
 
-    probe: Probe
-    measures: Figures
-    readouts: dict[tuple[int, str], Figures]
-    whole: Figures
+    probe: LinearProbe
+    measures: CrossFitted
+    readouts: dict[tuple[int, str], CrossFitted]
+    whole: CrossFitted
 
 
 def fit(
@@ -103,12 +103,12 @@ def fit(
     problems: Sequence[object],
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
-) -> Fitted:
+) -> FittedProbe:
     """Fits a probe to steps. `labels`: whether each is right, (steps,). `problems`: each step's, of which those in one
     fold are held out together. `advance` is called after each layer and pooling. Errors as for `split`.
     """
     folds = split(labels, problems, seed)
-    readouts: dict[tuple[int, str], Figures] = {}
+    readouts: dict[tuple[int, str], CrossFitted] = {}
     for place, layer in enumerate(features.layers):
         for pooling, name in enumerate(POOLINGS):
             readouts[layer, name] = cross_fitted(features.column(pooling, place), labels, folds)
@@ -136,9 +136,9 @@ def fit(
         rows.append(np.concatenate([part * each for part, (each, _) in zip(parts, made, strict=True)]))
         biases.append(sum(part * each for part, (_, each) in zip(parts, made, strict=True)))
     step = np.concatenate([np.ones(len(POOLINGS)), weight[count:]])
-    probe = Probe(chosen, np.stack(rows), np.array(biases), step, bias)
+    probe = LinearProbe(chosen, np.stack(rows), np.array(biases), step, bias)
     alone = cross_fitted(measures, labels, folds)
-    return Fitted(probe, alone, readouts, last)
+    return FittedProbe(probe, alone, readouts, last)
 
 
 def split(right: Labels, problems: Sequence[object], seed: int) -> Folds:
@@ -158,11 +158,11 @@ def split(right: Labels, problems: Sequence[object], seed: int) -> Folds:
     )
 
 
-def cross_fitted(columns: Array, right: Labels, folds: Folds, strengths: Sequence[float] = STRENGTHS) -> Figures:
+def cross_fitted(columns: Array, right: Labels, folds: Folds, strengths: Sequence[float] = STRENGTHS) -> CrossFitted:
     """Those of a regression on columns, (steps, columns), from the greatest strength on until it gets no better."""
     standard, _, _ = _standardised(columns)
     models = [_regression(warm_start=True) for _ in folds]
-    best: Figures | None = None
+    best: CrossFitted | None = None
     for strength in strengths:
         margins = np.empty(len(right))
         for model, (rest, held_out) in zip(models, folds, strict=True):
@@ -171,7 +171,7 @@ def cross_fitted(columns: Array, right: Labels, folds: Folds, strengths: Sequenc
         loss = _log_loss(margins, right)
         if best and loss >= best.log_loss:
             break
-        best = Figures(strength, loss, float(roc_auc_score(right, margins)), margins)
+        best = CrossFitted(strength, loss, float(roc_auc_score(right, margins)), margins)
     assert best
     return best
 

@@ -19,8 +19,10 @@ from unprm.checkpoints.files import digests
 
 from .collate import Example
 from .processes import Processes
-from .settings import TrainSettings
+from .train_settings import TrainSettings
 
+STATE = "checkpoint.safetensors"
+"""The last state, in a run's output directory."""
 Parameters = Mapping[str, torch.Tensor]
 
 
@@ -36,14 +38,13 @@ def fingerprint(settings: TrainSettings, examples: Sequence[Example], base: Path
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RunState:
     """The state of a run, which every process has: the file `path`, written by the first."""
 
     path: Path
     processes: Processes
 
     def progress(self) -> dict[str, Any] | None:
-        """The `progress` of the saved state, if there is one."""
         if not self.path.exists():
             return None
         with safe_open(self.path, framework="pt") as file:

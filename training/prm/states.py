@@ -32,13 +32,15 @@ from .collate import Example, MicroBatch, in_order, micro_batches
 from .network import Compute, Runner, compute_in_float32, unshared
 from .readout import Features
 
+KEPT = "states"
+"""Folder of the states of training's steps in a probe's directory."""
 STATES, FIGURES, PROGRESS = "states.npy", "measures.npy", "progress.json"
 LARGEST = float(np.finfo(np.float16).max)
 
 
 class Frozen(Runner):
-    """A base of which nothing is trained. `factor`: what it multiplies its output layer's logits by. Raises
-    `ModelInvalid` if it does anything else to them."""
+    """A base of which nothing is trained. `factor`: a constant by which it multiplies its logits. Raises `ModelInvalid`
+    if it changes them in another way."""
 
     def __init__(self, model: PreTrainedModel, compute: Compute) -> None:
         factor, _ = margin_of(model, Verdicts(0, 1))
@@ -49,8 +51,9 @@ class Frozen(Runner):
 
 
 class States:
-    """The states in a `directory` of the labelled steps of `examples` by `Example.whole`, in the order in which
-    `base` takes them. `layers`, `measures`: what is kept. `identity`: JSON values of all else that they depend on."""
+    """The hidden states of labelled steps, kept in a `directory`, in the order in which `base` takes the `examples`,
+    which `Example.whole` made. `layers`, `measures`: what is kept. `identity`: JSON values of all else that the states
+    depend on."""
 
     def __init__(
         self,
@@ -76,12 +79,10 @@ class States:
 
     @property
     def bytes(self) -> int:
-        """What the files take."""
         return sum(math.prod(shape) * kind.itemsize for shape, kind in self._shapes.values())
 
     @property
     def problems(self) -> list[str]:
-        """The problem of each step."""
         return [example.problem for example, labels in zip(self.examples, self.labels, strict=True) for _ in labels]
 
     @property
@@ -91,7 +92,6 @@ class States:
 
     @property
     def features(self) -> Features:
-        """The states and figures of the steps."""
         states, figures = (np.load(self._directory / name, mmap_mode="r") for name in self._shapes)
         return Features(self._layers, states, figures)
 
@@ -179,7 +179,6 @@ class States:
         return kept, figures
 
     def _note(self, steps: int) -> None:
-        """Notes that so many steps are done."""
         resumable.replace(self._progress, json.dumps({"fingerprint": self._fingerprint, "steps": steps}) + "\n")
 
     def _digest(self, identity: object) -> str:

@@ -29,26 +29,28 @@ from ..schema import VERDICT
 from .card import write_card
 from .collate import Example, MicroBatch, batches, micro_batches, read_examples
 from .heads import make_head
-from .journal import Journal
+from .journal import TrainingJournal
 from .loss import LOSSES
-from .memory import MemoryPlan, free_memory, plan
+from .memory import TrainingMemory, free_memory, plan
 from .network import Compute, Network, check_sharing, prepare, read_shape
 from .processes import Processes
-from .publish import portable, write_adapter, write_all
-from .resume import State, fingerprint
-from .settings import TrainSettings, TrainSummary
+from .publish import check_output, portable, write_adapter, write_all
+from .resume import STATE, RunState, fingerprint
+from .train_settings import TrainSettings, TrainSummary
 
-STATE = "checkpoint.safetensors"
-"""The last state."""
 CHOSEN = ("batch_tokens", "gradient_checkpointing")
 """The settings that are chosen by the free memory unless given."""
 
 
 class Trainer:
-    """One training run: the constructor loads data and model, `train` trains. `processes`: this one and its device;
-    default: as it was started."""
+    """One training run: the constructor loads data and model, `train` trains. `processes`: this process among those of
+    the run; by default what `torchrun` says, if it started this one. Raises `OutputMismatch` if the output directory
+    holds a PRM of another kind."""
 
     def __init__(self, settings: TrainSettings, processes: Processes | None = None) -> None:
+        if settings.tune == "none":
+            raise ModelInvalid("tune 'none' is a probe's: ProbeTrainer trains it")
+        check_output(settings)
         self.settings = settings
         self.loss = LOSSES[settings.loss]
         self.processes = processes or Processes.join()
@@ -71,7 +73,7 @@ class Trainer:
             distribution="beta" if self.loss.counts else None,
         )
         first = self.processes.is_first
-        self.journal = Journal(settings.output, self.config.name, settings.report_to) if first else None
+        self.journal = TrainingJournal(settings.output, self.config.name, settings.report_to) if first else None
         self.format = UnprmFormat(tokenizer, self.config)
         shape = read_shape(str(self.base))
         window = shape.max_position_embeddings
@@ -79,7 +81,7 @@ class Trainer:
         self.held_out: list[Example] = []
         if settings.validation:
             self.held_out, _ = read_examples(settings.validation, None, self.format, window)
-        self.state = State(settings.output / STATE, self.processes)
+        self.state = RunState(settings.output / STATE, self.processes)
         self.memory = self._plan(settings, shape, free)
         chosen = {name: getattr(self.memory, name) for name in CHOSEN}
         bf16 = self.compute.autocast if settings.bf16 is None else settings.bf16
@@ -148,7 +150,6 @@ class Trainer:
 
     @property
     def losses(self) -> list[float]:
-        """The mean loss of each optimiser step so far."""
         return [row["loss"] for row in self.steps]
 
     def _title(self) -> str:
@@ -169,7 +170,7 @@ class Trainer:
         head = make_head(tuned, self.settings, verdicts, self.compute.autocast)
         return Network(tuned, head, self.compute)
 
-    def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> MemoryPlan:
+    def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> TrainingMemory:
         """Chooses the settings in `CHOSEN` that are not given, or takes them from this run's checkpoint."""
         if progress := self.state.progress():
             kept = progress["memory"]

@@ -215,8 +215,13 @@ class TransformersSampler(TokenSampler):
     def _finish(self, row: Row) -> None:
         if request := self._requests.get(row):
             request.missing -= 1
-            if not request.missing and not request.done.done():
+            if request.missing or request.done.done():
+                return
+            try:
                 request.done.set_result([self._completion(row) for row in request.rows])
+            except Exception as error:  # fails this call alone
+                failure = SamplerFailed(f"{self.model} wrote completions and failed to read them: {error!r}")
+                request.done.set_exception(failure)
 
     def _give_up(self, rows: Iterable[Row], failure: SamplerFailed) -> None:
         for row in rows:

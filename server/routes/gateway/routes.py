@@ -48,6 +48,8 @@ _LISTED = (
     "shutting_down",
     "deadline_exceeded",
 )
+_UNREAD = "(the conversation)"
+"""Stands for the problem where models score by log-probabilities alone: images are no hindrance then."""
 _WITHOUT_READING = "send the problem as `unprm.problem`, or name a vote without rewards, as `majority`"
 _CODES = tuple(code for code in TABLE if code not in ("not_found", "method_not_allowed", "no_answer"))
 
@@ -134,8 +136,9 @@ class Gateway:
             if election.strategy is None and settings.gateway_strategy is None and request.may_call:
                 why_majority = "tools may be called"
             elif VOTES[strategy].signal == "reward":
+                read_none = all(model.engine.description.by_logprobs for model in models)
                 try:
-                    problem = await self.read(partial(request.problem, pointer))
+                    problem = _UNREAD if read_none else await self.read(partial(request.problem, pointer))
                 except InvalidRequest as error:
                     if election.strategy is not None or not isinstance(error, NotText):
                         raise InvalidRequest(f"{error}; {_WITHOUT_READING}", error.pointer) from None

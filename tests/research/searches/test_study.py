@@ -9,16 +9,15 @@ from typer.testing import CliRunner
 
 from research.__main__ import app
 from research.searches.by_people import by_people
-from research.searches.findings import markdown
+from research.searches.findings import markdown, truths
 from research.searches.study import study, variants
-from research.searches.truth import agreement
 from tests.support import tables
 from tests.training import lines
 from tests.training.data.construction import records_of, run_annotate, run_sample, run_select, silent
 from tests.training.scripted import ScriptedSampler
 from training import resumable
 from training.data import stats
-from training.settings import PRESETS, AnnotateSettings
+from training.stage_settings import PRESETS, AnnotateSettings
 from unprm.answers.equivalence import Equivalence
 
 
@@ -54,8 +53,8 @@ def test_a_study_charges_each_search_what_it_takes_alone(studied, selected, equi
         assert records_of(output / f"{name}.jsonl") == alone
         charged += sum(record["samples"] for record in alone)
     assert sampler.completions < charged
-    agreed = agreement(stats.load(output / "uncertainty.jsonl"))
-    assert 0 <= agreed.first <= agreed.at_or_after <= agreed.resolved <= 1
+    agreed = truths({"uncertainty": stats.read_annotated(output / "uncertainty.jsonl")})["uncertainty"]
+    assert 0 <= agreed.first.value <= agreed.at_or_after <= agreed.labelled <= 1
     (rows,) = tables(markdown(output))
     by_search = {row["search"]: row for row in rows}
     assert by_search.keys() == variants(settings).keys()
@@ -65,7 +64,7 @@ def test_a_study_charges_each_search_what_it_takes_alone(studied, selected, equi
 
 def test_people_s_labels_are_a_truth(studied, tmp_path):
     place, labels = studied[0], tmp_path / "labels.jsonl"
-    wrong = [row for row in stats.load(place / "adaptive_binary.jsonl") if not row.correct]
+    wrong = [row for row in stats.read_annotated(place / "adaptive_binary.jsonl") if not row.correct]
     rows = [{"problem": row.problem, "steps": row.steps, "first_error": 1} for row in wrong]
     labels.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     with pytest.raises(ValueError, match="nobody labelled"):

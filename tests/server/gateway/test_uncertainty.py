@@ -83,6 +83,18 @@ def test_every_address_votes_by_them(dialect: str, strategy: str | None) -> None
     assert '"logprob":' not in json.dumps(answer)
 
 
+@pytest.mark.parametrize("strategy", [None, "wrf"])
+@pytest.mark.parametrize("text", [[{"type": "text", "text": PROBLEM}], []])
+def test_a_conversation_may_have_images_as_no_model_reads_it(text: list[Any], strategy: str | None) -> None:
+    made, sent = texts(a1=(SURE, UNSURE), a2=(SURE, SURE))
+    content = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}, *text]
+    body = {"model": "m", "messages": [{"role": "user", "content": content}]}
+    terms = {"strategy": strategy, "budget": 2, "stable": 1}
+    with upstream(*made, logprobs=sent) as reasoner, gateway(reasoner) as running:
+        report = running.post("/v1/chat/completions", body | {"unprm": terms}).json()["unprm"]
+    assert (report["answer"], report["strategy"], report["model"]) == ("2", "wrf", "uncertainty")
+
+
 def test_a_vote_without_rewards_asks_for_none() -> None:
     with upstream(boxed(1), boxed(2)) as reasoner, gateway(reasoner) as running:
         elected(running, unprm={"strategy": "majority"})

@@ -4,6 +4,7 @@ import asyncio
 import io
 
 from rich.console import Console
+from training.settings import AnnotateSettings, SampleSettings, SelectSettings
 
 from tests.training import lines
 from tests.training.scripted import ScriptedSampler
@@ -11,7 +12,6 @@ from training.data.annotate import annotate
 from training.data.questions import make_mini
 from training.data.sample import sample
 from training.data.select import Selector, select
-from training.settings import AnnotateSettings, SampleSettings, SelectSettings
 
 QUESTIONS = make_mini(12, seed=1)
 SAMPLE = SampleSettings(k=12)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tests.training.scripted import ScriptedSampler
 from training.data.annotate import annotate as annotate_all
-from training.settings import AnnotateSettings
+from training.stage_settings import AnnotateSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Completion
 

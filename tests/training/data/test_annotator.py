@@ -12,7 +12,7 @@ from training.data.questions import make_mini
 from training.data.sample import sample_question
 from training.data.select import Selector
 from training.schema import QuestionValue
-from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
+from training.stage_settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Completion
 

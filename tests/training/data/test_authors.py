@@ -17,8 +17,8 @@ from training.cli.data import app
 from training.data import stats
 from training.data.build import build
 from training.data.questions import make_mini
-from training.prm.settings import TRAIN_PRESETS, TrainSettings
-from training.settings import PRESETS
+from training.prm.train_settings import TRAIN_PRESETS, TrainSettings
+from training.stage_settings import PRESETS
 from unprm import mini
 from unprm.samplers.load import load_sampler
 
@@ -48,7 +48,7 @@ def built(tmp_path_factory):
 def test_build_goes_from_questions_to_a_data_set(built):
     place, printed = built
     annotated = place / mini.NAME / "annotated.jsonl"
-    solutions = stats.load(annotated)
+    solutions = stats.read_annotated(annotated)
     questions = {record["id"]: record for record in lines.read(annotated.with_suffix(".questions.jsonl"))}
     assert {solution.correct for solution in solutions if solution.labels} == {True, False}
     assert [solution for solution in solutions if solution.tried]

@@ -32,7 +32,7 @@ from training.data.annotate import unresolved_path
 from training.data.merge import merge
 from training.data.search import sequential
 from training.layouts.files import read_labelled
-from training.settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
+from training.stage_settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
 from unprm import steps
 from unprm.answers.equivalence import Equivalence
 from unprm.errors import OutputMismatch, RecordInvalid
@@ -205,7 +205,7 @@ def test_shared_prefixes_are_drawn_once_and_labels_stay_good(selected, equivalen
     assert together.completions < alone.completions
     costs = stats.costs(shared)
     assert costs.samples + costs.tau_samples == together.completions
-    assert costs.samples < sum(solution.samples for solution in stats.load(shared))
+    assert costs.samples < sum(solution.samples for solution in stats.read_annotated(shared))
 
 
 def test_a_model_that_never_solves_the_question_labels_nothing(selected, equivalence, tmp_path):
@@ -296,7 +296,7 @@ def test_build_searches_as_recommended_and_as_the_paper_by_name():
 @pytest.mark.parametrize(("search", "ranked"), [("uncertainty", True), ("uncertainty-literal", True), ("bayes", False)])
 def test_only_searches_by_falling_rise_record_ranks(selected, equivalence, search, ranked):
     output = run_annotate(selected, equivalence, AnnotateSettings(search=search), name=f"ranks-{search}")[1]
-    searched = [solution for solution in stats.load(output) if solution.tried]
+    searched = [solution for solution in stats.read_annotated(output) if solution.tried]
     assert {solution.rank != "unranked" for solution in searched} == {ranked}
     assert {"rank" in record for record in records_of(output) if record["tried"]} == {ranked}
     assert (stats.ranks(searched) is not None) is ranked

@@ -18,7 +18,7 @@ from training.data.questions import make_mini
 from training.data.sample import sample_question
 from training.data.select import Selector
 from training.schema import AnnotatedSolution, QuestionValue, ResolvedSolution, SelectedSolution
-from training.settings import AnnotateSettings, SampleSettings, SearchName, SelectSettings
+from training.stage_settings import AnnotateSettings, SampleSettings, SearchName, SelectSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Completion
 

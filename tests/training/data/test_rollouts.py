@@ -6,7 +6,7 @@ import pytest
 
 from tests.training.scripted import ScriptedSampler
 from training.data.rollouts import Prefix, Roller, finished, fixed_count
-from training.settings import AdaptiveSettings
+from training.stage_settings import AdaptiveSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Rollout
 from unprm.uncertainty import frequency

@@ -21,7 +21,7 @@ from training.data.choose import (
 )
 from training.data.select import Selector, select, step_uncertainties
 from training.schema import SampledQuestion
-from training.settings import SelectSettings
+from training.stage_settings import SelectSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.errors import RecordInvalid
 from unprm.types import Completion

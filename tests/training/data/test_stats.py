@@ -19,12 +19,12 @@ RIGHT = annotated(id="right", steps=("So.",), correct=True, labels=(True,))
 def test_ranks_by_hand():
     # found at once, at the third; never below τ after two, and in a solution that has no step to try
     records = [_searched(0, 1), _searched(2, 3), _searched(None, 2), _searched(None, 0), RIGHT]
-    assert stats.ranks(records) == stats.Ranks(mean=1.0, without=0.5, with_last=1.0)
-    assert stats.ranks(records[1:3]) == stats.Ranks(mean=2.0, without=0.5, with_last=1.5)
+    assert stats.ranks(records) == stats.FoundRanks(mean=1.0, without=0.5, with_last=1.0)
+    assert stats.ranks(records[1:3]) == stats.FoundRanks(mean=2.0, without=0.5, with_last=1.5)
 
 
 def test_a_step_that_is_never_found_has_no_rank():
-    assert stats.ranks([_searched(None, 0)]) == stats.Ranks(mean=None, without=1.0, with_last=None)
+    assert stats.ranks([_searched(None, 0)]) == stats.FoundRanks(mean=None, without=1.0, with_last=None)
     assert stats.ranks([_searched(None, 0)]).cells() == ("–", "100.0 %", "–")
 
 
@@ -36,7 +36,7 @@ def test_searches_in_another_order_have_no_ranks():
 def test_unresolved_solutions_count_as_without_a_rank():
     """As `uncertainty-literal` leaves them."""
     found = stats.ranks([_searched(0, 1), _searched(None, 3, labels=None)])
-    assert found == stats.Ranks(mean=0.0, without=0.5, with_last=1.0)
+    assert found == stats.FoundRanks(mean=0.0, without=0.5, with_last=1.0)
 
 
 @pytest.mark.parametrize(("ranked", "shown"), [(True, "1.00 | 0.0 % | 1.00"), (False, "– | – | –")])

@@ -16,7 +16,7 @@ from training.evaluate import best_of_n, judging, pool, right_votes, vote_result
 from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import STUDIED
 from training.evaluate.scorers import EngineScorer
-from training.settings import Reading
+from training.stage_settings import ReadingSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine
 from unprm.errors import OutputMismatch, RecordInvalid
@@ -52,7 +52,7 @@ ROW = {
 
 
 def test_candidates_are_judged_as_mathematics_and_given_rewards_keep_their_order(tmp_path, equivalence):
-    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW]), "rm")
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", [ROW]), "rm")
     (judged,) = judging.judge(questions, None, equivalence, tmp_path / "out", _quiet())
     assert judged.correct == (True, False, True, False)
     assert judged.classes[0] == judged.classes[2] != judged.classes[1]
@@ -62,7 +62,7 @@ def test_candidates_are_judged_as_mathematics_and_given_rewards_keep_their_order
 
 
 def test_a_model_scores_them_and_a_second_run_asks_nothing(tmp_path, equivalence):
-    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW, ROW | {"id": 7}]))
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", [ROW, ROW | {"id": 7}]))
     engine = FakeEngine()
     first = judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet())
     calls = len(engine.batches)
@@ -75,7 +75,7 @@ def test_a_model_scores_them_and_a_second_run_asks_nothing(tmp_path, equivalence
 
 def test_equal_solutions_are_scored_once(tmp_path, equivalence):
     texts = ["It is \\boxed{1}.", "It is \\boxed{2}.", "It is \\boxed{1}.", " "]
-    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": [{"text": text} for text in texts]}]))
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", [ROW | {"candidates": [{"text": text} for text in texts]}]))
     engine = FakeEngine()
     (judged,) = judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "out", _quiet())
     assert [len(batch) for batch in engine.batches] == [2]
@@ -87,14 +87,14 @@ def test_judged_candidates_are_kept_by_the_questions_names(tmp_path, equivalence
     """Else the draws of a question would depend on which was judged first."""
     texts = {"a": ["\\boxed{1}"], "b": ["\\boxed{1}", "\\boxed{2}"]}
     rows = [ROW | {"id": name, "candidates": [{"text": text} for text in texts[name]]} for name in names]
-    questions = pool.load(_file(tmp_path / "c.jsonl", rows))
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", rows))
     judged = judging.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path / "out", _quiet())
     assert [len(candidates.classes) for candidates in judged] == [1, 2]
 
 
 def test_solutions_without_steps_or_over_the_window_have_no_reward(tmp_path, equivalence):
     row = ROW | {"candidates": [{"text": " "}, {"text": "\\boxed{1}" + "x" * 500}, {"text": "\\boxed{3/4}"}]}
-    questions = pool.load(_file(tmp_path / "c.jsonl", [row]))
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", [row]))
     scorer = EngineScorer(FakeEngine(max_tokens=200))
     (judged,) = judging.judge(questions, scorer, equivalence, tmp_path / "out", _quiet())
     assert judged.rewards[:2] == (None, None)
@@ -144,7 +144,7 @@ def test_a_tie_that_frequency_breaks_is_right_or_not():
 def test_a_tie_of_all_votes_counts_by_its_share(tmp_path, equivalence):
     candidates = [{"text": "\\boxed{1}", "rm": 0.5}, {"text": "\\boxed{2}", "rm": 0.5}]
     rows = [ROW | {"id": gold, "gold": gold, "candidates": candidates} for gold in "12"]
-    questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", rows), "rm")
     measured = best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
     assert {row.of_all.mean for row in measured.rows if row.vote != "any right"} == {0.5}
 
@@ -154,19 +154,19 @@ def test_step_scores_are_kept_where_there_are_any(tmp_path, equivalence):
     row = ROW | {"candidates": [{"text": text, "rm": 0.5} for text in texts]}
     path = _file(tmp_path / "c.jsonl", [row])
     engine = FakeEngine(max_tokens=200)
-    questions = pool.load(path)
+    questions = pool.read_pool(path)
     (judged,) = judging.judge(questions, EngineScorer(engine), equivalence, tmp_path / "model", _quiet())
     (record,) = lines.read(tmp_path / "model" / "candidates.jsonl")
     assert record["scores"][1:] == [None, None]
     assert len(record["scores"][0]) == 2
     assert min(record["scores"][0]) == judged.rewards[0]
-    judging.judge(pool.load(path, "rm"), None, equivalence, tmp_path / "given", _quiet())
+    judging.judge(pool.read_pool(path, "rm"), None, equivalence, tmp_path / "given", _quiet())
     (given,) = lines.read(tmp_path / "given" / "candidates.jsonl")
     assert given["scores"] is None
 
 
 def test_a_run_that_was_killed_goes_on(tmp_path, equivalence):
-    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"id": "a"}, ROW | {"id": "b"}]))
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", [ROW | {"id": "a"}, ROW | {"id": "b"}]))
     engine = FakeEngine()
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     expected = best_of_n.evaluate(questions, EngineScorer(engine), equivalence, whole, _quiet())
@@ -189,7 +189,7 @@ def test_each_question_has_the_votes_that_are_right(tmp_path, equivalence):
     rewards = [0.1, 0.2, 0.6, 0.9]
     candidates = [{"text": text, "rm": reward} for text, reward in zip(texts, rewards, strict=True)]
     rows = [{"id": gold, "problem": f"{gold}?", "gold": gold, "candidates": candidates} for gold in ("2", "1", "3")]
-    questions = pool.load(_file(tmp_path / "c.jsonl", rows), "rm")
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", rows), "rm")
     best_of_n.evaluate(questions, None, equivalence, tmp_path / "out", _quiet())
     judged = {each.id: each for each in judging.kept(tmp_path / "out")}
     assert {gold: sum(each.correct) for gold, each in judged.items()} == {"1": 2, "2": 1, "3": 0}
@@ -203,7 +203,7 @@ def test_each_question_has_the_votes_that_are_right(tmp_path, equivalence):
 def test_solutions_are_written_once_with_their_steps(tmp_path):
     rows = [ROW | {"id": name} for name in "ab"]
     rows[1]["candidates"] = [{"text": "One.\n\nTwo: \\boxed{3}."}, {"text": " "}]
-    questions = pool.load(_file(tmp_path / "c.jsonl", rows))
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", rows))
     best_of_n.write_solutions(questions, tmp_path)
     path = tmp_path / "solutions.jsonl"
     whole = path.read_bytes()
@@ -224,8 +224,8 @@ def test_solutions_are_written_once_with_their_steps(tmp_path):
 
 def test_solutions_are_read_as_the_settings_say_and_no_run_goes_on_otherwise(tmp_path, equivalence):
     candidates = [{"text": "Step 1: 1/2\n\nso it is 0.75.", "rm": 0.5}, {"text": "\\boxed{3/4}", "rm": 0.4}]
-    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"id": "a", "candidates": candidates}]), "rm")
-    reading = Reading("last_number", "step")
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", [ROW | {"id": "a", "candidates": candidates}]), "rm")
+    reading = ReadingSettings("last_number", "step")
     (judged,) = judging.judge(questions, None, equivalence, tmp_path, _quiet(), reading)
     assert judged.correct == (True, True)
     with pytest.raises(OutputMismatch, match="extraction"):
@@ -234,7 +234,7 @@ def test_solutions_are_read_as_the_settings_say_and_no_run_goes_on_otherwise(tmp
     (record,) = lines.read(tmp_path / "solutions.jsonl")
     assert record["solutions"][0] == {"steps": [candidates[0]["text"]], "predicted": "0.75"}
     with pytest.raises(OutputMismatch, match="split"):
-        best_of_n.write_solutions(questions, tmp_path, Reading("last_number"))
+        best_of_n.write_solutions(questions, tmp_path, ReadingSettings("last_number"))
 
 
 def test_the_command_keeps_how_solutions_are_read(tmp_path):
@@ -249,8 +249,8 @@ def test_the_command_keeps_how_solutions_are_read(tmp_path):
 
 def test_a_model_scores_the_steps_of_the_settings(tmp_path, equivalence):
     candidates = [{"text": "One.\n\nTwo.\nSo \\boxed{3/4}"}]
-    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]))
-    judging.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path, _quiet(), Reading(split="line"))
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]))
+    judging.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path, _quiet(), ReadingSettings(split="line"))
     (record,) = lines.read(tmp_path / "candidates.jsonl")
     assert len(record["scores"][0]) == 3
 
@@ -312,7 +312,7 @@ def _stepwise(scores):
 )
 def test_bad_records_are_refused_by_line(tmp_path, row, complaint):
     with pytest.raises(RecordInvalid, match=f"(?s)2.*{complaint}"):
-        pool.load(_file(tmp_path / "c.jsonl", [ROW, row]), "rm")
+        pool.read_pool(_file(tmp_path / "c.jsonl", [ROW, row]), "rm")
 
 
 def test_records_of_single_candidates_are_gathered_by_problem(tmp_path):
@@ -324,14 +324,14 @@ def test_records_of_single_candidates_are_gathered_by_problem(tmp_path):
     ]  # fmt: skip
     path = tmp_path / "samples.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    first, second = pool.load(path, "prm_score")
+    first, second = pool.read_pool(path, "prm_score")
     assert (first.id, first.problem, first.gold_answer, first.rewards) == ("test/a.json", "a", "4", (0.9, 0.1))
     assert first.steps == (("One.", "# Answer\n\n4"), ("One.", "# Answer\n\n6"))
     assert (second.id, second.rewards) == ("test/b.json", (0.2,))
     with path.open("a") as file:
         file.write(json.dumps(rows[0] | {"ground_truth_answer": "7"}) + "\n")
     with pytest.raises(RecordInvalid, match=r"line 4.*not the one of an earlier record"):
-        pool.load(path, "prm_score")
+        pool.read_pool(path, "prm_score")
 
 
 def test_texts_with_lists_of_scores_are_read_as_search_and_learn_writes_them(tmp_path):
@@ -344,7 +344,7 @@ def test_texts_with_lists_of_scores_are_read_as_search_and_learn_writes_them(tmp
         "pred": "\\boxed{3}",
     }
     for name, expected in (("scores", (None, ((0.9, 0.8), (0.1,)))), ("agg_scores", ((0.8, 0.1), None))):
-        (question,) = pool.load(_file(tmp_path / "c.jsonl", [row]), name)
+        (question,) = pool.read_pool(_file(tmp_path / "c.jsonl", [row]), name)
         assert question.texts == tuple(row["completions"])
         assert (question.rewards, question.step_scores) == expected
     assert question.gold_answer == "3"
@@ -352,12 +352,12 @@ def test_texts_with_lists_of_scores_are_read_as_search_and_learn_writes_them(tmp
 
 def test_an_empty_file_is_refused(tmp_path):
     with pytest.raises(RecordInvalid, match="no question"):
-        pool.load(_file(tmp_path / "c.jsonl", []))
+        pool.read_pool(_file(tmp_path / "c.jsonl", []))
 
 
 def test_steps_and_their_scores_are_taken_as_they_were_given(tmp_path, equivalence):
     output = tmp_path / "out"
-    questions = pool.load(_file(tmp_path / "c.jsonl", [_stepwise([0.75, 0.5])]), "rm")
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", [_stepwise([0.75, 0.5])]), "rm")
     measured = best_of_n.evaluate(questions, None, equivalence, output, _quiet())
     (judged,) = judging.kept(output)
     assert judged == JudgedCandidates("1", (0, 0), (True, True), (None, 0.5), ((), (0.75, 0.5)))
@@ -371,7 +371,7 @@ def test_steps_and_their_scores_are_taken_as_they_were_given(tmp_path, equivalen
 
 def test_a_model_scores_steps_as_they_were_given(tmp_path, equivalence):
     candidates = [{"steps": ["One.\n\nStill one.", "So \\boxed{3/4}."]}]
-    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]))
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]))
     (judged,) = judging.judge(questions, EngineScorer(FakeEngine()), equivalence, tmp_path, _quiet())
     assert len(judged.scores[0]) == 2
 
@@ -426,7 +426,7 @@ def test_one_table_has_every_vote_with_every_reward(recorded):
 
 
 def test_rewards_that_are_one_number_have_one_row_a_vote(tmp_path, equivalence):
-    questions = pool.load(DATA / "qwen_math_cot_rm.jsonl", "rm_score")
+    questions = pool.read_pool(DATA / "qwen_math_cot_rm.jsonl", "rm_score")
     measured = best_of_n.evaluate(questions, None, equivalence, tmp_path, _quiet())
     assert {row.reward for row in measured.rows} == {"–", "given"}
     lines = (tmp_path / "votes.md").read_text("utf-8").splitlines()
@@ -480,7 +480,7 @@ def test_votes_by_confidence_are_judged_where_every_question_has_confidences(tmp
     texts = ["\\boxed{3/4}", "\\boxed{1}", "\\boxed{1}"]
     candidates = [_sure(text, sure) for text, sure in zip(texts, (-0.1, -2.0, -2.0), strict=True)]
     path = _file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}])
-    measured = best_of_n.evaluate(pool.load(path, "rm"), None, equivalence, tmp_path / "out", _quiet())
+    measured = best_of_n.evaluate(pool.read_pool(path, "rm"), None, equivalence, tmp_path / "out", _quiet())
     (judged,) = judging.kept(tmp_path / "out")
     assert judged.confidences == pytest.approx((math.exp(-0.1), math.exp(-2), math.exp(-2)))
     right = {row.vote: row.of_all.mean for row in measured.rows}
@@ -492,14 +492,14 @@ def test_votes_by_confidence_are_judged_where_every_question_has_confidences(tmp
     for more, takeable in (({"logprobs": [-0.1]}, (*REWARD_STRATEGIES, "cisc")), ({"logprobs": []}, REWARD_STRATEGIES)):
         other = ROW | {"id": "b", "candidates": [{"text": texts[0], "rm": 0.5, **more}]}
         path = _file(tmp_path / "d.jsonl", [ROW | {"candidates": candidates}, other])
-        judged = judging.judge(pool.load(path, "rm"), None, equivalence, _made(tmp_path / str(more)), _quiet())
+        judged = judging.judge(pool.read_pool(path, "rm"), None, equivalence, _made(tmp_path / str(more)), _quiet())
         assert right_votes.takeable(judged) == takeable
 
 
 def test_a_candidate_that_says_how_sure_it_is_is_believed_and_one_that_does_not_has_no_weight(tmp_path, equivalence):
     texts = {"\\boxed{3/4}": 3.0, "\\boxed{1}": 1.0, "\\boxed{1}.": None}
     candidates = [{"text": text, "rm": 0.5, "confidence": sure} for text, sure in texts.items()]
-    questions = pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]), "rm")
+    questions = pool.read_pool(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]), "rm")
     (judged,) = judging.judge(questions, None, equivalence, tmp_path / "out", _quiet())
     assert judged.confidences == (3.0, 1.0, None)
     assert right_votes.right_share("cisc", judged, range(3)) == 1
@@ -518,4 +518,4 @@ def test_a_candidate_that_says_how_sure_it_is_is_believed_and_one_that_does_not_
 )
 def test_bad_confidences_are_refused_by_line(tmp_path, field, value, complaint):
     with pytest.raises(RecordInvalid, match=f"(?s)1.*{complaint}"):
-        pool.load(_file(tmp_path / "c.jsonl", [ROW | {"candidates": [{"text": "a", field: value}]}]))
+        pool.read_pool(_file(tmp_path / "c.jsonl", [ROW | {"candidates": [{"text": "a", field: value}]}]))

@@ -66,7 +66,7 @@ def test_prm_score_by_hand(tmp_path):
         _row("a", "circular", ["w", "x", "y", "z"], [2, 4]),
         _row("b", "multi_solutions", ["w", "x", "y"], []),
     )
-    benchmark = prmbench.load(_write(tmp_path / "two.jsonl", *rows))
+    benchmark = prmbench.load_prmbench(_write(tmp_path / "two.jsonl", *rows))
     scores = {
         "circular": {"circular_a": (0.9, 0.2, 0.4, 0.8)},
         "multi_solutions": {"multi_solutions_b": (0.9, 0.5, 0.6)},
@@ -81,7 +81,7 @@ def test_prm_score_by_hand(tmp_path):
 
 def test_figures_are_those_of_the_definition():
     scores = _drawn()
-    result = prmbench.measure(prmbench.load(str(DATA)), scores)
+    result = prmbench.measure(prmbench.load_prmbench(str(DATA)), scores)
     for category in prmbench.CATEGORIES:
         f1, negative = _by_definition([row for row in COUNTED if row["classification"] == category], scores)
         expected = f1 if category == "multi_solutions" else (f1 + negative) / 2
@@ -92,7 +92,7 @@ def test_figures_are_those_of_the_definition():
 
 
 def test_odd_solutions_are_counted_as_by_the_authors():
-    benchmark = prmbench.load(str(DATA))
+    benchmark = prmbench.load_prmbench(str(DATA))
     assert {name: len(found) for name, found in benchmark.items()} == {
         name: 3 if name == "missing_condition" else 2 for name in prmbench.CATEGORIES
     }
@@ -105,7 +105,7 @@ def test_odd_solutions_are_counted_as_by_the_authors():
 def test_step_numbers_are_cut_off_and_blank_steps_left_out(tmp_path):
     steps = ["1. One.", "Step 2. Two.", " ", "2.5 is less.", "64.", "step 10.  Ten."]
     row = _row("circular_a", "circular", steps, [3, 4])
-    ((solution,),) = prmbench.load(_write(tmp_path / "one.jsonl", row)).values()
+    ((solution,),) = prmbench.load_prmbench(_write(tmp_path / "one.jsonl", row)).values()
     assert solution.steps == ("One.", "Two.", "2.5 is less.", "64.", "Ten.")
     assert solution.labels == (True, True, False, True, True)
     assert (solution.id, solution.question) == ("circular_a", "a")
@@ -114,7 +114,7 @@ def test_step_numbers_are_cut_off_and_blank_steps_left_out(tmp_path):
 def test_solutions_that_cannot_be_scored_do_not_count():
     scores = _drawn()
     scores["deception"] = dict.fromkeys(scores["deception"])
-    benchmark = prmbench.load(str(DATA))
+    benchmark = prmbench.load_prmbench(str(DATA))
     result = prmbench.measure(benchmark, scores)
     counted = [row for row in COUNTED if row["classification"] != "deception"]
     assert result.overall.mean == pytest.approx(float(sum(_by_definition(counted, scores)) / 2))
@@ -123,7 +123,7 @@ def test_solutions_that_cannot_be_scored_do_not_count():
 
 
 def test_a_missing_category_is_named(tmp_path):
-    benchmark = prmbench.load(_write(tmp_path / "most.jsonl", *ROWS[2:17]))
+    benchmark = prmbench.load_prmbench(_write(tmp_path / "most.jsonl", *ROWS[2:17]))
     scores = {name: {each.id: (0.6,) * len(each.steps) for each in found} for name, found in benchmark.items()}
     result = prmbench.measure(benchmark, scores)
     assert list(result.groups) == ["soundness"]
@@ -144,13 +144,13 @@ def test_bad_records_are_refused_by_line(tmp_path, change, complaint):
     with gzip.open(tmp_path / "some.jsonl.gz", "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in (ROWS[0], ROWS[1] | change))
     with pytest.raises(RecordInvalid, match=f"line 2: .*{complaint}"):
-        prmbench.load(str(tmp_path))
+        prmbench.load_prmbench(str(tmp_path))
     with pytest.raises(RecordInvalid, match="no solution"):
-        prmbench.load(_write(tmp_path / "none.jsonl"))
+        prmbench.load_prmbench(_write(tmp_path / "none.jsonl"))
 
 
 def test_scores_are_kept_and_a_run_goes_on(tmp_path):
-    benchmark, console = prmbench.load(str(DATA)), Console(file=io.StringIO())
+    benchmark, console = prmbench.load_prmbench(str(DATA)), Console(file=io.StringIO())
     result = prmbench.evaluate(benchmark, EngineScorer(FakeEngine()), tmp_path, console)
     engine = FakeEngine()
     (tmp_path / "deception.jsonl").unlink()

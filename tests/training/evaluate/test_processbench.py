@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.server.harness import serving
 from tests.support import TEST_DATA
 from training.evaluate import processbench as bench
-from training.evaluate.scorers import EngineScorer, ServerScorer, Solution
+from training.evaluate.scorers import EngineScorer, ServerScorer, SolutionToScore
 from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.errors import ModelUnavailable, OutputMismatch, RecordInvalid
 
@@ -45,7 +45,7 @@ def _by_hand(rows, scores, threshold):
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory):
     output = tmp_path_factory.mktemp("bench")
-    subsets = bench.load(str(DATA))
+    subsets = bench.load_processbench(str(DATA))
     return subsets, bench.score(subsets, EngineScorer(FakeEngine()), output, _quiet()), output
 
 
@@ -68,7 +68,7 @@ def test_figures_are_those_of_the_official_definition(scored):
 
 
 def test_perfect_scores_reach_100_and_none_0():
-    (samples,) = bench.load(str(DATA / "gsm8k.jsonl")).values()
+    (samples,) = bench.load_processbench(str(DATA / "gsm8k.jsonl")).values()
     perfect = {s.id: tuple(float(k != s.label) for k in range(len(s.steps))) for s in samples}
     assert bench.figures(samples, perfect, 0.5).f1 == 1
     assert bench.figures(samples, {s.id: (1.0,) * len(s.steps) for s in samples}, 0.5).f1 == 0
@@ -107,7 +107,7 @@ def test_a_server_gives_the_same_scores_and_tells_what_is_too_long(scored):
     with serving(FakeEngine(max_tokens=1200)) as running:
         scorer = ServerScorer(running.url)
         assert scorer.identity.model == "fake"
-        solutions = [Solution(sample.problem, sample.steps) for sample in samples]
+        solutions = [SolutionToScore(sample.problem, sample.steps) for sample in samples]
         remote = scorer.score(solutions)
         scorer.close()
     local = EngineScorer(FakeEngine(max_tokens=1200)).score(solutions)
@@ -122,7 +122,7 @@ def test_a_server_that_is_not_there_or_refuses_is_reported():
     with pytest.raises(ModelUnavailable, match="can't be reached"):
         ServerScorer("http://127.0.0.1:9")
     with serving(api_key="right") as running, pytest.raises(ModelUnavailable, match="unauthorized"):
-        ServerScorer(running.url, "wrong").score([Solution("a", ("b",))])
+        ServerScorer(running.url, "wrong").score([SolutionToScore("a", ("b",))])
 
 
 @pytest.mark.parametrize(
@@ -139,10 +139,10 @@ def test_bad_records_are_refused_by_line(tmp_path, change, complaint):
     with gzip.open(tmp_path / "gsm8k.jsonl.gz", "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in (rows[0], rows[1] | change))
     with pytest.raises(RecordInvalid, match=f"(?s)2.*{complaint}"):
-        bench.load(str(tmp_path))
+        bench.load_processbench(str(tmp_path))
     (tmp_path / "twice.jsonl").write_text(2 * (json.dumps(rows[0]) + "\n"), "utf-8")
     (tmp_path / "wrong.jsonl").write_text(json.dumps(rows[0] | {"label": 0}) + "\n", "utf-8")
     with pytest.raises(RecordInvalid, match="both kinds"):
-        bench.load(str(tmp_path / "wrong.jsonl"))
+        bench.load_processbench(str(tmp_path / "wrong.jsonl"))
     with pytest.raises(RecordInvalid, match="twice"):
-        bench.load(str(tmp_path / "twice.jsonl"))
+        bench.load_processbench(str(tmp_path / "twice.jsonl"))

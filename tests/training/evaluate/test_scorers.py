@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.server.harness import serving
 from tests.tiny import write_prm
 from training.evaluate import judging, pool, processbench
-from training.evaluate.scorers import EngineScorer, ServerScorer, Solution
+from training.evaluate.scorers import EngineScorer, ServerScorer, SolutionToScore
 from training.schema import BenchmarkSolution
 from unprm.answers.equivalence import Equivalence
 from unprm.engines.fake import FakeEngine, FakeFormat, hashed
@@ -41,7 +41,7 @@ def _votes(scorer, output):
     path = output.parent / "pool.jsonl"
     path.write_text(json.dumps(ROW), "utf-8")
     equivalence = Equivalence()
-    return judging.judge(pool.load(path), scorer, equivalence, output, SILENT)
+    return judging.judge(pool.read_pool(path), scorer, equivalence, output, SILENT)
 
 
 def _first_errors(scorer, output):
@@ -93,7 +93,7 @@ def test_scores_of_a_server_that_does_not_tell_are_not_kept(tmp_path):
     with serving(FakeEngine(digest=None)) as running, closing(ServerScorer(running.url)) as scorer:
         with pytest.raises(ModelUnavailable, match="does not tell the `digest` of fake"):
             _first_errors(scorer, tmp_path)
-        assert scorer.score([Solution("1 + 1?", ("1 + 1 = 2.", "So 2."))])
+        assert scorer.score([SolutionToScore("1 + 1?", ("1 + 1 = 2.", "So 2."))])
     assert not list(tmp_path.iterdir())
 
 
@@ -109,10 +109,10 @@ def test_a_model_that_is_swapped_during_a_run_is_noticed(tmp_path):
 def test_a_model_is_told_what_actions_are_judged_by():
     engine = FakeEngine()
     with serving(engine) as running, closing(ServerScorer(running.url)) as scorer:
-        scorer.score([Solution("p", ("<think>a", "b"), "before")])
+        scorer.score([SolutionToScore("p", ("<think>a", "b"), "before")])
     ((item,),) = engine.batches
     assert item == replace(engine.format.encode("p", ["<think>a", "b"]), scope=item.scope, evidence="before")
-    EngineScorer(engine).score([Solution("p", ("<think>a", "b"), "before")])
+    EngineScorer(engine).score([SolutionToScore("p", ("<think>a", "b"), "before")])
     assert engine.batches[1] == (replace(item, scope=""),)
 
 
@@ -123,7 +123,7 @@ def test_what_a_judge_did_not_judge_has_no_scores():
             return [first._replace(missing=1), *others]
 
     first, second, long = EngineScorer(Silent(max_tokens=20)).score(
-        [Solution("p", ("a",)), Solution("q", ("a", "b")), Solution("q", ("a" * 20,))]
+        [SolutionToScore("p", ("a",)), SolutionToScore("q", ("a", "b")), SolutionToScore("q", ("a" * 20,))]
     )
     assert (first, long) == (None, None)
     assert second == hashed(FakeFormat().encode("q", ["a", "b"]))

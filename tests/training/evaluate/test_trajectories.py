@@ -11,12 +11,12 @@ from training.cli.evaluate import app
 from training.evaluate.scorers import Identity
 from training.evaluate.trajectories import (
     PEOPLE,
-    Judged,
+    JudgeLabels,
     LabelledTrajectory,
     against_min,
     bounds,
-    load,
     measure,
+    read_trajectories,
     recorded,
     score,
 )
@@ -28,7 +28,7 @@ DATA = Path(__file__).parents[2] / "data/trajectories"
 
 def trajectory(number, labels, final, **judges):
     steps = {str(2 * k): label for k, label in enumerate(labels)}
-    recorded = {name: Judged({str(2 * k): label for k, label in enumerate(row)}) for name, row in judges.items()}
+    recorded = {name: JudgeLabels({str(2 * k): label for k, label in enumerate(row)}) for name, row in judges.items()}
     return LabelledTrajectory(f"q:{number}", "q", steps, final, recorded)
 
 
@@ -82,7 +82,7 @@ def test_bad_rows_are_refused_by_line(change, reason, tmp_path):
     row = {"id": "q:0", "query": "q", "step_labels": {"2": 1}, "final_label": 1, **change}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
     with pytest.raises(RecordInvalid, match=reason):
-        load(tmp_path / "rows.jsonl")
+        read_trajectories(tmp_path / "rows.jsonl")
 
 
 class ByLength:
@@ -99,7 +99,7 @@ class ByLength:
 
 
 def test_a_prm_scores_messages_by_their_index(tmp_path):
-    rows, scorer = load(DATA / "hotpotqa.jsonl.gz"), ByLength()
+    rows, scorer = read_trajectories(DATA / "hotpotqa.jsonl.gz"), ByLength()
     found = score(rows, scorer, Reading(), tmp_path, Console(quiet=True))
     for row in rows:
         assert found[row.id].keys() == row.step_labels.keys()

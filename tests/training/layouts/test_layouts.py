@@ -12,8 +12,8 @@ from tests.support import TEST_DATA
 from tests.tiny import write_base
 from training.__main__ import app
 from training.layouts.files import LAYOUTS, SHOWN, WRITERS, convert, read_labelled
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.errors import RecordInvalid, RecordsInvalid
 

@@ -18,10 +18,10 @@ from tests.training.prm import together
 from tests.training.solutions import learnable
 from training import resumable
 from training.prm.collate import micro_batches
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from unprm.checkpoints.files import load_base
-from unprm.errors import ModelInvalid
+from unprm.errors import OutputMismatch
 from unprm.models.load import load_engine
 
 QUIET = Progress(disable=True)
@@ -87,8 +87,9 @@ def test_a_checkpoint_of_all_weights_is_served_by_itself(any_base, data, tmp_pat
 def test_a_directory_is_of_adapters_or_of_all_weights(base, data, tmp_path, first, then):
     Trainer(_settings(base, data, tmp_path, tune=first, epochs=1)).train(QUIET)
     files = sorted(path.name for path in tmp_path.glob("*.safetensors"))
-    with pytest.raises(ModelInvalid, match="a run with other settings or data"):
-        Trainer(_settings(base, data, tmp_path, tune=then, epochs=1)).train(QUIET)
+    held = {"lora": "an adapter", "all": "a model of which all weights were trained"}
+    with pytest.raises(OutputMismatch, match=f"holds {held[first]}: {held[then]} takes another directory"):
+        Trainer(_settings(base, data, tmp_path, tune=then, epochs=1))
     assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == files
 
 

@@ -23,7 +23,7 @@ from training.prm.collate import Example, micro_batches
 from training.prm.heads import make_head
 from training.prm.network import Compute, Network, prepare
 from training.prm.prefixes import grow, sees
-from training.prm.settings import TrainSettings
+from training.prm.train_settings import TrainSettings
 from unprm.formats.family import Verdicts
 from unprm.types import Encoded
 

@@ -21,8 +21,8 @@ from training.layouts.files import read_labelled
 from training.prm import publish
 from training.prm.collate import Example, micro_batches, read_examples
 from training.prm.loss import LOSSES
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution, Trial
 from unprm.calibration import sigmoid
 from unprm.engines.fake import FakeEngine, FakeFormat

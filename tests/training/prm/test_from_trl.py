@@ -9,8 +9,8 @@ from peft import LoraConfig, get_peft_model
 from torch.nn import functional
 
 from training import resumable
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.checkpoints.files import load_base
 

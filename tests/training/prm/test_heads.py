@@ -24,8 +24,8 @@ from training.prm.heads import FILE
 from training.prm.loss import LOSSES
 from training.prm.memory import footprint
 from training.prm.network import Compute, read_shape
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.errors import ModelInvalid
 from unprm.formats.unprm import PrmConfig

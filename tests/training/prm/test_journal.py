@@ -12,8 +12,8 @@ from rich.progress import Progress
 
 from tests.training.solutions import learnable
 from training import resumable, stage
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from unprm.errors import ModelInvalid
 
 QUIET = Progress(disable=True)

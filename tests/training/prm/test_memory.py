@@ -23,7 +23,7 @@ from training.prm.memory import (
     plan,
 )
 from training.prm.network import Compute, Network, compute_in_float32, prepare, read_shape
-from training.prm.settings import LINEAR, TrainSettings
+from training.prm.train_settings import LINEAR, TrainSettings
 from unprm.engines.torch.quantized import WidenedLinear
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts

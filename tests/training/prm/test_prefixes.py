@@ -13,8 +13,8 @@ from tests.tiny import write_base
 from training.prm.collate import batches, micro_batches
 from training.prm.loss import LOSSES
 from training.prm.prefixes import grow, sees
-from training.prm.settings import LOSS_DEFAULTS, TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import LOSS_DEFAULTS, TrainSettings
 from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import ModelInvalid
 

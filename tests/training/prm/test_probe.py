@@ -21,14 +21,15 @@ from tests.tiny import write_base
 from tests.training.solutions import learnable
 from training import resumable
 from training.__main__ import app
-from training.prm.probe import KEPT, KEPT_OF_HELD_OUT, READOUTS, ProbeTrainer, candidates
-from training.prm.settings import TrainSettings
-from training.prm.states import PROGRESS, STATES, check_room
+from training.prm.probe import KEPT_OF_HELD_OUT, READOUTS, ProbeTrainer, candidates
+from training.prm.states import KEPT, PROGRESS, STATES, check_room
+from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.calibration import sigmoid
 from unprm.checkpoints.files import load_base, load_tokenizer
 from unprm.engines.torch.probe import POOLINGS
-from unprm.errors import ModelInvalid
+from unprm.errors import ModelInvalid, OutputMismatch
 from unprm.formats.probe import ProbeConfig, ProbeFormat
 from unprm.models.load import load_engine
 from unprm.uncertainty import MEASURES, SURPRISAL
@@ -262,6 +263,38 @@ def test_options_that_do_not_fit_are_refused_by_name(tmp_path, options, named):
     assert result.exit_code == 2
     assert named in result.output
     assert not (tmp_path / "prm").exists()
+
+
+def test_each_trainer_takes_what_it_trains(place, tmp_path):
+    with pytest.raises(ModelInvalid, match="tune 'none' is a probe's: ProbeTrainer trains it"):
+        Trainer(_settings(place, tmp_path, head="verdicts"))
+    with pytest.raises(ModelInvalid, match="ProbeTrainer trains a probe, with tune 'none', not 'lora'"):
+        ProbeTrainer(_settings(place, tmp_path, tune="lora"))
+
+
+@pytest.mark.parametrize(
+    ("left", "held"),
+    [
+        ("adapter_config.json", "an adapter"),
+        ("config.json", "a model of which all weights were trained"),
+        ("checkpoint.safetensors", "the checkpoint of a killed run"),
+    ],
+)
+def test_a_directory_of_trained_weights_gets_no_probe(place, tmp_path, left, held):
+    (tmp_path / left).write_text("{}")
+    with pytest.raises(OutputMismatch, match=f"{tmp_path} holds {held}: a probe takes another directory"):
+        ProbeTrainer(replace(_settings(place, tmp_path), base="read-later"))
+    assert [path.name for path in tmp_path.iterdir()] == [left]
+
+
+@pytest.mark.parametrize("tune", ["lora", "all"])
+def test_a_directory_of_a_probe_gets_no_trained_weights(place, trained, tmp_path, tune):
+    output, _ = trained
+    (tmp_path / KEPT).mkdir()
+    for directory in (output, tmp_path):  # of a whole probe, and of what a killed run left
+        settings = TrainSettings(base="read-later", data=(), output=directory, tune=tune)
+        with pytest.raises(OutputMismatch, match=f"{directory} holds a probe: .* takes another directory"):
+            Trainer(settings)
 
 
 def test_the_command_prints_every_read_out(place, tmp_path):

@@ -22,7 +22,7 @@ from tests.support import columns
 from tests.tiny import write_probe
 from training.prm.card import published_card, write_card
 from training.prm.publish import merge_adapter, push
-from training.prm.settings import TrainSettings, TrainSummary
+from training.prm.train_settings import TrainSettings, TrainSummary
 from unprm import mini
 from unprm.checkpoints.bases import BASES
 from unprm.checkpoints.files import load_tokenizer, read_config

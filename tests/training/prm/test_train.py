@@ -21,9 +21,9 @@ from training.evaluate.metrics import Validation
 from training.prm.collate import Example, batches, micro_batches
 from training.prm.loss import LOSSES
 from training.prm.processes import Processes
-from training.prm.resume import State
-from training.prm.settings import LINEAR, TrainSettings
-from training.prm.train import STATE, Trainer
+from training.prm.resume import STATE, RunState
+from training.prm.train import Trainer
+from training.prm.train_settings import LINEAR, TrainSettings
 from training.schema import LabelledSolution
 from unprm.checkpoints.files import load_base
 from unprm.errors import ModelInvalid
@@ -249,7 +249,7 @@ def test_a_checkpoint_is_not_continued_on_other_weights_of_the_same_name(base, d
 def test_a_run_goes_on_with_what_was_chosen_when_it_began(base, data, tmp_path):
     chosen = {"batch_tokens": 300, "gradient_checkpointing": True}
     Trainer(_settings(base, data, tmp_path, epochs=1, **chosen)).train(QUIET)
-    assert State(tmp_path / STATE, Processes.join()).progress()["memory"] == chosen
+    assert RunState(tmp_path / STATE, Processes.join()).progress()["memory"] == chosen
     again = Trainer(_settings(base, data, tmp_path, epochs=1))
     assert again.settings.batch_tokens == 300
     assert again.settings.gradient_checkpointing
@@ -291,7 +291,7 @@ def test_smaller_passes_stay(base, data, tmp_path, capsys):
     _runs_out(trainer, times=1)
     trainer.train(QUIET)
     assert "out of memory: passes of up to 200 tokens from now on" in capsys.readouterr().out
-    assert State(tmp_path / STATE, Processes.join()).progress()["memory"]["batch_tokens"] == 200
+    assert RunState(tmp_path / STATE, Processes.join()).progress()["memory"]["batch_tokens"] == 200
     assert Trainer(_settings(base, data, tmp_path, epochs=1)).batch_tokens == 200
 
 

@@ -9,8 +9,8 @@ from rich.progress import Progress, TaskID
 
 from tests import forked
 from tests.support import free_port
-from training.prm.settings import TrainSettings
 from training.prm.train import Trainer
+from training.prm.train_settings import TrainSettings
 
 
 class Unfinished(Progress):

@@ -364,6 +364,30 @@ def test_a_failed_batch_answers_every_caller_and_the_next_works(network, base):
     assert len(asyncio.run(story())) == 1
 
 
+class _Misreading(TransformersSampler):
+    """Can make no text of three tokens."""
+
+    def decode(self, ids):
+        if len(ids) == 3:
+            raise ValueError("no text")
+        return super().decode(ids)
+
+
+def test_a_completion_that_cannot_be_finished_fails_its_request_alone(network, base):
+    window = network.config.max_position_embeddings
+    sampler = _Misreading(network, base, "tiny", SamplingSettings(max_tokens=12, temperature=0.0))
+
+    async def story():
+        calls = [((21,) * (window - 3), 1), ((21, 22), 2), ((23,), 1)]
+        asked = [sampler.complete(*call, seed=0, affinity="") for call in calls]
+        return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), timeout=60)
+
+    failed, *written = asyncio.run(story())
+    assert isinstance(failed, SamplerFailed)
+    assert "tiny wrote completions and failed to read them: ValueError('no text')" in str(failed)
+    assert [len(completions) for completions in written] == [2, 1]
+
+
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory):
     """A probe of the embedded reasoner, whose texts have steps."""

@@ -1,7 +1,7 @@
 """What a report shows: results of the training commands, averaged over the training seeds of each PRM."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Self, TypeVar
@@ -9,13 +9,10 @@ from typing import Annotated, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from training import sources
-from training.evaluate import judging
 from training.evaluate.metrics import Share
-from training.evaluate.processbench import Result
-from training.evaluate.records import JudgedCandidates
+from training.evaluate.processbench import ThresholdFigures
 from training.evaluate.right_votes import STUDIED
 from unprm.errors import RecordInvalid
-from unprm.votes.wrf import Normalization, WrfTerms
 
 BySize = Mapping[int, Share]
 """By the number N of candidates."""
@@ -25,33 +22,20 @@ Run = TypeVar("Run", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
-class BestOfN:
-    """A PRM's votes: `accuracy[vote][N]`, and `any_right[N]`, how often any of N candidates is right. `judged`: the
-    candidates of one seed, by question; empty if they were not kept. `wrf`: that seed's settings."""
+class PrmVotes:
+    """A PRM's votes: `accuracy[vote][N]`, and `any_right[N]`, how often any of N candidates is right."""
 
     seeds: int
     questions: int
-    accuracy: dict[str, BySize]
+    accuracy: Mapping[str, BySize]
     any_right: BySize
-    judged: tuple[JudgedCandidates, ...]
-    wrf: WrfTerms
 
 
-@dataclass(frozen=True, slots=True)
-class FirstErrors:
-    """A PRM on ProcessBench at one threshold: by subset the number of solutions and F1, and the mean F1."""
-
-    threshold: float
-    solutions: Mapping[str, int]
-    f1: Mapping[str, Share]
-    average_f1: float
-
-
-ProcessBench = Mapping[str, FirstErrors]
+ProcessBench = Mapping[str, ThresholdFigures]
 """By how the threshold was chosen, always including "fixed"."""
 
 
-def best_of_n(directory: Path) -> dict[str, BestOfN]:
+def best_of_n(directory: Path) -> dict[str, PrmVotes]:
     """By PRM; several runs below its name are training seeds. Raises `RecordInvalid` for a file that the command could
     not have written, and for seeds that were measured on different questions."""
     return _by_prm(directory / "best-of-n", _best_of_n)
@@ -69,8 +53,6 @@ def averaged(runs: Sequence[Mapping[Key, Share]]) -> dict[Key, Share]:
 
 
 class _BestOfN(BaseModel):
-    alpha: float
-    normalization: Normalization = "minmax"  # older results do not have this field
     questions: int = Field(ge=1)
     accuracy: dict[str, dict[int, Share]]
     any_right: Annotated[dict[int, Share], Field(min_length=1)]
@@ -84,10 +66,10 @@ class _BestOfN(BaseModel):
 
 class _ProcessBench(BaseModel):
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Result]
+    __pydantic_extra__: dict[str, ThresholdFigures]
 
     model: str
-    fixed: Result
+    fixed: ThresholdFigures
 
 
 def _by_prm(place: Path, average: Callable[[Sequence[Path]], T]) -> dict[str, T]:
@@ -95,35 +77,31 @@ def _by_prm(place: Path, average: Callable[[Sequence[Path]], T]) -> dict[str, T]
     return {name: average(paths) for name, paths in seeds.items() if paths}
 
 
-def _best_of_n(paths: Sequence[Path]) -> BestOfN:
+def _best_of_n(paths: Sequence[Path]) -> PrmVotes:
     runs = [_valid(path, _BestOfN) for path in paths]
     _check_equal(paths, "questions", [run.questions for run in runs])
-    kept = next((k for k, path in enumerate(paths) if path.with_name("candidates.jsonl").exists()), None)
-    shown = runs[kept or 0]
-    return BestOfN(
-        len(runs),
-        shown.questions,
-        {vote: averaged([run.accuracy[vote] for run in runs]) for vote in STUDIED},
-        averaged([run.any_right for run in runs]),
-        () if kept is None else tuple(judging.kept(paths[kept].parent)),
-        WrfTerms(alpha=shown.alpha, normalization=shown.normalization),
-    )
+    accuracy = {vote: averaged([run.accuracy[vote] for run in runs]) for vote in STUDIED}
+    return PrmVotes(len(runs), runs[0].questions, accuracy, averaged([run.any_right for run in runs]))
 
 
 def _processbench(paths: Sequence[Path]) -> ProcessBench:
     runs = [_valid(path, _ProcessBench) for path in paths]
     counts = [{name: (each.wrong, each.right) for name, each in run.fixed.subsets.items()} for run in runs]
     _check_equal(paths, "subsets", counts)
-    solutions = {name: sum(kinds) for name, kinds in counts[0].items()}
     results = [{"fixed": run.fixed, **run.__pydantic_extra__} for run in runs]
     ways = [way for way in results[0] if all(way in result for result in results)]
-    return {way: _first_errors(solutions, [result[way] for result in results]) for way in ways}
+    return {way: _over_seeds([result[way] for result in results]) for way in ways}
 
 
-def _first_errors(solutions: Mapping[str, int], seeds: Sequence[Result]) -> FirstErrors:
-    f1 = [{name: Share(each.f1, each.f1_low, each.f1_high) for name, each in seed.subsets.items()} for seed in seeds]
+def _over_seeds(seeds: Sequence[ThresholdFigures]) -> ThresholdFigures:
+    """The first seed's figures, with the mean threshold and the mean F1."""
+    f1 = averaged([{name: each.f1_share for name, each in seed.subsets.items()} for seed in seeds])
+    subsets = {
+        name: replace(seeds[0].subsets[name], f1=share.mean, f1_low=share.low, f1_high=share.high)
+        for name, share in f1.items()
+    }
     threshold, average_f1 = (fmean(getattr(seed, name) for seed in seeds) for name in ("threshold", "average_f1"))
-    return FirstErrors(threshold, solutions, averaged(f1), average_f1)
+    return ThresholdFigures(threshold, subsets, average_f1)
 
 
 def _valid(path: Path, layout: type[Run]) -> Run:

@@ -10,8 +10,8 @@ from typer import Option
 
 from unprm.formats.unprm import BETA, NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG, HeadName
 
-from ..settings import LAYOUT, LayoutName, Seed
 from ..stage import directory
+from ..stage_settings import LAYOUT, LayoutName, Seed
 
 if TYPE_CHECKING:
     from ..evaluate.metrics import Validation
@@ -181,7 +181,6 @@ class ProbeSummary:
     held_out: "Validation | None"
 
     def table(self) -> Table:
-        """The read-outs as a table for a terminal."""
         made = Table("read from", "log-loss", "AUROC", "in the probe")
         for row in self.rows:
             made.add_row(row.name, f"{row.log_loss:.4f}", f"{row.auroc:.4f}", "yes" if row.chosen else "")

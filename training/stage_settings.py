@@ -1,4 +1,4 @@
-"""Settings of the stages that make data, and of evaluations; those of a training run are in `training.prm.settings`."""
+"""Settings of the stages that make data, and of evaluations; `prm.train_settings` has those of a training run."""
 
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
@@ -56,7 +56,6 @@ class SampleSettings:
 
     @property
     def drawing(self) -> SamplingSettings:
-        """The sampler's settings."""
         return SamplingSettings(
             self.temperature, max_tokens=self.max_tokens, worked_examples=self.worked_examples, probe=self.probe
         )
@@ -147,19 +146,18 @@ class AnnotateSettings:
 
     @property
     def drawing(self) -> SamplingSettings:
-        """The sampler's settings."""
         return SamplingSettings(self.temperature, max_tokens=self.max_tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadingSettings:
     """How a solution's text is read: where to look for its answer, and how to split it into steps."""
 
     extraction: Annotated[Extraction, EXTRACTION] = "auto"
     split: Annotated[Split, STEP_SPLIT] = "auto"
 
 
-AUTO = Reading()
+AUTO = ReadingSettings()
 """The default."""
 
 

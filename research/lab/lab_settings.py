@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from training.settings import PRESETS as DATA_PRESETS
-from training.settings import AdaptiveSettings, AnnotateSettings, SampleSettings, SelectionName, SelectSettings
+from training.stage_settings import PRESETS as DATA_PRESETS
+from training.stage_settings import AdaptiveSettings, AnnotateSettings, SampleSettings, SelectionName, SelectSettings
 
 from ..searches.study import variants
 
@@ -41,11 +41,9 @@ class LabSettings:
 
     @property
     def sample(self) -> SampleSettings:
-        """Sampling for the data sets."""
         return replace(MINI.sample, k=self.k, seed=self.seed)
 
     def select(self, selection: SelectionName) -> SelectSettings:
-        """Selection among the samples of each question."""
         return replace(MINI.select, selection=selection, m=self.m, n=self.n, seed=self.seed)
 
     @property
