@@ -126,7 +126,11 @@ class HeldOut:
             for name, solutions in processbench.load_processbench(str(path)).items()
         }
         form = ProbeFormat(load_tokenizer(trainer.base), trainer.config)
-        self._ids = {each.id: form.encode(each.problem, each.steps).ids for kept in self.sets.values() for each in kept}
+        self._ids = {
+            each.id: form.encode(each.problem.strip(), [step.strip() for step in each.steps]).ids
+            for kept in self.sets.values()
+            for each in kept
+        }
 
     def scores(self, margins: Array) -> SetScores:
         """The scores of each solution's steps; `margins`: log-odds of all steps, as their features are ordered."""

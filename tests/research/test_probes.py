@@ -22,7 +22,7 @@ from unprm.models.load import load_engine
 
 def _benchmark(name, seed):
     for number, solution in enumerate(learnable(24, seed)):
-        steps = ["What is asked?", *solution.steps]
+        steps = [" What is asked?\n", *solution.steps]
         error = next((k for k, right in enumerate(solution.labels, 1) if not right), -1)
         steps = steps if error < 0 else [*steps, "And so on."]
         yield {"id": f"{name}-{number}", "problem": f"{name} {seed} + {number // 2}?", "steps": steps, "label": error,
@@ -59,9 +59,10 @@ def test_a_held_out_solution_gets_the_scores_that_the_served_probe_gives_it(trai
         for name, solutions in held_out.sets.items():
             assert len(solutions) == 24
             assert all("And so on." not in each.steps for each in solutions)
-            batch = engine.score([engine.format.encode(each.problem, each.steps) for each in solutions])
-            for solution, served in zip(solutions, batch.scores, strict=True):
-                assert scores[name][solution.id] == pytest.approx(served, abs=2e-3)
+            texts = [[step.strip() for step in each.steps] for each in solutions]  # as the training read them
+            encoded = [engine.format.encode(each.problem, steps) for each, steps in zip(solutions, texts, strict=True)]
+            for solution, served in zip(solutions, engine.score(encoded), strict=True):
+                assert scores[name][solution.id] == pytest.approx(served.values, abs=2e-3)
     finally:
         engine.close()
 

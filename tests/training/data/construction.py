@@ -4,7 +4,6 @@ import asyncio
 import io
 
 from rich.console import Console
-from training.settings import AnnotateSettings, SampleSettings, SelectSettings
 
 from tests.training import lines
 from tests.training.scripted import ScriptedSampler
@@ -12,6 +11,7 @@ from training.data.annotate import annotate
 from training.data.questions import make_mini
 from training.data.sample import sample
 from training.data.select import Selector, select
+from training.stage_settings import AnnotateSettings, SampleSettings, SelectSettings
 
 QUESTIONS = make_mini(12, seed=1)
 SAMPLE = SampleSettings(k=12)

@@ -26,11 +26,12 @@ from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution, Trial
 from unprm.calibration import sigmoid
 from unprm.engines.fake import FakeEngine, FakeFormat
-from unprm.engines.torch.readers import batch_scores
+from unprm.engines.torch.readers import scores_of
 from unprm.errors import ModelInvalid, RecordInvalid
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig
 from unprm.library import vote
 from unprm.models.load import load_engine
+from unprm.types import Encoded
 
 LOSS = LOSSES["beta-binomial"]
 PROBLEM = "Problem: what is 12?"
@@ -183,7 +184,7 @@ def test_a_model_trained_on_counts_is_served_with_intervals(trainer, tmp_path, w
 
 def test_an_interval_holds_its_score_and_is_finite_at_any_extreme():
     margins = [[-300.0, 300.0], [300.0, -300.0], [-300.0, -300.0], [300.0, 300.0], [5.0, -5.0]]
-    ((scores,), _, _, _, (intervals,)) = batch_scores([margins], [1])
+    scores, *_, intervals = scores_of(Encoded((1,), (0,)), margins, 1)
     assert scores == tuple(sigmoid(log_alpha - log_beta) for log_beta, log_alpha in margins)
     assert all(0 <= each.low <= score <= each.high <= 1 for score, each in zip(scores, intervals, strict=True))
     # nearly all of its mass is at 0, and the 95 % quantile below the mean
