@@ -144,4 +144,4 @@ def scored(answer: object, scores: Sequence[float], **more: Any) -> dict[str, An
     return {"steps": steps, "answer": str(answer), "step_scores": list(scores), **more}
 
 
-EXAMPLES = ["A slip", "A close vote", "LaTeX"]
+EXAMPLES = ["A close vote", "A slip", "Own scores"]
