@@ -28,7 +28,7 @@ from .collate import Example, read_examples
 from .journal import VALIDATIONS
 from .network import Compute, read_shape
 from .processes import Processes
-from .publish import check_output, portable
+from .publish import check_output, portable, write_config
 from .readout import CrossFitted, FittedProbe, LinearProbe, fit, split
 from .states import KEPT, Frozen, States
 from .train_settings import ProbeSummary, ReadoutRow, TrainSettings
@@ -128,7 +128,7 @@ class ProbeTrainer:
         if summary.held_out:
             resumable.write_lines(output / VALIDATIONS, [summary.held_out])
         head_of(fitted.probe).save(output)
-        config.write(output)
+        write_config(config, output)
         write_probe_card(output, config, self.settings, summary)
         return summary
 
