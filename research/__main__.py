@@ -221,7 +221,7 @@ def probe(
     ],
     output: Annotated[Path, typer.Option(help="Directory for tables and the figure.", callback=directory)],
 ) -> None:
-    """Tell what a frozen base knows of first errors: by layer, by pooling, by how many labels a probe is fitted to, and
+    """Tell what a frozen base knows of first errors: by layer, by how many labels a probe is fitted to, and
     beside what needs no training."""
     from training.prm.probe import ProbeTrainer
     from training.prm.train_settings import TrainSettings

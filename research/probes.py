@@ -1,4 +1,4 @@
-"""What a frozen base knows of first errors: by layer, by pooling, and by how many labels a probe is fitted to.
+"""What a frozen base knows of first errors: by layer, and by how many labels a probe is fitted to.
 
 All of it is read from the states that training a probe kept, of its own data and of ProcessBench's solutions, so it
 takes minutes and no pass of the base.
@@ -21,7 +21,6 @@ from training.prm.probe import ProbeTrainer
 from training.prm.readout import Array, Features
 from unprm.calibration import sigmoid
 from unprm.checkpoints.files import load_tokenizer
-from unprm.engines.torch.probe import POOLINGS
 from unprm.errors import ModelInvalid
 from unprm.formats.probe import ProbeFormat
 
@@ -60,17 +59,15 @@ def write(trainer: ProbeTrainer, output: Path, console: Console) -> str:
         return crossed.log_loss, held_out.scores(held_out_columns.astype(np.float64) @ weight + bias)
 
     def fit(rows: Sequence[int]) -> SetScores:
-        fewer = Features(features.layers, features.states[:, :, rows], features.measures[rows])
+        fewer = Features(features.layers, features.states[:, rows], features.measures[rows])
         made = readout.fit(fewer, right[rows], [problems[row] for row in rows], seed)
         return held_out.scores(made.probe.margins(others))
 
-    console.print("each layer and pooling")
+    console.print("each layer")
     loss, surprise = alone(features.measures, others.measures)
-    losses, layers = {SURPRISE: loss}, dict[tuple[str, int], SetScores]()
-    for pooling, name in enumerate(POOLINGS):
-        for place, layer in enumerate(features.layers):
-            columns = (each.column(pooling, place) for each in (features, others))
-            losses[f"{name}, layer {layer}"], layers[name, layer] = alone(*columns)
+    losses, layers = {SURPRISE: loss}, dict[int, SetScores]()
+    for layer in features.layers:
+        losses[f"layer {layer}"], layers[layer] = alone(features.of(layer), others.of(layer))
     console.print("smaller probes, and the whole one")
     surprising = features.measures[:, trainer.config.measures.index("surprisal_mean")]
     kept = {ALL: {1: list(range(len(right)))}} | {
@@ -175,14 +172,14 @@ def _differences(held_out: HeldOut, known: Mapping[str, SetScores]) -> Iterator[
 
 def figure(
     held_out: HeldOut,
-    layers: Mapping[tuple[str, int], SetScores],
+    layers: Mapping[int, SetScores],
     labels: Mapping[str, Mapping[int, SetScores]],
     path: Path,
 ) -> None:
-    """Writes the curves by layer, a line for each pooling, and by number of labels, a line for each way in which they
-    were chosen, as PNG, a row for each set."""
-    look = dict(zip((*POOLINGS, *labels), styles(len(POOLINGS) + len(labels)), strict=True))
-    by_layer = {name: {layer: scores for (each, layer), scores in layers.items() if each == name} for name in POOLINGS}
+    """Writes the curve by layer, and those by number of labels, one for each way in which they were chosen, as PNG: a
+    row for each set."""
+    by_layer = {"one layer": layers}
+    look = dict(zip((*by_layer, *labels), styles(len(by_layer) + len(labels)), strict=True))
 
     def draw(drawn: Figure) -> None:
         handles: dict[str, object] = {}

@@ -11,7 +11,7 @@ from transformers import AutoConfig, Qwen2Config, Qwen2ForCausalLM
 
 from research.mini import tokenizer
 from unprm.checkpoints.files import load_tokenizer
-from unprm.engines.torch.probe import POOLINGS, ProbeHead
+from unprm.engines.torch.probe import ProbeHead
 from unprm.formats.probe import ProbeConfig
 from unprm.formats.unprm import PrmConfig
 
@@ -92,6 +92,6 @@ def write_probe(directory: Path, base: str = "../base", seed: int = 0, **config:
     head = ProbeHead(len(made.layers) * hidden, len(made.measures))
     for parameter in head.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    head.step.weight.data[:, len(POOLINGS) :] /= 4  # surprisals of random models are large, and scores shall differ
+    head.measures.weight.data /= 4  # surprisals of random models are large, and scores shall differ
     head.save(directory)
     return directory

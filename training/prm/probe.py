@@ -16,7 +16,7 @@ from rich.progress import Progress
 from unprm.calibration import sigmoid
 from unprm.checkpoints.files import digests, fetch, load_base, load_tokenizer
 from unprm.engines.torch.devices import multiplies_bf16_fast
-from unprm.engines.torch.probe import POOLINGS, ProbeHead
+from unprm.engines.torch.probe import ProbeHead
 from unprm.errors import ModelInvalid
 from unprm.formats.probe import ProbeConfig, ProbeFormat
 from unprm.samplers.prompts import around_problem
@@ -28,7 +28,7 @@ from .collate import Example, read_examples
 from .journal import VALIDATIONS
 from .network import Compute, read_shape
 from .processes import Processes
-from .publish import check_output, portable
+from .publish import check_output, portable, write_config
 from .readout import CrossFitted, FittedProbe, LinearProbe, fit, split
 from .states import KEPT, Frozen, States
 from .train_settings import ProbeSummary, ReadoutRow, TrainSettings
@@ -38,7 +38,7 @@ PASS_TOKENS = {"cpu": 2_048, "cuda": 8_192}
 KEPT_OF_HELD_OUT = "validation-states"
 """Folder of the states of held-out steps."""
 READOUTS = "readouts.jsonl"
-"""A row for each layer and pooling, the measures and the whole."""
+"""A row for each layer, the measures and the whole."""
 
 
 class ProbeTrainer:
@@ -109,7 +109,7 @@ class ProbeTrainer:
                 total = sum(len(example.encoded.ids) for example in states.examples)
                 task = progress.add_task(f"{what}, tokens", total=total)
                 states.fill(tokens, partial(progress.advance, task))
-        task = progress.add_task("fitting, read-outs", total=len(POOLINGS) * len(self.config.layers))
+        task = progress.add_task("fitting, read-outs", total=len(self.config.layers))
         states, right = self.states, self.states.right
         fitted = fit(states.features, right, states.problems, self.settings.seed, partial(progress.advance, task))
         config = self.config.model_copy(update={"layers": fitted.probe.layers})
@@ -128,7 +128,7 @@ class ProbeTrainer:
         if summary.held_out:
             resumable.write_lines(output / VALIDATIONS, [summary.held_out])
         head_of(fitted.probe).save(output)
-        config.write(output)
+        write_config(config, output)
         write_probe_card(output, config, self.settings, summary)
         return summary
 
@@ -140,25 +140,24 @@ def candidates(depth: int) -> tuple[int, ...]:
 
 def head_of(probe: LinearProbe) -> ProbeHead:
     """The head that the engine reads, in float32."""
-    head = ProbeHead(probe.token_weight.shape[1], len(probe.step_weight) - len(POOLINGS))
+    head = ProbeHead(len(probe.token_weight), len(probe.measure_weight))
     arrays = {
-        "token.weight": probe.token_weight,
-        "token.bias": probe.token_bias,
-        "step.weight": probe.step_weight[None],
-        "step.bias": np.array([probe.step_bias]),
+        "token.weight": probe.token_weight[None],
+        "measures.weight": probe.measure_weight[None],
+        "measures.bias": np.array([probe.bias]),
     }
     head.load_state_dict({name: torch.from_numpy(array).float() for name, array in arrays.items()})
     return head
 
 
 def _rows(fitted: FittedProbe) -> Iterator[ReadoutRow]:
-    def row(name: str, figures: CrossFitted, layer: int | None = None, pooling: str | None = None) -> ReadoutRow:
+    def row(name: str, figures: CrossFitted, layer: int | None = None) -> ReadoutRow:
         chosen = layer is None or layer in fitted.probe.layers
-        return ReadoutRow(name, layer, pooling, chosen, figures.strength, figures.log_loss, figures.auroc)
+        return ReadoutRow(name, layer, chosen, figures.strength, figures.log_loss, figures.auroc)
 
     yield row("measures of surprisal", fitted.measures)
-    for (layer, pooling), figures in fitted.readouts.items():
-        yield row(f"layer {layer}, {pooling}", figures, layer, pooling)
+    for layer, figures in fitted.readouts.items():
+        yield row(f"layer {layer}", figures, layer)
     yield row("all of it", fitted.whole)
 
 

@@ -27,7 +27,7 @@ from unprm.engines.torch.heads import read_layers
 from unprm.errors import ModelInvalid, OutputMismatch
 from unprm.formats.family import LAYER, Head
 from unprm.formats.registry import is_probe
-from unprm.formats.unprm import CONFIG_NAME, PrmConfig
+from unprm.formats.unprm import CONFIG_NAME, ModelConfig, PrmConfig
 
 from .card import CARD, published_card
 from .heads import FILE, write_layer
@@ -70,7 +70,7 @@ def write_adapter(network: Network, config: PrmConfig, output: Path) -> None:
     tuned.peft_config["default"].base_model_name_or_path = config.base
     tuned.save_pretrained(str(output), save_embedding_layers=False)
     write_layer({name: p for name, p in network.head.named_parameters() if p.requires_grad}, output)
-    config.write(output)
+    write_config(config, output)
 
 
 @torch.no_grad()
@@ -162,7 +162,16 @@ def write_checkpoint(network: PreTrainedModel, base: Path, source: Path, config:
     trained layer of the directory `source`, if the head is one."""
     _with_classifier(network, source, config, output)
     read_tokenizer(base).save_pretrained(output)
-    config.model_copy(update={"base": ".", "base_revision": None}).write(output)
+    write_config(config.model_copy(update={"base": ".", "base_revision": None}), output)
+
+
+def write_config(config: ModelConfig, output: Path) -> None:
+    """Writes the last file of a PRM, its configuration. Who may read that may read the weights: safetensors writes them
+    for their owner alone, and a server often runs as another user."""
+    config.write(output)
+    mode = (output / CONFIG_NAME).stat().st_mode
+    for weights in output.glob("*.safetensors"):
+        weights.chmod(mode)
 
 
 def _with_classifier(network: PreTrainedModel, source: Path, config: PrmConfig, output: Path) -> None:

@@ -1,8 +1,8 @@
 """Fits a probe: how right steps differ from wrong ones in a frozen base's hidden states, and in how surprised it is.
 
-Of each layer and pooling, a ridge-regularised logistic regression, cross-fitted by problem; then one over those of the
+Of each layer, a ridge-regularised logistic regression, cross-fitted by problem; then one over those of the
 chosen layers and the measures, on predictions for problems that they were not fitted to, so that a score is the
-probability that such a step is right. All of it is linear, so it folds into one row per pooling.
+probability that such a step is right. All of it is linear, so it folds into one row.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedGroupKFold
 
-from unprm.engines.torch.probe import POOLINGS
 from unprm.errors import ModelInvalid
 
 FOLDS = 5
@@ -37,30 +36,28 @@ Folds = Sequence[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What is known of labelled steps. `states`: hidden states, (poolings, layers, steps, hidden), float16, which may
-    lie on the disk. `layers`: their numbers. `measures`: figures of the log-probabilities, (steps, measures)."""
+    """What is known of labelled steps. `states`: mean hidden states, (layers, steps, hidden), float16, which may lie on
+    the disk. `layers`: their numbers. `measures`: figures of the log-probabilities, (steps, measures)."""
 
     layers: tuple[int, ...]
     states: npt.NDArray[np.float16]
     measures: Array
 
-    def column(self, pooling: int, layer: int) -> Array:
-        """One pooling's states of one layer, by their indices: (steps, hidden), float32."""
-        states: Array = self.states[pooling, layer].astype(np.float32)
+    def of(self, layer: int) -> Array:
+        """The states of one layer, by its number: (steps, hidden), float32."""
+        states: Array = self.states[self.layers.index(layer)].astype(np.float32)
         return states
 
 
 @dataclass(frozen=True, slots=True)
 class LinearProbe:
-    """A linear head on some `layers`, in float64: for each pooling, `token_weight`, (poolings, layers · hidden), times
-    the pooled states, plus `token_bias`; and the step's margin is `step_weight`, (poolings + measures,), times those
-    and the measures, plus `step_bias`."""
+    """A linear head on some `layers`, in float64: a step's margin is `token_weight`, (layers · hidden,), times its mean
+    states, plus `measure_weight`, (measures,), times its measures, plus `bias`."""
 
     layers: tuple[int, ...]
     token_weight: Array
-    token_bias: Array
-    step_weight: Array
-    step_bias: float
+    measure_weight: Array
+    bias: float
 
     def margins(self, features: Features) -> Array:
         """The log-odds of each step's being right, (steps,)."""
@@ -68,10 +65,8 @@ class LinearProbe:
         parts: list[Array] = [np.empty(0)]
         for start in range(0, len(features.measures), ROWS):
             rows = slice(start, start + ROWS)
-            pooled = [np.concatenate([each[place, rows] for place in places], axis=1) for each in features.states]
-            values = [each.astype(np.float64) @ weight for each, weight in zip(pooled, self.token_weight, strict=True)]
-            inputs = np.column_stack([np.transpose(values) + self.token_bias, features.measures[rows]])
-            parts.append(inputs @ self.step_weight + self.step_bias)
+            states = np.concatenate([features.states[place, rows] for place in places], axis=1).astype(np.float64)
+            parts.append(states @ self.token_weight + features.measures[rows] @ self.measure_weight + self.bias)
         return np.concatenate(parts)
 
 
@@ -89,11 +84,11 @@ class CrossFitted:
 
 @dataclass(frozen=True, slots=True)
 class FittedProbe:
-    """A probe; the figures of its measures alone, of each candidate layer by its number and pooling, and of it all."""
+    """A probe; the figures of its measures alone, of each candidate layer by its number, and of it all."""
 
     probe: LinearProbe
     measures: CrossFitted
-    readouts: dict[tuple[int, str], CrossFitted]
+    readouts: dict[int, CrossFitted]
     whole: CrossFitted
 
 
@@ -105,19 +100,17 @@ def fit(
     advance: Callable[[], None] = lambda: None,
 ) -> FittedProbe:
     """Fits a probe to steps. `labels`: whether each is right, (steps,). `problems`: each step's, of which those in one
-    fold are held out together. `advance` is called after each layer and pooling. Errors as for `split`.
+    fold are held out together. `advance` is called after each layer. Errors as for `split`.
     """
     folds = split(labels, problems, seed)
-    readouts: dict[tuple[int, str], CrossFitted] = {}
-    for place, layer in enumerate(features.layers):
-        for pooling, name in enumerate(POOLINGS):
-            readouts[layer, name] = cross_fitted(features.column(pooling, place), labels, folds)
-            advance()
+    readouts: dict[int, CrossFitted] = {}
+    for layer in features.layers:
+        readouts[layer] = cross_fitted(features.of(layer), labels, folds)
+        advance()
     measures = features.measures.astype(np.float64)
 
     def inputs(layers: Sequence[int]) -> Array:
-        read = [readouts[layer, name].margins for name in POOLINGS for layer in layers]
-        return np.column_stack([*read, measures])
+        return np.column_stack([*(readouts[layer].margins for layer in layers), measures])
 
     def loss(layers: Sequence[int]) -> float:
         return cross_fitted(inputs(layers), labels, folds, STRENGTHS[-1:]).log_loss
@@ -125,18 +118,11 @@ def fit(
     chosen = tuple(_choose(features.layers, loss))
     last = cross_fitted(inputs(chosen), labels, folds)
     weight, bias = regressed(inputs(chosen), labels, last.strength)
-    count = len(POOLINGS) * len(chosen)
-    rows, biases = [], []
-    for pooling, name in enumerate(POOLINGS):
-        parts = weight[pooling * len(chosen) : (pooling + 1) * len(chosen)]
-        made = [
-            regressed(features.column(pooling, features.layers.index(layer)), labels, readouts[layer, name].strength)
-            for layer in chosen
-        ]
-        rows.append(np.concatenate([part * each for part, (each, _) in zip(parts, made, strict=True)]))
-        biases.append(sum(part * each for part, (_, each) in zip(parts, made, strict=True)))
-    step = np.concatenate([np.ones(len(POOLINGS)), weight[count:]])
-    probe = LinearProbe(chosen, np.stack(rows), np.array(biases), step, bias)
+    parts, rest = weight[: len(chosen)], weight[len(chosen) :]
+    made = [regressed(features.of(layer), labels, readouts[layer].strength) for layer in chosen]
+    rows = [part * each for part, (each, _) in zip(parts, made, strict=True)]
+    bias += sum(part * each for part, (_, each) in zip(parts, made, strict=True))
+    probe = LinearProbe(chosen, np.concatenate(rows), rest, bias)
     alone = cross_fitted(measures, labels, folds)
     return FittedProbe(probe, alone, readouts, last)
 

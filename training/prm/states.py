@@ -1,4 +1,4 @@
-"""What a frozen base makes of labelled steps: hidden states and figures of its surprise, of one pass over the texts.
+"""What a frozen base makes of labelled steps: mean hidden states and figures of its surprise, in a pass over the texts.
 
 They are in files of a directory, mapped into memory, since they can be larger than it. A killed pass goes on where it
 was, with the same result.
@@ -20,7 +20,7 @@ import torch
 from transformers import PreTrainedModel
 
 from unprm.engines.torch.heads import margin_of
-from unprm.engines.torch.probe import EVEN, POOLINGS
+from unprm.engines.torch.probe import EVEN
 from unprm.engines.torch.readers import log_probs
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
@@ -72,7 +72,7 @@ class States:
         self.count = sum(map(len, self.labels))
         hidden = base.model.config.get_text_config().hidden_size
         self._shapes: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
-            STATES: ((len(POOLINGS), len(layers), self.count, hidden), np.dtype(np.float16)),
+            STATES: ((len(layers), self.count, hidden), np.dtype(np.float16)),
             FIGURES: ((self.count, len(measures)), np.dtype(np.float32)),
         }
         self._fingerprint = self._digest(identity)
@@ -133,7 +133,7 @@ class States:
         for micro in micro_batches(self.examples, tokens, self._base.kernels is not None, self._sharing):
             end = start + int((~micro.labels.isnan()).sum())
             if end > done:
-                states[:, :, start:end], figures[start:end] = self._read(micro, tokens)
+                states[:, start:end], figures[start:end] = self._read(micro, tokens)
                 states.flush()
                 figures.flush()
                 self._note(end)
@@ -142,7 +142,7 @@ class States:
 
     @torch.inference_mode()
     def _read(self, micro: MicroBatch, tokens: int) -> tuple[npt.NDArray[Any], list[list[float]]]:
-        """The states, (poolings, layers, steps, hidden), and figures of the steps of a micro-batch."""
+        """The states, (layers, steps, hidden), and figures of the steps of a micro-batch."""
         model, device = self._base.model, next(self._base.model.parameters()).device
         try:
             made = self._base.run(micro, output_hidden_states=True)
@@ -154,26 +154,18 @@ class States:
         places, before, tags = micro.responses[known[micro.responses[:, 2]]].unbind(1)
         steps = (known.cumsum(0) - 1)[tags]
         count = int(known.sum())
-        at, ends, spans = (each.to(device) for each in (places, micro.places[known], steps))
+        at, spans = places.to(device), steps.to(device)
         wanted = micro.ids.flatten()[places].to(device)
         with self._base.autocast(device):
             states = made.last_hidden_state.flatten(0, 1)[before.to(device)]
             logprobs = log_probs(model.get_output_embeddings(), states, wanted, self._base.factor)
-        surprising = EVEN - logprobs.float()
-
-        def mean(rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-            """(tokens, hidden) -> (steps, hidden)."""
-            sums = torch.zeros(count, rows.shape[1], device=device).index_add(0, spans, rows * weights[:, None])
-            return sums / torch.zeros(count, device=device).index_add(0, spans, weights)[:, None]
-
-        pooled = []
+        weights = EVEN - logprobs.float()
+        weights = weights / torch.zeros(count, device=device).index_add(0, spans, weights)[spans]
+        means = []
         for layer in self._layers:
-            hidden = made.hidden_states[layer].flatten(0, 1)
-            rows = hidden[at].float()
-            pooled.append(
-                torch.stack([hidden[ends].float(), mean(rows, torch.ones_like(surprising)), mean(rows, surprising)])
-            )
-        kept = torch.stack(pooled, dim=1).clamp(-LARGEST, LARGEST).half().cpu().numpy()
+            rows = made.hidden_states[layer].flatten(0, 1)[at].float() * weights[:, None]
+            means.append(torch.zeros(count, rows.shape[1], device=device).index_add(0, spans, rows))
+        kept = torch.stack(means).clamp(-LARGEST, LARGEST).half().cpu().numpy()
         sizes = torch.bincount(steps, minlength=count)
         figures = [surprise(each.tolist(), self._measures) for each in logprobs.cpu().split(sizes.tolist())]
         return kept, figures

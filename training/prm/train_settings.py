@@ -153,12 +153,11 @@ class TrainSummary:
 
 @dataclass(frozen=True, slots=True)
 class ReadoutRow:
-    """How well one read-out tells steps of problems that it was not fitted to; `layer` and `pooling`: None for the
-    measures alone and for the whole."""
+    """How well one read-out tells steps of problems that it was not fitted to; `layer`: None for the measures
+    alone and for the whole."""
 
     name: str
     layer: int | None
-    pooling: str | None
     chosen: bool
     strength: float
     log_loss: float

@@ -28,7 +28,6 @@ from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.calibration import sigmoid
 from unprm.checkpoints.files import load_base, load_tokenizer
-from unprm.engines.torch.probe import POOLINGS
 from unprm.errors import ModelInvalid, OutputMismatch
 from unprm.formats.probe import ProbeConfig, ProbeFormat
 from unprm.models.load import load_engine
@@ -80,15 +79,14 @@ def _plain(directory, base, solution):
     encoded = ProbeFormat(load_tokenizer(base), config).encode(solution.problem, solution.steps)
     made = load_base(base, torch.float32)(torch.tensor([encoded.ids]), output_hidden_states=True)
     inputs = torch.cat([made.hidden_states[layer][0] for layer in config.layers], dim=1)
-    values = inputs @ weights["token.weight"].T + weights["token.bias"]
+    values = inputs @ weights["token.weight"][0]
     logprobs = made.logits[0].double().log_softmax(1)[:-1].gather(1, torch.tensor(encoded.ids)[1:, None])[:, 0].tolist()
     scores, start = [], encoded.response
     for position in encoded.positions:
-        figures = np.log1p([MEASURES[name](logprobs[start - 1 : position]) for name in config.measures])
-        rows = values[start : position + 1]
-        surprising = np.average(rows[:, 2], weights=-np.array(logprobs[start - 1 : position]))
-        features = torch.tensor([rows[-1, 0], rows[:, 1].mean(), surprising, *figures], dtype=torch.float32)
-        scores.append(sigmoid((features @ weights["step.weight"][0] + weights["step.bias"][0]).item()))
+        step = logprobs[start - 1 : position]
+        figures = np.log1p([MEASURES[name](step) for name in config.measures])
+        mean = np.average(values[start : position + 1], weights=-np.array(step))
+        scores.append(sigmoid(float(mean + figures @ weights["measures.weight"][0].numpy() + weights["measures.bias"])))
         start = position + 1
     return scores
 
@@ -97,6 +95,9 @@ def test_a_trained_probe_is_served_and_tells_right_from_wrong(place, trained):
     output, summary = trained
     engine = load_engine(str(output), device="cpu")
     assert engine.description.name == "prm"
+    assert (
+        len({path.stat().st_mode for path in output.iterdir() if path.is_file()}) == 1
+    )  # whoever may read one may read all
     solutions = list(_solutions(40, seed=5))
     found = columns(engine.score([engine.format.encode(each.problem, each.steps) for each in solutions])).values
     assert found[0] == pytest.approx(_plain(output, place / "base", solutions[0]), abs=1e-4)
@@ -119,7 +120,7 @@ def test_what_is_written_says_how_it_is_read_and_what_it_was_trained_on(place, t
     assert set(config.layers) <= {2, 4}
     assert config.measures == SURPRISAL
     rows = [json.loads(line) for line in (output / READOUTS).read_text().splitlines()]
-    assert [(row["layer"], row["pooling"]) for row in rows[1:-1]] == [(k, p) for k in (2, 4) for p in POOLINGS]
+    assert [row["layer"] for row in rows[1:-1]] == [2, 4]
     assert {row["layer"] for row in rows[1:-1] if row["chosen"]} == set(config.layers)
     assert rows[-1]["log_loss"] <= min(row["log_loss"] for row in rows)
     card = (output / "README.md").read_text()
@@ -150,9 +151,9 @@ def test_only_the_tokens_of_labelled_steps_are_kept(place, tmp_path):
             if label == label:
                 for index, layer in enumerate((2, 4)):
                     hidden = made.hidden_states[layer][0]
-                    kept = states.features.states[:, index, row]
+                    kept = states.features.states[index, row]
                     rows, weights = hidden[start : position + 1], surprise[start - 1 : position, None].float()
-                    expected = torch.stack([rows[-1], rows.mean(0), (rows * weights).sum(0) / weights.sum()])
+                    expected = (rows * weights).sum(0) / weights.sum()
                     assert kept == pytest.approx(expected.numpy(), rel=2e-3, abs=2e-3)
                 figures = MEASURES[SURPRISAL[2]]((-surprise[start - 1 : position]).tolist())
                 assert states.features.measures[row, 2] == pytest.approx(np.log1p(figures), rel=1e-4)
@@ -186,7 +187,7 @@ def test_a_killed_run_goes_on_where_it_was_and_ends_as_it_would_have(place, trai
     done = json.loads(progress.read_text())["steps"]
     trainer = ProbeTrainer(settings)
     assert 0 < done < trainer.states.count
-    assert not np.load(progress.with_name(STATES), mmap_mode="r")[:, :, done:].any()
+    assert not np.load(progress.with_name(STATES), mmap_mode="r")[:, done:].any()
     trainer.train(QUIET)
     expected, _ = trained
     for name in (f"{KEPT}/{STATES}", f"{KEPT_OF_HELD_OUT}/{STATES}", "head.safetensors", READOUTS, "validation.jsonl"):
@@ -197,10 +198,10 @@ def test_what_is_done_is_not_read_again(place, tmp_path):
     states = ProbeTrainer(_settings(place, tmp_path)).states
     states.fill(300, lambda tokens: None)
     kept = np.load(tmp_path / KEPT / STATES, mmap_mode="r+")
-    kept[:, :, 0] = 5
+    kept[:, 0] = 5
     again = ProbeTrainer(_settings(place, tmp_path)).states
     again.fill(300, lambda tokens: None)
-    assert (again.features.states[:, :, 0] == 5).all()
+    assert (again.features.states[:, 0] == 5).all()
 
 
 def test_states_of_other_data_are_refused(place, tmp_path):
@@ -213,9 +214,9 @@ def test_states_of_other_data_are_refused(place, tmp_path):
 def test_the_states_take_what_was_said_and_a_disk_without_room_is_refused_before(place, tmp_path):
     trainer = ProbeTrainer(_settings(place, tmp_path))
     trainer.states.reserve()
-    # three poolings of two layers of 64 numbers of two bytes, and four figures of four
-    assert trainer.states.bytes == trainer.states.count * (3 * 2 * 64 * 2 + 4 * 4)
-    assert f"{trainer.states.count:,} labelled steps: their states take 784 bytes each" in str(trainer)
+    # two layers of 64 numbers of two bytes, and four figures of four
+    assert trainer.states.bytes == trainer.states.count * (2 * 64 * 2 + 4 * 4)
+    assert f"{trainer.states.count:,} labelled steps: their states take 272 bytes each" in str(trainer)
     files = sum(path.stat().st_size for path in (tmp_path / KEPT).glob("*.npy"))
     assert files == pytest.approx(trainer.states.bytes, abs=256)
     with pytest.raises(ModelInvalid, match=r"take 2 GB, and 1.5 GB are free"):
@@ -301,5 +302,5 @@ def test_the_command_prints_every_read_out(place, tmp_path):
     options = ["train", f"--base={place / 'base'}", f"--data={place / 'steps.jsonl'}", f"--output={tmp_path / 'prm'}"]
     result = CliRunner().invoke(app, [*options, "--tune=none", "--head=probe"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
-    for text in ("bytes each", "measures of surprisal", "layer 4, mean", "all of it", "a probe of layers"):
+    for text in ("bytes each", "measures of surprisal", "layer 4", "all of it", "a probe of layers"):
         assert text in result.output

@@ -72,6 +72,9 @@ def test_a_merged_prm_scores_as_base_and_adapter_do_and_needs_neither(base, adap
     with closing(load_engine(str(output), device="cpu")) as engine:
         assert (engine.description.name, engine.description.adapter) == ("tiny-prm", None)
     assert json.loads((output / "calibration.json").read_text("utf-8"))["scale"] == 1.5
+    assert (
+        len({path.stat().st_mode for path in output.iterdir() if path.is_file()}) == 1
+    )  # whoever may read one may read all
 
 
 @pytest.mark.parametrize("model", ["tied", "untied"])

@@ -7,24 +7,22 @@ from sklearn.linear_model import LogisticRegression
 from training.evaluate.metrics import Validation
 from training.prm.readout import FOLDS, Features, fit
 from unprm.calibration import sigmoid
-from unprm.engines.torch.probe import POOLINGS
 from unprm.errors import ModelInvalid
 
 LAYERS = (3, 5)
 HIDDEN = 12
-INFORMATIVE = 5, "mean"
-"""Where the direction is that tells right steps."""
+INFORMATIVE = 5
+"""The layer where the direction is that tells right steps."""
 
 
 def _made(steps, seed=0, shift=1.0):
     """Steps of 60 problems, whose log-odds are a direction in the states of `INFORMATIVE`, a measure, and `shift`; the
     states of the rest are noise far from 0, of very different sizes."""
     rng = np.random.default_rng(seed)
-    states = rng.normal(size=(len(POOLINGS), len(LAYERS), steps, HIDDEN)) * np.logspace(-2, 2, HIDDEN) + 7.0
+    states = rng.normal(size=(len(LAYERS), steps, HIDDEN)) * np.logspace(-2, 2, HIDDEN) + 7.0
     measures = rng.exponential(size=(steps, 2)) * (1.0, 30.0)
     direction = np.linspace(-1, 1, HIDDEN) / np.logspace(-2, 2, HIDDEN)
-    informative = states[POOLINGS.index(INFORMATIVE[1]), LAYERS.index(INFORMATIVE[0])]
-    odds = (informative - 7.0) @ direction * 1.5 - measures[:, 1] / 30 + shift
+    odds = (states[LAYERS.index(INFORMATIVE)] - 7.0) @ direction * 1.5 - measures[:, 1] / 30 + shift
     right = rng.random(steps) < 1 / (1 + np.exp(-odds))
     features = Features(LAYERS, states.astype(np.float16), measures.astype(np.float32))
     return features, right, [f"problem {k}" for k in rng.integers(0, 60, steps)]
@@ -41,7 +39,7 @@ def fitted(made):
 
 
 def test_the_layer_that_tells_is_found_and_new_steps_are_told(fitted):
-    assert INFORMATIVE[0] in fitted.probe.layers
+    assert INFORMATIVE in fitted.probe.layers
     assert max(fitted.readouts, key=lambda key: fitted.readouts[key].auroc) == INFORMATIVE
     features, right, _ = _made(1500, seed=1)
     scores = [[sigmoid(margin)] for margin in fitted.probe.margins(features).tolist()]
@@ -72,11 +70,10 @@ def test_the_folded_probe_is_the_pipeline_that_it_was_folded_from(made, fitted):
         return lambda: model.fit(standard, right).decision_function(standard)
 
     layers = fitted.probe.layers
-    places = [(POOLINGS.index(name), LAYERS.index(layer)) for name in POOLINGS for layer in layers]
-    strengths = [fitted.readouts[layer, name].strength for name in POOLINGS for layer in layers]
-    columns = [features.states[place].astype(np.float64) for place in places]
+    strengths = [fitted.readouts[layer].strength for layer in layers]
+    columns = [features.of(layer).astype(np.float64) for layer in layers]
     read = [regression(each, strength)() for each, strength in zip(columns, strengths, strict=True)]
-    crossed = [fitted.readouts[layer, name].margins for name in POOLINGS for layer in layers]
+    crossed = [fitted.readouts[layer].margins for layer in layers]
     stacked = np.column_stack([*crossed, features.measures])
     scale = stacked.std(0)
     last = LogisticRegression(C=1 / (fitted.whole.strength * len(right)), tol=1e-3, max_iter=1000)
@@ -90,11 +87,11 @@ def test_no_step_is_predicted_by_what_was_fitted_to_its_problem(made):
     rng = np.random.default_rng(3)
     problems = np.repeat(np.arange(40), 10)
     right = np.repeat(rng.random(40) < 0.5, 10)
-    states = np.zeros((len(POOLINGS), 1, 400, 40), dtype=np.float16)
-    states[:, 0, np.arange(400), problems] = 1
+    states = np.zeros((1, 400, 40), dtype=np.float16)
+    states[0, np.arange(400), problems] = 1
     found = fit(Features((1,), states, rng.normal(size=(400, 1))), right, problems.tolist())
     assert found.whole.auroc < 0.6
-    assert found.readouts[1, "last"].auroc < 0.6
+    assert found.readouts[1].auroc < 0.6
 
 
 def test_columns_that_never_change_say_nothing(made):
@@ -103,7 +100,7 @@ def test_columns_that_never_change_say_nothing(made):
     states[..., 0] = 300
     found = fit(Features(LAYERS, states, features.measures), right, problems).probe
     assert np.isfinite(found.token_weight).all()
-    assert (found.token_weight.reshape(len(POOLINGS), -1, HIDDEN)[..., 0] == 0).all()
+    assert (found.token_weight.reshape(-1, HIDDEN)[:, 0] == 0).all()
 
 
 @pytest.mark.parametrize("fault", ["one kind", "few problems", "wrong ones of one problem"])
@@ -125,4 +122,4 @@ def test_what_can_not_be_held_out_is_refused(made, fault):
 def test_equal_data_gives_equal_bytes(made, fitted):
     again = fit(*made)
     assert again.probe.token_weight.tobytes() == fitted.probe.token_weight.tobytes()
-    assert again.probe.step_weight.tobytes() == fitted.probe.step_weight.tobytes()
+    assert again.probe.measure_weight.tobytes() == fitted.probe.measure_weight.tobytes()

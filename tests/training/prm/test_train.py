@@ -65,6 +65,9 @@ def test_a_trained_prm_is_served_and_tells_right_from_wrong(base, data, tmp_path
     assert "unprm serve --model" in card
     assert "96 (0 dropped" in card
     assert str(tmp_path) not in card + (output / "adapter_config.json").read_text()
+    assert (
+        len({path.stat().st_mode for path in output.iterdir() if path.is_file()}) == 1
+    )  # whoever may read one may read all
 
 
 def test_tag_and_verdicts_are_chosen(base, data, tmp_path):

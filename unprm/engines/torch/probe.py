@@ -20,20 +20,19 @@ from unprm.uncertainty import surprise
 
 FILE = "head.safetensors"
 """A probe's weights, beside its configuration."""
-POOLINGS = ("last", "mean", "surprising")
-"""What is read of a step's tokens: the last one, their mean, and their mean weighted by how surprising each is."""
 EVEN = 1e-6
 """Nats that are added to each token's surprisal as a weight: a step that surprises nowhere is weighted evenly."""
 
 
 class ProbeHead(nn.Module):
-    """Makes a value for each pooling of each token's `inputs`, and a step's margin of the pooled values and of
-    `measures` figures."""
+    """Makes a value of each token's `inputs`, and a step's margin of their mean, weighted by how surprising each token
+    is, and of `measures` figures: what a base knows of errors shows at the tokens that surprise it, and generalises
+    from there (docs/lab/qwen.md)."""
 
     def __init__(self, inputs: int, measures: int) -> None:
         super().__init__()
-        self.token = nn.Linear(inputs, len(POOLINGS))
-        self.step = nn.Linear(len(POOLINGS) + measures, 1)
+        self.token = nn.Linear(inputs, 1, bias=False)
+        self.measures = nn.Linear(measures, 1)
 
     @classmethod
     def read(cls, directory: Path, probe: Probe, hidden_size: int) -> Self:
@@ -57,28 +56,25 @@ class ProbeHead(nn.Module):
         save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, directory / FILE)
 
     def tokens(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Hidden states of all layers, (n, inputs), of any float type -> (n, poolings), float32."""
+        """Hidden states of all layers, (n, inputs), of any float type -> (n, 1), float32."""
         made: torch.Tensor = self.token(hidden.float())
         return made
 
     def steps(self, pooled: torch.Tensor) -> torch.Tensor:
         """What `pooled` returns -> margins (steps,), float32."""
-        made: torch.Tensor = self.step(pooled)
-        return made[:, 0]
+        made: torch.Tensor = pooled[:, 0] + self.measures(pooled[:, 1:])[:, 0]
+        return made
 
 
 def pooled(
-    values: np.ndarray[Any, Any], logprobs: Sequence[float], ends: Sequence[int], measures: Sequence[str]
+    values: Sequence[float], logprobs: Sequence[float], ends: Sequence[int], measures: Sequence[str]
 ) -> torch.Tensor:
-    """The pooled values and the figures of a solution's steps, (steps, poolings + measures), float32. `values`: of its
-    tokens, (tokens, poolings); `logprobs`: theirs; `ends`: the index after each step's last token, ascending;
-    `measures`: by their names in `MEASURES`."""
+    """The mean value and the figures of a solution's steps, (steps, 1 + measures), float32. `values`, `logprobs`: its
+    tokens'; `ends`: the index after each step's last token, ascending; `measures`: by their names in `MEASURES`."""
     rows = []
     for start, end in zip([0, *ends], ends, strict=False):
-        last, mean, surprising = values[start:end].T
-        weights = EVEN - np.array(logprobs[start:end])
-        row = [last[-1], mean.mean(), np.average(surprising, weights=weights)]
-        rows.append(row + surprise(logprobs[start:end], measures))
+        mean = np.average(values[start:end], weights=EVEN - np.array(logprobs[start:end]))
+        rows.append([mean, *surprise(logprobs[start:end], measures)])
     return torch.tensor(rows, dtype=torch.float32)
 
 
@@ -109,12 +105,12 @@ class ProbeReader(Reader):
         return range(item.response, item.positions[-1] + 1)
 
     def values(self, layers: Sequence[torch.Tensor]) -> torch.Tensor:
-        """What the head makes of tokens' hidden states in each of `layers`, (n, hidden) -> (n, poolings), float32."""
+        """What the head makes of tokens' hidden states in each of `layers`, (n, hidden) -> (n, 1), float32."""
         parts = zip(*(states.split(LOGITS) for states in layers), strict=True)
         return torch.cat([self._head.tokens(torch.cat(part, 1)) for part in parts])
 
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
-        """(n, poolings + 1): the head's values, and the log-probability."""
+        """(n, 2): the head's value, and the log-probability."""
         *layers, before = hidden
         values = self.values(layers)
         output = self.network.get_output_embeddings()  # may have been replaced
@@ -122,7 +118,7 @@ class ProbeReader(Reader):
 
     def margins(self, item: Encoded, values: Sequence[Any]) -> list[Any]:
         """The head's margins of the steps: each ends at a position, the first begins with the response."""
-        rows = np.array(values)
+        read, logprobs = zip(*values, strict=True)
         ends = [position - item.response + 1 for position in item.positions]
-        made: list[Any] = self._steps.steps(pooled(rows[:, :-1], rows[:, -1].tolist(), ends, self._measures)).tolist()
+        made: list[Any] = self._steps.steps(pooled(read, logprobs, ends, self._measures)).tolist()
         return made

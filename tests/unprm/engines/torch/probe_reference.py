@@ -21,15 +21,13 @@ def reference(place: Path, item: Encoded) -> list[float]:
     with torch.no_grad():
         made = network(torch.tensor([item.ids]), output_hidden_states=True)
     states = torch.cat([made.hidden_states[layer][0] for layer in config.layers], 1)
-    values = states @ head["token.weight"].T + head["token.bias"]
+    values = states @ head["token.weight"][0]
     logs = made.logits[0].float().log_softmax(-1)
     scores, start = [], item.response
     for end in item.positions:
         surprise = [-float(logs[index - 1, item.ids[index]]) for index in range(start, end + 1)]
         figures = np.log1p([np.mean(surprise), max(surprise), sum(surprise), np.mean(sorted(surprise)[-3:])])
-        rows = values[start : end + 1]
-        surprising = np.average(rows[:, 2], weights=surprise)
-        features = torch.tensor([rows[-1, 0], rows[:, 1].mean(), surprising, *figures], dtype=torch.float32)
-        scores.append(1 / (1 + math.exp(-float(head["step.weight"][0] @ features + head["step.bias"][0]))))
+        margin = np.average(values[start : end + 1], weights=surprise) + figures @ head["measures.weight"][0].numpy()
+        scores.append(1 / (1 + math.exp(-float(margin + head["measures.bias"][0]))))
         start = end + 1
     return scores

@@ -184,7 +184,7 @@ def test_the_digest_is_that_of_all_parts(plain, tmp_path):
         assert digest(place) != first
     config.write(place)
     head = load_file(place / FILE)
-    save_file(head | {"step.bias": head["step.bias"] + 1}, place / FILE)
+    save_file(head | {"measures.bias": head["measures.bias"] + 1}, place / FILE)
     assert digest(place) != first
 
 
