@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +36,11 @@ class Placed(FakeEngine):
     """An engine that names its version and its process."""
 
     def __init__(self, version: str) -> None:
-        super().__init__(delay=0.01)
+        super().__init__(delay=0.01, name=f"{version}-{os.getpid()}")
         self.version = version
 
     def __reduce__(self) -> Any:
         return Placed, (self.version,)
-
-    def score(self, batch: Any) -> Any:
-        self.description = replace(self.description, name=f"{self.version}-{os.getpid()}")
-        return super().score(batch)
 
 
 @pytest.fixture(scope="module")
