@@ -57,7 +57,7 @@ test-docs: .venv/dev.installed
 test-plugs: .venv-plugs/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/plugs
 
-# the tests of the PRM on Qwen2.5 that comes with the package, on its base
+# a probe of a real Qwen2.5, trained, served and compared with transformers
 test-qwen: .venv/bases/qwen2.5-coder-0.5b-instruct
 	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m qwen tests/qwen
 

@@ -1,22 +1,26 @@
-"""The PRM on Qwen2.5 that comes with the package, on real problems: over HTTP, and its AUROC."""
+"""A real Qwen2.5 through the whole chain: a probe of it is trained, served, and votes on real problems over HTTP."""
 
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import httpx
 import pytest
+from rich.progress import Progress
 
-from research import steps
-from research.auroc import auroc
 from tests.server.harness import serving
 from tests.support import ROOT
+from tests.unprm.engines.torch.probe_reference import reference
 from training.evaluate.scorers import EngineScorer, SolutionToScore
+from training.prm.probe import ProbeTrainer
+from training.prm.train_settings import TrainSettings
+from unprm.checkpoints import bases
 from unprm.models.load import load_engine
 from unprm.steps import split
 from unprm.types import Engine
 
-NAME = "unprm-qwen-0.5b"
+BASE = "qwen2.5-coder-0.5b-instruct"
 DATA = ROOT / "tests/data"
 PAIRS = [json.loads(line) for line in (DATA / "qwen/pairs.jsonl").read_text("utf-8").splitlines()]
 
@@ -24,8 +28,25 @@ pytestmark = pytest.mark.qwen
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with closing(load_engine(NAME, dtype="float32")) as loaded:
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A probe trained on ProcessBench's few solutions here, beside a link to its base."""
+    place = tmp_path_factory.mktemp("qwen")
+    (place / "base").symlink_to(bases.directory(bases.BASES[BASE]))
+    ProbeTrainer(
+        TrainSettings(
+            base=str(place / "base"),
+            data=(DATA / "processbench/gsm8k.jsonl",),
+            output=place / "probe",
+            tune="none",
+            head="probe",
+        )
+    ).train(Progress(disable=True))
+    return place / "probe"
+
+
+@pytest.fixture(scope="module")
+def engine(probe: Path) -> Iterator[Engine]:
+    with closing(load_engine(str(probe), dtype="float32")) as loaded:
         yield loaded
 
 
@@ -44,7 +65,7 @@ def test_right_and_wrong_solutions_of_real_problems_over_http(engine: Engine, se
         for pair, both in zip(PAIRS, texts, strict=True)
     ]
     for pair, both, voted in zip(PAIRS, texts, answers, strict=True):
-        assert voted["model"] == NAME
+        assert voted["model"] == "probe"
         said = [float(each["answer"].lstrip("$")) for each in voted["solutions"]]
         assert said[0] == float(pair["answer"]) != said[1]
         alone = EngineScorer(engine).score([SolutionToScore(pair["problem"], tuple(split(text))) for text in both])
@@ -53,10 +74,7 @@ def test_right_and_wrong_solutions_of_real_problems_over_http(engine: Engine, se
         ]
 
 
-def test_its_auroc_is_what_was_measured(engine: Engine) -> None:
-    """It is a weak PRM: on these short solutions a coin has 0.5."""
-    sets, _ = steps.load_sets(str(DATA / "processbench/gsm8k.jsonl"), [])
-    (solutions,) = sets.values()
-    scores = EngineScorer(engine).score([SolutionToScore(each.problem, tuple(each.steps)) for each in solutions])
-    scored = steps.scored_steps(solutions, {each.id: found for each, found in zip(solutions, scores, strict=True)})
-    assert auroc(scored, matched=False).value == pytest.approx(0.577, abs=0.03)
+def test_scores_are_those_of_transformers(engine: Engine, probe: Path) -> None:
+    items = [engine.format.encode(pair["problem"], split(pair["wrong"]["text"])) for pair in PAIRS[:2]]
+    for item, scored in zip(items, engine.score(items), strict=True):
+        assert scored.values == pytest.approx(reference(probe, item), abs=1e-4)

@@ -30,8 +30,6 @@ logger = logging.getLogger(__name__)
 _PROGRESS_SECONDS = 5.0
 StoredDtype = torch.dtype | Literal["auto"]
 """The type that weights are loaded in; `auto`: the type they are stored in."""
-ADAPTERS = {name: Path(__file__).parent / "weights" / name for name in ("unprm-qwen-0.5b", "unprm-qwen-1.5b")}
-"""Adapters for bases by name that this package contains, by their names."""
 _DIGESTED = ("*.safetensors", "config.json", "adapter_config.json")
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
@@ -88,7 +86,7 @@ def locate(
 
 def fetch(name: str, revision: str | None) -> Path:
     """The local directory of a model: a path unchanged, a hub name after downloading it into the cache; or that of a
-    base or an adapter by name, or of an embedded PRM's base.
+    base by name, or of an embedded PRM's base.
 
     Raises `ModelInvalid` if the name is neither.
     """
@@ -96,10 +94,10 @@ def fetch(name: str, revision: str | None) -> Path:
         return Path(name)
     if name in mini.ADAPTERS:
         return mini.BASE
-    if name in bases.BASES or name in ADAPTERS:
+    if name in bases.BASES:
         if revision is not None:
             raise ModelInvalid(f"{name} has no other revisions: leave out its revision")
-        return ADAPTERS[name] if name in ADAPTERS else bases.directory(bases.BASES[name])
+        return bases.directory(bases.BASES[name])
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         raise ModelInvalid(f"there is no directory {name!r}, and no model on the hub can have this name")
     try:
