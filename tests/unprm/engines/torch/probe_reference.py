@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from unprm.engines.torch.probe import FILE
+from unprm.engines.torch.probe import EVEN, FILE
 from unprm.formats.probe import ProbeConfig
 from unprm.types import Encoded
 
@@ -27,7 +27,10 @@ def reference(place: Path, item: Encoded) -> list[float]:
     for end in item.positions:
         surprise = [-float(logs[index - 1, item.ids[index]]) for index in range(start, end + 1)]
         figures = np.log1p([np.mean(surprise), max(surprise), sum(surprise), np.mean(sorted(surprise)[-3:])])
-        margin = np.average(values[start : end + 1], weights=surprise) + figures @ head["measures.weight"][0].numpy()
+        margin = (
+            np.average(values[start : end + 1], weights=np.array(surprise) + EVEN)
+            + figures @ head["measures.weight"][0].numpy()
+        )
         scores.append(1 / (1 + math.exp(-float(margin + head["measures.bias"][0]))))
         start = end + 1
     return scores
