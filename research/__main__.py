@@ -63,27 +63,6 @@ def pack(
 
 
 @app.command()
-def mix(
-    output: Annotated[Path, typer.Option(help="File for the data.")],
-    errors: Annotated[Path, typer.Option(help="Wrong solutions of GSM8K's questions, by verify-then-generate.")],
-    gold: Annotated[Path, typer.Option(help="GSM8K: `question`, `solution`, `answer`.")],
-    model_written: Annotated[Path, typer.Option(help="Long-winded solutions by language models: PARC.")],
-    competition: Annotated[Path, typer.Option(help="Solutions of PRM800K, cut at their first errors.")],
-    solutions: Annotated[Path, typer.Option(help="Right solutions of PRM800K's first phase.")],
-    branches: Annotated[Path, typer.Option(help="Their steps with wrong alternatives, the last step of each row.")],
-    characters: Annotated[
-        tuple[int, int, int], typer.Option(help="Characters of the steps of PARC, PRM800K and its first phase.")
-    ] = (100_000, 70_000, 70_000),
-) -> None:
-    """Mix public step labels for a small PRM: `problem`, `steps` and `labels`, a line each."""
-    from .mix import written
-
-    rows = list(written(errors, gold, model_written, competition, solutions, branches, characters))
-    output.write_text("\n".join(rows) + "\n", "utf-8")
-    console.print(f"wrote {len(rows)} solutions")
-
-
-@app.command()
 def steps(
     output: Annotated[Path, typer.Option(help="Directory for scores and the table.", callback=directory)],
     data: Annotated[str, typer.Option(help="ProcessBench: a file, a directory or its name on the hub.")],
