@@ -189,7 +189,9 @@ def figure(
                 for key, by_place in curves.items():
                     shares = {place: held_out.matched(name, scores).share for place, scores in by_place.items()}
                     handles[key] = line(axes, shares, **look[key])
+            left.set_xticks(list(layers))
             right.set_xscale("log")
+            right.xaxis.set_major_formatter("{x:,.0f}")
             left.set_title(f"{name}: one layer")
             right.set_title(f"{name}: a probe of up to four")
         rows[-1][0].set_xlabel("layer")
