@@ -33,8 +33,9 @@ from .readout import CrossFitted, FittedProbe, LinearProbe, fit, split
 from .states import KEPT, Frozen, States
 from .train_settings import ProbeSummary, ReadoutRow, TrainSettings
 
-PASS_TOKENS = {"cpu": 2_048, "cuda": 8_192}
-"""Tokens of a pass, by the device's type, unless the settings say otherwise."""
+PASS_TOKENS = {"cpu": 4_096, "cuda": 8_192}
+"""Tokens of a pass, by the device's type, unless the settings say otherwise: a prefix that several steps share is read
+again in each pass that has some of them, so short passes read most tokens twice."""
 KEPT_OF_HELD_OUT = "validation-states"
 """Folder of the states of held-out steps."""
 READOUTS = "readouts.jsonl"

@@ -69,7 +69,7 @@ class TrainSettings:
         Option(
             min=1,
             help="Tokens per pass, with padding. Default: as many as fit in memory, up to 16,384; on a CPU, some 10 s. "
-            "For a probe 8,192; on a CPU 2,048.",
+            "For a probe 8,192; on a CPU 4,096.",
         ),
     ] = None
     lora_rank: Annotated[int, Option(min=1)] = 8
