@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import ROOT
 
-PAGES = "docs/requests.md", "README.md"
+PAGES = "docs/requests.md", "README.md", "docs/quickstart.md"
 """In this order: the first shows how many tokens were known from before."""
 _EXAMPLE = re.compile(r"```sh\n(curl [^`]*?)```\n[^`]*```json\n([^`]*?)```")
 EXAMPLES = [(page, *found) for page in PAGES for found in _EXAMPLE.findall((ROOT / page).read_text("utf-8"))]

@@ -16,7 +16,7 @@ ELLIPSIS = "…"
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`]+)`")
-_PROGRAM = re.compile(r"(\w+=\S+ )*((\.venv/bin/)?python|torchrun|make|pip|docker|training) ")
+_PROGRAM = re.compile(r"(\w+=\S+ )*((\.venv/bin/)?python|torchrun|make|pip|docker|training|unprm) ")
 
 
 @dataclass(frozen=True, slots=True)

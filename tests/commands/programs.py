@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import benchmarks.__main__
 import research.__main__
 import training.__main__
+import unprm.__main__
 import unprm_client.__main__
 from server.scale.settings import ScaleSettings
 from server.settings import Settings
@@ -53,8 +54,11 @@ def check(words: Sequence[str], directory: Path) -> None:
     elif program == "training":
         check_module(["training", *more], directory)
     elif program == "unprm":
-        module = NAMES[more[0]].module.removesuffix(".__main__")
-        check_module([module, *(more[1:] if more[0] in ("serve", "scale") else more)], directory)
+        if more[0] in NAMES:
+            module = NAMES[more[0]].module.removesuffix(".__main__")
+            check_module([module, *(more[1:] if more[0] in ("serve", "scale") else more)], directory)
+        else:
+            assert CliRunner().invoke(unprm.__main__.program(), more).exit_code == 0, more
     elif program == "pip":
         check_pip(more)
     elif program == "make":

@@ -58,7 +58,7 @@ def check_prmbench(world: World, run: str) -> None:
     assert figures["solutions"] == len(figures["categories"]) == 9
 
 
-@runs("README.md", "training build")
+@runs("README.md", "unprm build")
 def test_a_data_set_is_built(world: World, blocks: list[Block]) -> None:
     world.run(changed(blocks[0].text, {"--preset mini": "--preset mini --limit 1"}))
     output = world.run("python -c \"import datasets; print(*datasets.load_dataset('runs/mini/dataset')['train'][0])\"")
