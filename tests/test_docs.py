@@ -98,6 +98,12 @@ def test_examples_are_problems_that_the_demonstration_knows(page: str) -> None:
     assert [problem for problem in problems if not knows(problem)] == []
 
 
+def test_the_readme_is_short_and_spells_the_program_one_way() -> None:
+    page = (ROOT / "README.md").read_text("utf-8")
+    assert len(page.splitlines()) <= 130
+    assert re.findall(r"python -m (?:server|training|unprm_client)\b", page) == []
+
+
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs/README.md").read_text("utf-8")
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
