@@ -104,6 +104,18 @@ def test_the_readme_is_short_and_spells_the_program_one_way() -> None:
     assert re.findall(r"python -m (?:server|training|unprm_client)\b", page) == []
 
 
+def test_the_gain_that_the_readme_names_is_the_lab_s() -> None:
+    section = (
+        (ROOT / "docs/lab/README.md").read_text("utf-8").partition("## Votes on real scores")[2].partition("###")[0]
+    )
+    rows = {row.split(" | ")[0]: re.findall(r"\d+\.\d", row) for row in section.splitlines() if row.startswith("| ")}
+    majority, wrf = rows["| majority"][-3], rows["| wrf"][-7]  # among all candidates, before the interval
+    gain, low, high = rows["| wrf"][-4:-1]
+    page = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert f"right on {majority} % and the default vote on {wrf} %" in page
+    assert f"{gain} points more, 95 % interval {low} to {high}" in page
+
+
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs/README.md").read_text("utf-8")
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
