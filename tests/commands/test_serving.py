@@ -149,10 +149,10 @@ def test_the_journal_is_read(world: World, blocks: list[Block]) -> None:
         wait(lambda: "|83|reward|" in world.run(blocks[0].text))
 
 
-@runs("docs/scaling.md", "# this machine")
+@runs("docs/scaling.md", ".[serve,ray]")
 def test_replicas_are_served_from_ray(world: World, blocks: list[Block]) -> None:
     """To Ray, GPUs are only a number, which a variable sets here."""
-    with world.serving(blocks[0].complete, RAY_OVERRIDE_RESOURCES='{"CPU": 4, "GPU": 2}') as client:
+    with world.serving(blocks[0].text, RAY_OVERRIDE_RESOURCES='{"CPU": 4, "GPU": 2}') as client:
         assert client.get("/model").json()["family"] == "qwen-prm"
         assert all(0 < reward < 1 for reward in rewards(client))
 
