@@ -6,11 +6,11 @@ import pytest
 
 from tests.commands import programs, test_serving, test_training
 from tests.commands.blocks import ROOT, RUN, Block, fenced, spoken
-from tests.pages import AGENTS_PROGRAMS, EXAMPLES, PLUGS_PROGRAMS
+from tests.pages import AGENT_PAGES, AGENTS_PROGRAMS, EXAMPLES, PLUGS_PROGRAMS
 
 HERE = test_serving, test_training
 """Imported for what they enter in `RUN`."""
-NOT_RUN = ("make", "docker", "pip", "tests.docker.build_cpu_image")
+NOT_RUN = ("make", "docker", "pip")
 """Programs that would make environments or images."""
 
 
@@ -31,7 +31,7 @@ OURS = [(block, words) for block, words in UNDERSTOOD if not set(words[:3]).isdi
 
 def elsewhere(block: Block) -> bool:
     """Whether a test of its page runs it."""
-    if block.page == "docs/agents.md":
+    if block.page in AGENT_PAGES:
         return block.text in AGENTS_PROGRAMS or block.text.startswith(("cat", "curl"))
     if block.page == "docs/plugs.md":
         return block.text in PLUGS_PROGRAMS.values()

@@ -57,7 +57,7 @@ def test_a_server_stands_before_an_agent(world: World, reasoner: str, blocks: li
         assert elected(client)["sampled"] == 4
 
 
-@runs("docs/agents.md", "server --upstream-url")
+@runs("docs/gateway.md", "server --upstream-url")
 def test_a_server_without_a_model_s_name_votes_by_rewards_on_what_it_knows(
     world: World, reasoner: str, blocks: list[Block]
 ) -> None:
@@ -65,14 +65,14 @@ def test_a_server_without_a_model_s_name_votes_by_rewards_on_what_it_knows(
         assert (elected(client)["sampled"], elected(client)["strategy"]) == (4, "wrf")
 
 
-@runs("docs/agents.md", "--upstream-key KEY")
+@runs("docs/gateway.md", "--upstream-key KEY")
 def test_a_server_has_a_key_of_its_upstream(world: World, reasoner: str, blocks: list[Block]) -> None:
     world.link("my-prm", mini.ADAPTER)
     with world.serving(changed(blocks[0].text, {"http://gpu-1:8000": reasoner})) as client:
         assert elected(client)["sampled"] == 4
 
 
-@runs("docs/agents.md", "unprm mcp --transport http")
+@runs("docs/mcp.md", "unprm mcp --transport http")
 def test_tools_are_served_over_http(world: World, blocks: list[Block]) -> None:
     async def names() -> set[str]:
         async with Tools(f"{world.url}/mcp") as client:
