@@ -62,7 +62,7 @@ def _answers(port, command, answer):
 
 
 def test_the_table_of_the_embedded_model_is_what_was_measured():
-    page = (ROOT / "docs/models.md").read_text("utf-8")
+    page = (ROOT / "docs/lab/mini.md").read_text("utf-8")
     figures = json.loads((ROOT / "unprm/mini/weights/figures.json").read_text("utf-8"))
     assert f"| step AUROC | {figures['step_auroc']:.3f} |" in page
     assert f"| first-error F1 | {100 * figures['f1']:.1f} |" in page

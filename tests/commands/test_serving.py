@@ -91,7 +91,7 @@ def check_judged(world: World, reasoner: str, block: Block, url: str) -> None:
             assert elected(client)["strategy"] == "wrf"
 
 
-@runs("docs/agents.md", "server --upstream-url")
+@runs("docs/gateway.md", "server --upstream-url")
 def test_a_server_without_a_model_s_name_votes_by_rewards_on_what_it_knows(
     world: World, reasoner: str, blocks: list[Block]
 ) -> None:
@@ -99,14 +99,14 @@ def test_a_server_without_a_model_s_name_votes_by_rewards_on_what_it_knows(
         assert (elected(client)["sampled"], elected(client)["strategy"]) == (4, "wrf")
 
 
-@runs("docs/agents.md", "--upstream-key KEY")
+@runs("docs/gateway.md", "--upstream-key KEY")
 def test_a_server_has_a_key_of_its_upstream(world: World, reasoner: str, blocks: list[Block]) -> None:
     world.link("my-prm", mini.ADAPTER)
     with world.serving(changed(blocks[0].text, {"http://gpu-1:8000": reasoner})) as client:
         assert elected(client)["sampled"] == 4
 
 
-@runs("docs/agents.md", "unprm mcp --transport http")
+@runs("docs/mcp.md", "unprm mcp --transport http")
 def test_tools_are_served_over_http(world: World, blocks: list[Block]) -> None:
     async def names() -> set[str]:
         async with Tools(f"{world.url}/mcp") as client:
@@ -183,10 +183,10 @@ def test_the_journal_is_read(world: World, blocks: list[Block]) -> None:
         wait(lambda: "|83|reward|" in world.run(blocks[0].text))
 
 
-@runs("docs/scaling.md", "# this machine")
+@runs("docs/scaling.md", ".[serve,ray]")
 def test_replicas_are_served_from_ray(world: World, blocks: list[Block]) -> None:
     """To Ray, GPUs are only a number, which a variable sets here."""
-    with world.serving(blocks[0].complete, RAY_OVERRIDE_RESOURCES='{"CPU": 4, "GPU": 2}') as client:
+    with world.serving(blocks[0].text, RAY_OVERRIDE_RESOURCES='{"CPU": 4, "GPU": 2}') as client:
         assert client.get("/model").json()["family"] == "qwen-prm"
         assert all(0 < reward < 1 for reward in rewards(client))
 
