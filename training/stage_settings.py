@@ -183,7 +183,7 @@ PAPER = Preset(
     select=SelectSettings(),
     annotate=AnnotateSettings(),
 )
-"""As in the paper's text, and in the authors' program where the text is silent. docs/lab/paper.md lists the differences."""
+"""As in the paper's text, and in the authors' program where the text is silent: docs/lab/paper.md."""
 AUTHORS = replace(
     PAPER,
     select=SelectSettings(selection="uncertainty-diversity", measure="entropy_t5", fill=True, min_steps=2),
