@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import ROOT
 
-PAGES = sorted([ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*(ROOT / f"{name}.md" for name in ("README", "SECURITY", "CONTRIBUTING")), *ROOT.glob("docs/**/*.md")])
 BETTER = {
     r"(?<!there )\b(?:is|are|was|were) no (?!longer|better|worse|more|less)": "is not a …",
     r"; there (?:is|are)\b": "; expected one of …",
