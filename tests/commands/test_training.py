@@ -58,7 +58,7 @@ def check_prmbench(world: World, run: str) -> None:
     assert figures["solutions"] == len(figures["categories"]) == 9
 
 
-@runs("README.md", "training build")
+@runs("README.md", "unprm build")
 def test_a_data_set_is_built(world: World, blocks: list[Block]) -> None:
     world.run(changed(blocks[0].text, {"--preset mini": "--preset mini --limit 1"}))
     output = world.run("python -c \"import datasets; print(*datasets.load_dataset('runs/mini/dataset')['train'][0])\"")
@@ -138,7 +138,7 @@ def test_a_prm_is_measured_and_the_report_drawn(world: World, blocks: list[Block
     assert len(world.rows("runs/lab/samples.jsonl")[0]["completions"]) == 16
 
 
-@runs("docs/data.md", "research study")
+@runs("docs/lab/searches.md", "research study")
 def test_all_searches_are_compared(world: World, blocks: list[Block]) -> None:
     world.run(changed(blocks[0].text, {"--limit 320": "--limit 1", "select ": "select --m 1 --n 2 "}))
     rows = re.findall(r"^\| ([\w+.-]+) ", world.path("runs/study/study.md").read_text("utf-8"), re.MULTILINE)
@@ -170,13 +170,21 @@ def test_first_errors_on_real_scores(world: World, blocks: list[Block]) -> None:
     assert all(figure in output for figure in ("83.7", "30.3"))
 
 
+@runs("docs/lab/qwen.md", "research ideal")
+def test_searches_with_perfect_rollouts(world: World, blocks: list[Block]) -> None:
+    world.link("docs", DOCS)
+    output = world.run(blocks[0].text)
+    assert "| uncertainty-literal | 1.22 |" in output
+    assert "| uncertainty-literal | 1.22 |" in (DOCS / "lab" / "qwen.md").read_text("utf-8")
+
+
 @runs("docs/lab/README.md", "research lab")
 def test_the_study_in_miniature_begins(world: World, blocks: list[Block]) -> None:
     with world.started(changed(blocks[0].text, {"full": "quick"})) as started:
         started.wait_for(lambda: world.path("runs/lab/samples.jsonl").exists())
 
 
-@runs("docs/paper-scale.md", "for model in")
+@runs("docs/lab/paper-scale.md", "for model in")
 def test_the_paper_s_chain(world: World, blocks: list[Block]) -> None:
     ask(world, 1)
     publish_processbench(world)
@@ -189,7 +197,7 @@ def test_the_paper_s_chain(world: World, blocks: list[Block]) -> None:
     assert "UnPRM40K" in world.path("runs/paper/report.md").read_text("utf-8")
 
 
-@runs("docs/paper-scale.md", "qintongli/GSM-Plus")
+@runs("docs/lab/paper-scale.md", "qintongli/GSM-Plus")
 def test_votes_on_gsm_plus(world: World, blocks: list[Block]) -> None:
     kinds = ("digit expansion", "adding operation", "critical thinking")
     rows = [
@@ -210,7 +218,7 @@ def test_votes_on_gsm_plus(world: World, blocks: list[Block]) -> None:
     assert "| wrf |" in world.path("runs/paper/best-of-n/UnPRM40K/votes.md").read_text("utf-8")
 
 
-@runs("docs/paper-scale.md", "torchrun")
+@runs("docs/lab/paper-scale.md", "torchrun")
 def test_the_chain_on_a_cluster(world: World, reasoner: str, blocks: list[Block]) -> None:
     """Each of its two ways from the start."""
     ask(world, 1)

@@ -63,12 +63,12 @@ WRITERS: dict[WrittenLayout, Callable[[LabelledSolution], object]] = {
 """The row of a solution. Raises `ValueError` that names what in the solution the layout can't hold."""
 
 
-def recognised(row: Mapping[str, Any]) -> Layout:
+def recognised(row: Mapping[str, Any]) -> LayoutName:
     """The layout of a row by its fields. Raises `ValueError` if there is none."""
     given = {name for name, value in row.items() if value is not None}
-    for layout in LAYOUTS.values():
+    for name, layout in LAYOUTS.items():
         if layout.fields <= given:
-            return layout
+            return name
     raise ValueError(f"fields of no layout ({', '.join(LAYOUTS)}): state one to be told what is missing")
 
 
@@ -84,13 +84,25 @@ def read_labelled(data: Sequence[Path], layout: LayoutName | None = None) -> Ite
         for source, number, row in _rows(place):
             try:
                 fields = _fields(row)
-                yield from (LAYOUTS[layout] if layout else recognised(fields)).solutions(fields)
+                yield from LAYOUTS[layout].solutions(fields) if layout else _solutions(fields)
             except ValueError as error:
                 count += 1
                 if count <= SHOWN:
                     bad.append(RecordInvalid(source, number, sources.reason(error)))
     if count:
         raise bad[0] if count == 1 else RecordsInvalid(bad, count)
+
+
+def _solutions(row: Mapping[str, Any]) -> list[LabelledSolution]:
+    """The solutions in a row of the layout that its fields show, which errors name: a misspelt field shows another."""
+    name = recognised(row)
+    try:
+        return LAYOUTS[name].solutions(row)
+    except ValueError as error:
+        fields = ", ".join(sorted(LAYOUTS[name].fields))
+        raise ValueError(
+            f"{sources.reason(error)} (read as {name} because of its fields {fields}; --layout names another)"
+        ) from error
 
 
 def convert(data: Path, output: Path, to: WrittenLayout, layout: LayoutName | None = None) -> int:

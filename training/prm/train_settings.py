@@ -22,7 +22,7 @@ TuneName = Literal["lora", "all", "none"]
 
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
-    """How to train. The defaults follow the paper and the authors' public code (docs/paper.md).
+    """How to train. The defaults follow the paper and the authors' public code (docs/lab/paper.md).
 
     If `gradient_checkpointing` or `batch_tokens` is None, the trainer chooses it to fit the free memory, and on a CPU
     the time of a pass; `bf16`, by the device. A probe's training reads `PROBE_OPTIONS` alone.

@@ -169,7 +169,7 @@ class DecodingBatch:
         reason = unsupported(network.config)
         kinds = set(getattr(network.config, "layer_types", None) or ()) - {"full_attention"}
         if kinds and reason is None:
-            reason = f"it has layers of the types {', '.join(sorted(kinds))}"
+            reason = f"it has {' and '.join(sorted(kinds))} layers"
         if reason is not None:
             raise ModelInvalid(f"the sampler transformers can't run this model: {reason}; sample with vLLM")
         AttentionInterface.register(ATTENTION, attention)

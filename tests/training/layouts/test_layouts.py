@@ -252,6 +252,12 @@ def test_a_stated_layout_says_what_is_missing(tmp_path):
         list(read_labelled([path], "native"))
 
 
+def test_an_error_names_the_layout_that_a_misspelt_field_made_of_a_row(tmp_path):
+    path = _write(tmp_path / "a.jsonl", {"problem": "p", "steps": ["a"], "label": [True]})
+    with pytest.raises(RecordInvalid, match=r"line 1: id: .* \(read as processbench because of its fields lab"):
+        list(read_labelled([path]))
+
+
 def test_a_directory_is_all_its_files_in_order(tmp_path):
     def row(problem):
         return {"problem": problem, "steps": ["a"], "labels": [True]}

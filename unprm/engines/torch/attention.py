@@ -48,7 +48,7 @@ def unsupported(config: PretrainedConfig) -> str | None:
     """Why a model can't be computed over a tree, as far as its configuration shows; None if nothing speaks against."""
     layers = set(getattr(config, "layer_types", None) or ()) - LAYERS
     if layers:
-        return f"it has layers of the types {', '.join(sorted(layers))}"
+        return f"it has {' and '.join(sorted(layers))} layers"
     if not getattr(config, "num_attention_heads", None):
         return f"models of the type {config.model_type} have no attention"
     if getattr(config, "alibi", False):

@@ -1,4 +1,4 @@
-"""docs/agents.md: its requests, programs and settings are run as they stand there."""
+"""The pages for agents and programs: their requests, programs and settings are run as they stand there."""
 
 import asyncio
 import json
@@ -47,19 +47,18 @@ def block(language: str, start: str) -> str:
     return found
 
 
-def test_the_page_has_its_blocks() -> None:
-    assert len(AGENTS_PROGRAMS) == 6
+def test_the_pages_have_their_blocks() -> None:
+    assert len(AGENTS_PROGRAMS) == 5
     assert len(COMMANDS) == 6
 
 
 @pytest.mark.parametrize(
     ("number", "output"),
     [
-        (1, "68 wrf combined"),
-        (2, "0\n1\n2\n"),
-        (3, "The answer is \\boxed{68}. "),
-        (4, "The answer is \\boxed{68}."),
-        (5, "['68', '68'] True"),
+        (1, "The answer is \\boxed{68}. "),
+        (2, "['68', '68'] True"),
+        (3, "68 wrf combined"),
+        (4, "0\n1\n2\n"),
     ],
 )
 def test_a_program_prints(gateway: Running, number: int, output: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +87,7 @@ def test_the_terminal_s_commands_run(gateway: Running, tmp_path: Path) -> None:
     assert json.loads(output.splitlines()[-1])["strategies"].keys() == {*REWARD_STRATEGIES}
 
 
-def test_the_gateway_answers_as_the_page_says() -> None:
+def test_the_gateway_answers_as_its_page_says() -> None:
     command = block("sh", "curl")
     words = shlex.split(command)
     body = json.loads(words[words.index("-d") + 1])
@@ -99,7 +98,7 @@ def test_the_gateway_answers_as_the_page_says() -> None:
     assert answer["choices"][0]["message"]["content"] == FARM[report["solution_index"]]
 
 
-def test_the_gateway_s_attempts_are_those_of_the_page(tmp_path: Path) -> None:
+def test_the_gateway_s_attempts_are_those_of_its_page(tmp_path: Path) -> None:
     terms = {"strategy": "majority", "budget": 8, "stable": 0.5, "risk": 0.05, "on_reject": "escalate"}
     body = {"model": "small", "messages": [{"role": "user", "content": "How many?"}], "unprm": terms}
     with upstream(*FARM) as first, upstream(FARM[1]) as second:
@@ -144,11 +143,6 @@ def test_the_mcp_server_s_command_listens(gateway: Running) -> None:
     assert command[-2:] == ["--port", "8001"]
     with listening(*command[1:-2], program=str(SCRIPT), UNPRM_CLIENT_URL=gateway.url) as url:
         assert voted(f"{url}/mcp") == "7"
-
-
-def test_the_page_s_links_exist() -> None:
-    for link in re.findall(r"\]\(([^)#]+)", AGENTS):
-        assert (ROOT / "docs" / link).exists(), link
 
 
 def test_the_table_has_every_example() -> None:
