@@ -54,7 +54,7 @@ screenshot: .venv/dev.installed
 test-docs: .venv/dev.installed
 	$(PYTEST) -m docs tests/commands
 
-# the programs of docs/plugs.md and the examples for trainers, with the packages that they plug into, in an environment of
+# the programs for frameworks and the examples for trainers, with the packages that they plug into, in an environment of
 # their own
 test-plugs: .venv-plugs/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/plugs

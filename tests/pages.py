@@ -15,12 +15,10 @@ AGENT_PAGES = "docs/gateway.md", "docs/client.md", "docs/trajectories.md", "docs
 AGENTS = "".join((ROOT / page).read_text("utf-8") for page in AGENT_PAGES)
 AGENTS_BLOCKS = re.findall(r"```(\w+)\n(.*?)```", AGENTS, re.DOTALL)
 AGENTS_PROGRAMS = [block for language, block in AGENTS_BLOCKS if language == "python"]
-PLUGS = (ROOT / "docs" / "plugs.md").read_text("utf-8")
 PLUGS_PROGRAMS = {
-    section.partition("\n")[0]: program
-    for section in PLUGS.split("\n## ")
-    for program in re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    path.stem: path.read_text("utf-8") for path in sorted((ROOT / "clients" / "plugs").iterdir()) if path.is_file()
 }
+"""The programs of docs/plugs.md by their names."""
 
 
 def approximately(value):
