@@ -16,12 +16,12 @@ from training import resumable, stage
 from training.cli.sampling import ModelOption, PresetOption, SamplerOptions, run_stage
 from training.stage import directory, print_failures
 from training.stage_settings import EXTRACTION, PRESETS
-from unprm.commands import program, run, with_options
+from unprm.commands import group, run, with_options
 from unprm.types import Extraction
 
 from .pool_settings import PoolSettings
 
-app = program("Samples and measurements for the studies.")
+app = group("Samples and measurements for the studies.")
 console = Console(stderr=True)
 
 Runs = Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from unprm.commands import Given, with_options
+from unprm.commands import Given, program, with_options
 
 from ..stage import directory
 from ..stage_settings import (
@@ -24,7 +24,7 @@ from ..stage_settings import (
 )
 from .sampling import MODEL, ModelOption, PresetOption, QuestionSource, RolloutsOption, SamplerOptions, run_stage
 
-app = typer.Typer()
+app = program("")
 console = Console(stderr=True)
 
 

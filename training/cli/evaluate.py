@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from unprm.commands import with_options
+from unprm.commands import group, with_options
 from unprm.types import Aggregate
 from unprm.votes.wrf import Normalization, WrfTerms
 
@@ -21,7 +21,7 @@ from ..stage_settings import ReadingSettings
 if TYPE_CHECKING:
     from ..evaluate.scorers import Scorer
 
-app = typer.Typer(help="Measure a PRM on a benchmark.", no_args_is_help=True)
+app = group("Measure a PRM on a benchmark.")
 console = Console(stderr=True)
 
 _OUTPUT_HELP = "Directory for scores and results; the same command goes on there."
