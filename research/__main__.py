@@ -188,7 +188,7 @@ def recorded(
         typer.Argument(help="Recorded step scores of PRMs on ProcessBench.", exists=True),
     ],
 ) -> None:
-    """Tell how well published PRMs find first errors, from their recorded scores."""
+    """Report how well published PRMs find first errors, from their recorded scores."""
     from . import recorded_scores
 
     Console().print(recorded_scores.table(recorded_scores.measure(recorded_scores.read(scores))))
@@ -221,7 +221,7 @@ def probe(
     ],
     output: Annotated[Path, typer.Option(help="Directory for tables and the figure.", callback=directory)],
 ) -> None:
-    """Tell what a frozen base knows of first errors: by layer, by how many labels a probe is fitted to, and
+    """Report what a frozen base knows of first errors: by layer, by how many labels a probe is fitted to, and
     beside what needs no training."""
     from training.prm.probe import ProbeTrainer
     from training.prm.train_settings import TrainSettings
@@ -251,7 +251,7 @@ def searches(
     study: Annotated[Path, typer.Argument(help="Directory that `research study` wrote.", file_okay=False, exists=True)],
     labels: Annotated[Path, typer.Option(help="JSON lines: `problem`, `steps`, `first_error` (from 0).", exists=True)],
 ) -> None:
-    """Tell what each search costs and finds, where people labelled the first errors."""
+    """Report what each search costs and finds, where people labelled the first errors."""
     from .searches.by_people import markdown
 
     Console().print(markdown(study, labels), markup=False, soft_wrap=True)
@@ -263,7 +263,7 @@ def ideal(
         Path, typer.Argument(help="JSON lines: `problem`, `steps`, `first_error`, `logprobs`, `ends`.", exists=True)
     ],
 ) -> None:
-    """Tell what each search would find with perfect rollouts, and whether uncertainty rises at first errors."""
+    """Report what each search would find with perfect rollouts, and whether uncertainty rises at first errors."""
     from .searches.ideal import markdown
 
     Console().print(markdown(labels), markup=False, soft_wrap=True)

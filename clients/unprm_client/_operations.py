@@ -63,7 +63,7 @@ class Call(Generic[Result]):
             return self.result.model_validate_json(response.content, extra="ignore")
         except ValidationError:
             server = errors.server_at(response.url)
-            raise errors.UnexpectedResponse(200, f"{server}: the body is no {self.result.__name__}") from None
+            raise errors.UnexpectedResponse(200, f"{server}: the body is not a {self.result.__name__}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ def calibrate_votes(
         Aggregate | None, typer.Option(help="How rewards come from step scores.", show_default="min")
     ] = None,
 ) -> None:
-    """Calibrate which elected answers can be accepted: of those at most the share is wrong that a request allows."""
+    """Calibrate `risk`: find above which certainty at most the requested share of accepted answers is wrong."""
     from datetime import date
 
     from ..evaluate import acceptance
