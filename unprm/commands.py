@@ -56,7 +56,20 @@ _Version = Annotated[
 
 
 class _Command(TyperCommand):
-    """Its help has a section for each group of options, and names of types that a user knows."""
+    """Its help has a section for each group of options, and names of types that a user knows; what is wrong with a
+    value is said as in a request."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            from pydantic import ValidationError
+
+            from .fields import message
+
+            if isinstance(error.__cause__, ValidationError):
+                error.message = message(error.__cause__.errors(include_url=False), quoting=True)
+            raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}

@@ -200,6 +200,12 @@ def test_every_command_shows_the_version(module, words):
     assert (result.exit_code, result.output) == (0, f"{unprm.__version__}\n")
 
 
+def test_a_value_of_another_type_is_named_with_its_option(tmp_path):
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(pipeline, ["build", "--out", str(tmp_path), "--k=abc"])
+    assert result.exit_code == 2
+    assert "'--k': expected an integer, got 'abc'" in result.output
+
+
 def test_the_public_names_are_listed():
     assert dir(unprm) == ["__version__", "load_prm", "score", "vote"]
     assert all(hasattr(unprm, name) for name in dir(unprm))
