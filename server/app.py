@@ -11,8 +11,8 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-import unprm
 from unprm.errors import UnprmError
+from unprm.version import version
 
 from . import page
 from .admission import respond
@@ -46,7 +46,7 @@ def create_app(
     service = Service(settings, models, lost, metrics or Metrics(), clock)
     app = DocumentedApp(
         title="unprm",
-        version=unprm.__version__,
+        version=version(),
         description=ABOUT,
         openapi_url=None,  # FastAPI would write the document anew for every request; `about` has it
         docs_url=None,  # FastAPI's page loads scripts from another site; `page` has its own

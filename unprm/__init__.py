@@ -26,7 +26,9 @@ def __getattr__(name: str) -> Any:
     """`score` and `vote`: `import unprm` alone needs neither PyTorch nor pydantic. The version is looked up on demand,
     too."""
     if name == "__version__":
-        return _version()
+        from unprm.version import version
+
+        return version()
     if name not in ("score", "vote"):
         raise AttributeError(f"module 'unprm' has no attribute {name!r}")
     from unprm import library
@@ -37,12 +39,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """The public names."""
     return sorted(__all__)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("unprm")
-    except PackageNotFoundError:  # a checkout that is not installed
-        return "0+checkout"

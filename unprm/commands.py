@@ -20,6 +20,7 @@ from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 from .errors import UnprmError
+from .version import version
 
 PREFIX = "UNPRM_"
 """Of the variables that set a model's fields."""
@@ -44,9 +45,7 @@ def variable(name: str) -> str:
 
 def _show_version(asked: bool) -> None:
     if asked:
-        import unprm
-
-        typer.echo(unprm.__version__)
+        typer.echo(version())
         raise typer.Exit
 
 
@@ -97,13 +96,15 @@ class _Program(typer.Typer):
 
         def decorate(command: Callable[..., None]) -> Callable[..., None]:
             shown = inspect.signature(command)
-            version = inspect.Parameter("version", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Version)
+            shown_version = inspect.Parameter(
+                "version", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Version
+            )
 
             @functools.wraps(command)
             def versioned(**values: Any) -> None:
                 command(**{name: value for name, value in values.items() if name != "version"})
 
-            versioned.__signature__ = shown.replace(parameters=[*shown.parameters.values(), version])  # type: ignore[attr-defined]
+            versioned.__signature__ = shown.replace(parameters=[*shown.parameters.values(), shown_version])  # type: ignore[attr-defined]
             versioned.__annotations__ = {**command.__annotations__, "version": _Version}
             add(versioned)
             return command

@@ -16,9 +16,9 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-import unprm
 from unprm.fields import unknown, validation_errors
 from unprm.types import DEFAULT_STRATEGY
+from unprm.version import version
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import MAX_SOLUTIONS, RiskTerms, Text
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
@@ -95,7 +95,7 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         "unprm",
         title="Step scores and votes for solutions",
         instructions=INSTRUCTIONS,
-        version=unprm.__version__,
+        version=version(),
         log_level="WARNING",
     )
     for tool in (score_steps, vote, compare_votes):
