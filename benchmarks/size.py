@@ -123,7 +123,7 @@ def _served(model: Path, dtype: str, votes: Sequence[Query], program: float, unr
         seconds, tokens, computed = [], 0, 0
         for problem, solutions in votes:
             start = time.perf_counter()
-            usage = client.vote("wrf", problem, solutions).usage
+            usage = client.vote(problem, solutions, "wrf").usage
             seconds.append(time.perf_counter() - start)
             tokens, computed = tokens + usage.tokens, computed + usage.computed_tokens
     planned = memory.weights + memory.slots + memory.activations - (unread if dtype == "bfloat16" else 0)

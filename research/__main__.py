@@ -16,12 +16,12 @@ from training import resumable, stage
 from training.cli.sampling import ModelOption, PresetOption, SamplerOptions, run_stage
 from training.stage import directory, print_failures
 from training.stage_settings import EXTRACTION, PRESETS
-from unprm.commands import program, run, with_options
+from unprm.commands import group, run, with_options
 from unprm.types import Extraction
 
 from .pool_settings import PoolSettings
 
-app = program("Samples and measurements for the studies.")
+app = group("Samples and measurements for the studies.")
 console = Console(stderr=True)
 
 Runs = Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)]
@@ -167,7 +167,7 @@ def recorded(
         typer.Argument(help="Recorded step scores of PRMs on ProcessBench.", exists=True),
     ],
 ) -> None:
-    """Tell how well published PRMs find first errors, from their recorded scores."""
+    """Report how well published PRMs find first errors, from their recorded scores."""
     from . import recorded_scores
 
     Console().print(recorded_scores.table(recorded_scores.measure(recorded_scores.read(scores))))
@@ -200,7 +200,7 @@ def probe(
     ],
     output: Annotated[Path, typer.Option(help="Directory for tables and the figure.", callback=directory)],
 ) -> None:
-    """Tell what a frozen base knows of first errors: by layer, by how many labels a probe is fitted to, and
+    """Report what a frozen base knows of first errors: by layer, by how many labels a probe is fitted to, and
     beside what needs no training."""
     from training.prm.probe import ProbeTrainer
     from training.prm.train_settings import TrainSettings
@@ -230,7 +230,7 @@ def searches(
     study: Annotated[Path, typer.Argument(help="Directory that `research study` wrote.", file_okay=False, exists=True)],
     labels: Annotated[Path, typer.Option(help="JSON lines: `problem`, `steps`, `first_error` (from 0).", exists=True)],
 ) -> None:
-    """Tell what each search costs and finds, where people labelled the first errors."""
+    """Report what each search costs and finds, where people labelled the first errors."""
     from .searches.by_people import markdown
 
     Console().print(markdown(study, labels), markup=False, soft_wrap=True)
@@ -242,7 +242,7 @@ def ideal(
         Path, typer.Argument(help="JSON lines: `problem`, `steps`, `first_error`, `logprobs`, `ends`.", exists=True)
     ],
 ) -> None:
-    """Tell what each search would find with perfect rollouts, and whether uncertainty rises at first errors."""
+    """Report what each search would find with perfect rollouts, and whether uncertainty rises at first errors."""
     from .searches.ideal import markdown
 
     Console().print(markdown(labels), markup=False, soft_wrap=True)

@@ -14,11 +14,11 @@ from typing import Annotated
 
 import typer
 
-from unprm.commands import Given, program, run, with_options
+from unprm.commands import Given, group, run, with_options
 
 from .settings import Settings
 
-app = program("Serves a process reward model over HTTP.")
+app = group("Serves a process reward model over HTTP.")
 
 _LEAVING_SECONDS = 5.0
 """Time for what else runs to end, once the server has."""

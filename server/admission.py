@@ -10,14 +10,17 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Scope
 
 from unprm.errors import DeadlineExceeded, ShuttingDown
+from unprm.fields import unknown
 from unprm.shares import Capacity, Held, Quota, Turns
 from unprm.types import Usage
 from unprm.votes import registry
@@ -31,6 +34,15 @@ CALLER_DEADLINE = "caller_deadline"
 slowly: the server has not failed."""
 ANTHROPIC = "/v1/messages"
 """Path of Anthropic's API; others below `/v1` are of OpenAI's."""
+GATEWAY = {
+    "/v1/chat/completions",
+    "/v1/chat/completions/bulk",
+    "/v1/completions",
+    "/v1/responses",
+    ANTHROPIC,
+    f"{ANTHROPIC}/count_tokens",
+}
+"""Paths that exist if there is an upstream."""
 BODIES = 32
 """Bodies and answers in flight may total this many maximum-size bodies."""
 _HURRIED = 0.5
@@ -199,10 +211,30 @@ TheContext = Annotated[Context, Depends(_context)]
 def respond(error: Exception, scope: Scope) -> Response:
     """The response to an error of a request; its code is noted in the request's context."""
     context, path = context_of(scope), scope["path"]
-    if isinstance(error, HTTPException) and error.status_code == 404 and path.startswith("/vote/"):
-        error = HTTPException(404, f"there is no such vote; expected one of {', '.join(registry.VOTES)}, or compare")
+    if isinstance(error, HTTPException) and error.status_code in (404, 405):
+        error = _elsewhere(error, scope)
     context.note(error)
     return problem(error, context.request_id, _dialect(path))
+
+
+def _elsewhere(error: HTTPException, scope: Scope) -> HTTPException:
+    """The error of a path or a method that is not served, saying which are."""
+    path = scope["path"]
+    if error.status_code == 405:
+        routes = [route for route in scope["app"].routes if route.matches(scope)[0] is not Match.NONE]
+        allowed = ", ".join(sorted({method for route in routes for method in getattr(route, "methods", ())}))
+        return HTTPException(405, f"expected {allowed}, got {scope['method']}", {"Allow": allowed})
+    if path.startswith("/vote/"):
+        votes = [*registry.VOTES, "compare"]
+        return HTTPException(404, f"what follows /vote/ {unknown(path.removeprefix('/vote/'), votes, 'a vote')}")
+    settings = scope["app"].state.service.settings
+    if path in GATEWAY and settings.upstream_url is None:
+        return HTTPException(404, f"{path} needs a model to sample from: start the server with --upstream-url")
+    if f"{path}/".startswith("/admin/models/") and settings.admin_key is None:
+        return HTTPException(404, "/admin/models needs a key of its own: start the server with --admin-key")
+    if error.detail == HTTPStatus.NOT_FOUND.phrase:
+        return HTTPException(404, "nothing is served at this path; /docs lists what is")
+    return error
 
 
 def _dialect(path: str) -> Dialect:

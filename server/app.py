@@ -3,7 +3,6 @@
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -13,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from unprm.errors import UnprmError
+from unprm.version import version
 
 from . import page
 from .admission import respond
@@ -46,7 +46,7 @@ def create_app(
     service = Service(settings, models, lost, metrics or Metrics(), clock)
     app = DocumentedApp(
         title="unprm",
-        version=_version(),
+        version=version(),
         description=ABOUT,
         openapi_url=None,  # FastAPI would write the document anew for every request; `about` has it
         docs_url=None,  # FastAPI's page loads scripts from another site; `page` has its own
@@ -91,10 +91,3 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 async def _respond(request: Request, error: Exception) -> Response:
     return respond(error, request.scope)
-
-
-def _version() -> str:
-    try:
-        return version("unprm")
-    except PackageNotFoundError:  # a checkout that is not installed
-        return "0+checkout"

@@ -34,8 +34,8 @@ TABLE = {
     "malformed_json": Row(400, "The body is not JSON"),
     "unauthorized": Row(401, "The API key is missing or wrong"),
     "foreign_site": Row(403, "The request comes from another site"),
-    "not_found": Row(404, "Nothing is served at this address"),
-    "method_not_allowed": Row(405, "The address does not accept this method"),
+    "not_found": Row(404, "Nothing is served at this path"),
+    "method_not_allowed": Row(405, "The path does not accept this method"),
     "body_too_large": Row(413, "The body is too large"),
     "unsupported_media_type": Row(415, "The body is not declared as JSON"),
     "invalid_request": Row(422, "The request is invalid"),
@@ -93,8 +93,8 @@ def problem(error: Exception, request_id: str, dialect: Dialect = "unprm") -> Re
             detail = error.detail
     else:
         detail = str(error)
-        if isinstance(error, InvalidRequest) and error.pointer:
-            fields = [FieldError(pointer=error.pointer, detail=detail)]
+        if isinstance(error, InvalidRequest):
+            fields = list(error.errors) or [FieldError(error.pointer, detail)] * bool(error.pointer)
         if isinstance(error, UnprmError) and error.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     details = details_of(code, detail, request_id, fields[:MAX_ERRORS])

@@ -157,7 +157,7 @@ class DrainingServer(uvicorn.Server):
         """Serves until asked to stop, then drains."""
         port = self.servers[0].sockets[0].getsockname()[1]
         address = page_address(self._hosts[0], port, secure=self.config.is_ssl)
-        logger.info("the page is at %s for browsers on this machine; scores need the model, which is loading", address)
+        logger.info("the page is at %s for browsers on this machine; the model is still loading", address)
         announcement = asyncio.create_task(self._announce(address))
         await super().main_loop()
         announcement.cancel()

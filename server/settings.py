@@ -6,12 +6,13 @@ kind are errors.
 Variables that Kubernetes sets in a container for a Service whose name is or begins with unprm are ignored.
 """
 
+import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -23,8 +24,10 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
-from unprm.commands import PREFIX, SettingsInvalid
+from unprm import fields
+from unprm.commands import PREFIX, SettingsInvalid, option, variable
 from unprm.engines import uncertainty
 from unprm.models.options import JUDGE, MEMORY, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
 from unprm.votes.registry import Strategy
@@ -42,8 +45,11 @@ UNPRM_SERVICE_HOST, UNPRM_PORT=tcp://10.0.0.11:80, UNPRM_PORT_80_TCP_ADDR and th
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
+# `GROUP`: the section of `--help` that has the fields
+
+
 class _Served(BaseModel):
-    """The options that `--help` lists first."""
+    GROUP: ClassVar = "Model"
 
     model: list[str] = Field(
         default=["unprm-mini"],
@@ -52,16 +58,11 @@ class _Served(BaseModel):
     )
 
 
-class Settings(EngineOptions, JudgeOptions, ModelOptions, _Served):
-    """Of a server."""
-
-    model_config = ConfigDict(frozen=True)
+class _Listening(BaseModel):
+    GROUP: ClassVar = "Server"
 
     config: FilePath | None = Field(
         default=None, description="Settings file, keyed by option names: TOML, or YAML if its name ends in .yaml."
-    )
-    vote_calibration: FilePath | None = Field(
-        default=None, description="Basis of `risk` in a vote: a file made by `unprm evaluate calibrate-votes`."
     )
     host: list[str] = Field(
         default=["127.0.0.1"],
@@ -69,6 +70,16 @@ class Settings(EngineOptions, JudgeOptions, ModelOptions, _Served):
         description="Address to listen on; 0.0.0.0 for all networks, :: also for IPv6. Repeat, or use commas.",
     )
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) for HTTPS.")
+    ssl_keyfile: Path | None = Field(default=None, description="Private key (PEM), if not in the certificate file.")
+    vote_calibration: FilePath | None = Field(
+        default=None, description="Basis of `risk` in a vote: a file made by `unprm evaluate calibrate-votes`."
+    )
+
+
+class _Access(BaseModel):
+    GROUP: ClassVar = "Access"
+
     api_key: SecretStr | None = Field(
         default=None,
         min_length=1,
@@ -86,6 +97,11 @@ class Settings(EngineOptions, JudgeOptions, ModelOptions, _Served):
         description="Share caches among callers, which response times reveal; by default each caller has its own.",
     )
     open_metrics: bool = Field(default=False, description="Allow reading /metrics without a key.")
+
+
+class _Limits(BaseModel):
+    GROUP: ClassVar = "Limits"
+
     max_solutions: int = Field(default=MAX_SOLUTIONS, ge=1, le=MAX_SOLUTIONS, description="Solutions per request.")
     max_steps: int = Field(default=1024, ge=1, description="Steps per solution.")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="Largest request body.")
@@ -106,6 +122,11 @@ class Settings(EngineOptions, JudgeOptions, ModelOptions, _Served):
         allow_inf_nan=False,
         description="Time for running requests to finish after SIGTERM. Default: the longest that a request may take.",
     )
+
+
+class _Gateway(BaseModel):
+    GROUP: ClassVar = "Gateway (answers sampled from an upstream, and voted on)"
+
     upstream_url: Address | None = Field(
         default=None,
         description="Server with OpenAI's chat API that /v1/chat/completions samples from; without it, no such route.",
@@ -141,6 +162,11 @@ class Settings(EngineOptions, JudgeOptions, ModelOptions, _Served):
         "this probability.",
     )
     gateway_seconds: Seconds = Field(default=600.0, description="Time limit of a chat completion.")
+
+
+class _Records(BaseModel):
+    GROUP: ClassVar = "Logs and traces"
+
     journal: Path | None = Field(
         default=None, description="SQLite file to log requests and responses to, callers' texts included."
     )
@@ -150,13 +176,17 @@ class Settings(EngineOptions, JudgeOptions, ModelOptions, _Served):
         allow_inf_nan=False,
         description="MiB of the journal; the oldest entries are deleted first.",
     )
-    ssl_certfile: Path | None = Field(default=None, description="Certificate (PEM) for HTTPS.")
-    ssl_keyfile: Path | None = Field(default=None, description="Private key (PEM), if not in the certificate file.")
     otlp_endpoint: Address | None = Field(
         default=None, description="OpenTelemetry collector for traces (OTLP over HTTP)."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Lowest level logged.")
     log_format: Literal["json", "text"] = Field(default="text", description="json: one object per line.")
+
+
+class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access, _Listening, ModelOptions, _Served):
+    """Of a server; `--help` lists those of the last base first."""
+
+    model_config = ConfigDict(frozen=True)
 
     @field_validator("model", "host", mode="before")
     @classmethod
@@ -167,16 +197,14 @@ class Settings(EngineOptions, JudgeOptions, ModelOptions, _Served):
     def _named(self) -> Self:
         named = self.models()
         if (self.judge_url is None) == any(request.model == JUDGE for request in named.values()):
-            raise ValueError(
-                "--model judge and --judge-url go together: the one names the judge's server for the other"
-            )
+            raise ValueError("--model judge needs --judge-url, and --judge-url needs --model judge")
         if len(self.model) > 1:
             if "" in named or len(named) < len(self.model):
                 raise ValueError("several models are each given as NAME=MODEL, with different names")
             if self.engine == "remote":
                 raise ValueError("--engine remote goes with a single --model: the server at --url serves one")
             if any(getattr(self, name) is not None for name in ModelOptions.model_fields):
-                options = ", ".join(f"--{name.replace('_', '-')}" for name in ModelOptions.model_fields)
+                options = ", ".join(map(option, ModelOptions.model_fields))
                 raise ValueError(f"{options} go with a single --model; several are each a PRM's directory or hub name")
         return self
 
@@ -206,40 +234,65 @@ class Settings(EngineOptions, JudgeOptions, ModelOptions, _Served):
         return {name: LoadModelRequest(name=name or "model", model=model, **options) for name, _, model in split}
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Self:
-        """Takes what is given by name, then the environment, then the file of `config`. Raises `SettingsInvalid`."""
-        values = {**_from_environment(cls.model_fields), **given}
+    def read(cls, given: Mapping[str, Any], *, quoting: bool = True) -> Self:
+        """Takes what is given by name, then the environment, then the file of `config`. Raises `SettingsInvalid`, whose
+        message names a setting as it was given, and repeats an option's value for `quoting`, unless it is a key."""
+        known = cls.model_fields
+        variables = _from_environment(known)
+        values = {**variables, **given}
+        file = _from_file(values)
         try:
-            return cls.model_validate(_from_file(values.get("config")) | values)
+            return cls.model_validate(file | values)
         except ValidationError as error:
-            # without the values: a rejected one may be the key
-            details = error.errors(include_input=False)
-            problems = [
-                f"{e['loc'][0] if e['loc'] else 'settings'}: {e['msg'].removeprefix('Value error, ')}" for e in details
-            ]
-            raise SettingsInvalid("\n".join(problems)) from None
+            wrong = error.errors(include_url=False)
+        places = {
+            **{name: f"{name} in {values['config']}" for name in file},
+            **{name: variable(name) for name in variables},
+            **{name: option(name) for name in given},
+        }
+        raise SettingsInvalid("\n".join(_problem(each, known, places, given if quoting else ()) for each in wrong))
+
+
+def _problem(
+    error: Mapping[str, Any], known: Mapping[str, FieldInfo], places: Mapping[str, str], quoted: Collection[str]
+) -> str:
+    """Which setting is wrong, and how. `places`: where each was given; `quoted`: those whose values are repeated."""
+    name = str(next(iter(error["loc"]), ""))
+    if error["type"] == "extra_forbidden":
+        return f"{places[name]} {_unknown(name, known)}"
+    said = fields.message([error], quoting=name in quoted)
+    if not name:
+        return said
+    if SecretStr in get_args(known[name].annotation):
+        said, _, _ = said.partition(", got ")
+    return f"{places[name]}: {said}"
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    """Says that there is no such setting, and which is the nearest; there are too many to list."""
+    near = difflib.get_close_matches(name, [*known], 1)
+    return f"is not a setting; `unprm serve --help` lists them{''.join(f' (did you mean {each}?)' for each in near)}"
 
 
 def _from_environment(known: Collection[str]) -> dict[str, Any]:
     """The values of variables by field. Raises `SettingsInvalid` for variables of fields that are not `known`."""
-    found, unknown = {}, []
-    for name, value in os.environ.items():
-        variable = name.upper()
-        if not variable.startswith(PREFIX) or _OF_OTHERS.fullmatch(f"{variable}={value}"):
+    found, problems = {}, []
+    for name, value in sorted(os.environ.items()):
+        if not name.upper().startswith(PREFIX) or _OF_OTHERS.fullmatch(f"{name.upper()}={value}"):
             continue
-        field = variable.removeprefix(PREFIX).lower()
+        field = name.upper().removeprefix(PREFIX).lower()
         found[field] = value
         if field not in known:
-            unknown.append(name)
-    if unknown:
-        raise SettingsInvalid(f"unknown variables in the environment: {', '.join(sorted(unknown))}")
+            problems.append(f"the variable {name} {_unknown(name.upper(), map(variable, known))}")
+    if problems:
+        raise SettingsInvalid("\n".join(problems))
     return found
 
 
-def _from_file(named: str | None) -> dict[str, Any]:
-    """The settings of a file; none if there is no such file, which the validation of `config` reports. Raises
-    `SettingsInvalid` if it has another form."""
-    if named is None or not (file := Path(named)).is_file():
+def _from_file(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the file that the value of `config` names; none if there is no such file, which the validation of
+    `config` reports. Raises `SettingsInvalid` if it has another form."""
+    if (named := values.get("config")) is None or not (file := Path(named)).is_file():
         return {}
     parse: Callable[[str], Any] = tomllib.loads
     if file.suffix in (".yaml", ".yml"):

@@ -33,7 +33,7 @@ CALL = """
 import json, sys
 from unprm_client import Client
 with Client(sys.argv[1]) as client:
-    vote = client.vote("majority", **json.load(sys.stdin))
+    vote = client.vote(**json.load(sys.stdin), strategy="majority")
 print(json.dumps([vote.answer, sorted({"typer", "rich", "unprm.election", "unprm.server"} & set(sys.modules))]))
 """
 IMPORT_ALL = """

@@ -1,10 +1,10 @@
 """Command line of the pipeline: `python -m training --help`."""
 
-from unprm.commands import program, run
+from unprm.commands import group, run
 
 from .cli import data, evaluate, train
 
-app = program("Makes a process reward model and evaluates it.")
+app = group("Makes a process reward model and evaluates it.")
 for command in (train.train, train.merge_adapter, train.push, train.calibrate):
     app.command()(command)
 app.add_typer(data.app)

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
+from unprm import fields
 from unprm.errors import RecordInvalid
 
 from .schema import ResolvedSolution, SampledQuestion, SelectedSolution, adapter
@@ -98,7 +99,7 @@ def reason(error: ValueError) -> str:
     """One line that says what is wrong with a record, without quoting it."""
     if not isinstance(error, ValidationError):
         return str(error)
-    first = error.errors(include_url=False, include_input=False)[0]
+    first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
-        return f"no JSON ({first['ctx']['error']})"
-    return f"{'.'.join(map(str, first['loc'])) or 'record'}: {first['msg'].removeprefix('Value error, ')}"
+        return f"not JSON ({first['ctx']['error']})"
+    return f"{'.'.join(map(str, first['loc'])) or 'record'}: {fields.message([first])}"

@@ -86,11 +86,11 @@ class Board(ExitStack):
 
     def advance(self, **counts: int) -> None:
         """Marks one more item as done and adds its counts."""
-        self.done += 1
-        self.count(**counts)
+        self.count(1, **counts)
 
-    def count(self, **counts: int) -> None:
-        """Adds to the counts without marking an item as done."""
+    def count(self, done: int = 0, **counts: int) -> None:
+        """Marks `done` more items as done, and adds to the counts."""
+        self.done += done
         self.counts.update(counts)
         self._progress.update(self._task, completed=self.done, counts=self._summary())
 

@@ -6,7 +6,9 @@ if TYPE_CHECKING:
     from unprm.library import score, vote
     from unprm.types import Engine
 
-__all__ = ["load_prm", "score", "vote"]
+    __version__: str
+
+__all__ = ["__version__", "load_prm", "score", "vote"]
 
 
 def load_prm(name_or_path: str = "unprm-mini", **options: Any) -> "Engine":
@@ -21,9 +23,19 @@ def load_prm(name_or_path: str = "unprm-mini", **options: Any) -> "Engine":
 
 
 def __getattr__(name: str) -> Any:
-    """`score` and `vote`: `import unprm` alone takes neither PyTorch nor pydantic."""
+    """`score` and `vote`: `import unprm` alone needs neither PyTorch nor pydantic. The version is looked up on demand,
+    too."""
+    if name == "__version__":
+        from unprm.version import version
+
+        return version()
     if name not in ("score", "vote"):
         raise AttributeError(f"module 'unprm' has no attribute {name!r}")
     from unprm import library
 
     return getattr(library, name)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)

@@ -9,7 +9,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from textwrap import fill, indent
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -53,7 +53,6 @@ OPTIONAL = {"ray": "ray", "vllm": "vllm"}
 
 def program() -> "Typer":
     """All commands; each is imported when it is named."""
-    import typer
     from typer.core import TyperGroup
 
     from . import commands
@@ -71,22 +70,7 @@ def program() -> "Typer":
                 with formatter.section(f"{each.summary} (pip install 'unprm[{each.extra}]')"):
                     formatter.write(indent(fill(each.commands, 76, break_on_hyphens=False), "  ") + "\n")
 
-    app = commands.program("Scores every step of a candidate solution, and votes for the best answer.", cls=Commands)
-
-    def show(asked: bool) -> None:
-        if asked:
-            from importlib.metadata import version  # takes as long as all else
-
-            typer.echo(version("unprm"))
-            raise typer.Exit
-
-    @app.callback()
-    def every(
-        version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", callback=show)] = False,
-    ) -> None:
-        pass
-
-    return app
+    return commands.group("Scores every step of a candidate solution, and votes for the best answer.", cls=Commands)
 
 
 def main() -> None:

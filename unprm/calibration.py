@@ -32,9 +32,9 @@ class Calibration:
                 isinstance(value, (int, float)) and math.isfinite(value)
                 for value in (calibration.scale, calibration.shift)
             ):
-                raise ValueError("scale and shift are no numbers")
+                raise ValueError("scale and shift are not numbers")
         except (OSError, ValueError, TypeError) as error:
-            raise ModelInvalid(f"{path} is no calibration of scale and shift: {error}") from error
+            raise ModelInvalid(f"{path} is not a calibration of scale and shift: {error}") from error
         return calibration
 
     def write(self, directory: Path) -> None:

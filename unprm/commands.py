@@ -10,14 +10,17 @@ command decorated with `with_options` can take a dataclass as a parameter, or wh
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 from .errors import UnprmError
+from .version import version
 
 PREFIX = "UNPRM_"
 """Of the variables that set a model's fields."""
@@ -30,9 +33,88 @@ class SettingsInvalid(Exception):
     """Options, variables or a file are invalid; the message has a line for each and contains no value."""
 
 
+def option(name: str) -> str:
+    """The option of a field."""
+    return f"--{name.replace('_', '-')}"
+
+
+def variable(name: str) -> str:
+    """The variable of a field."""
+    return f"{PREFIX}{name.upper()}"
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(version())
+        raise typer.Exit
+
+
+_Version = Annotated[
+    bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+]
+
+
+class _Command(TyperCommand):
+    """Its help has a section for each group of options, and names of types that a user knows; what is wrong with a
+    value is said as in a request."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            from pydantic import ValidationError
+
+            from .fields import message
+
+            if isinstance(error.__cause__, ValidationError):
+                error.message = message(error.__cause__.errors(include_url=False), quoting=True)
+            raise
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for each in self.get_params(ctx):
+            if record := each.get_help_record(ctx):
+                title = "Arguments" if each.param_type_name == "argument" else "Options"
+                title = getattr(each, "rich_help_panel", None) or title
+                sections.setdefault(title, []).append((_named_type(record[0]), record[1]))
+        sections["Options"] = sections.pop("Options")  # the last: those that every command has are there
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def _named_type(option: str) -> str:
+    return re.sub(r"<list\[(\w+)\]>", r"<\1>", option).replace("<SecretStr>", "<key>")
+
+
+class _Program(typer.Typer):
+    """A program, each of whose commands has `--version`."""
+
+    def command(self, *arguments: Any, **more: Any) -> Callable[[Any], Any]:
+        """As Typer's."""
+        add = super().command(*arguments, cls=_Command, **more)
+
+        def decorate(command: Callable[..., None]) -> Callable[..., None]:
+            shown = inspect.signature(command)
+            shown_version = inspect.Parameter(
+                "version", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Version
+            )
+
+            @functools.wraps(command)
+            def versioned(**values: Any) -> None:
+                command(**{name: value for name, value in values.items() if name != "version"})
+
+            versioned.__signature__ = shown.replace(parameters=[*shown.parameters.values(), shown_version])  # type: ignore[attr-defined]
+            versioned.__annotations__ = {**command.__annotations__, "version": _Version}
+            add(versioned)
+            return command
+
+        return decorate
+
+
 def program(about: str, **more: Any) -> typer.Typer:
     """A program without commands. `more`: further arguments of `typer.Typer`."""
-    return typer.Typer(
+    return _Program(
         help=about,
         no_args_is_help=True,
         add_completion=False,
@@ -41,6 +123,17 @@ def program(about: str, **more: Any) -> typer.Typer:
         context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
         **more,
     )
+
+
+def group(about: str, **more: Any) -> typer.Typer:
+    """As `program`, for several commands."""
+    app = program(about, **more)
+
+    @app.callback()
+    def every(version: _Version = False) -> None:
+        pass
+
+    return app
 
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None, name: str | None = None) -> None:
@@ -114,6 +207,9 @@ def _options(kind: Any, given: bool) -> Iterator[tuple[inspect.Parameter, _Conve
 def _texts(model: Any) -> Iterator[tuple[inspect.Parameter, _Convert]]:
     """The same of a model's fields."""
     hints = get_type_hints(model)
+    groups = {
+        name: getattr(each, "GROUP", None) for each in reversed(model.__mro__) for name in inspect.get_annotations(each)
+    }
     for name, field in model.model_fields.items():
         convert = ",".join if get_origin(hints[name]) is list else _same
         default = f" (default: {convert(field.default)})" if field.default else ""
@@ -121,6 +217,7 @@ def _texts(model: Any) -> Iterator[tuple[inspect.Parameter, _Convert]]:
             f"--{name.replace('_', '-')}",
             help=f"{field.description}{default} [env: {PREFIX}{name.upper()}]",
             parser=None if hints[name] is bool else _text,
+            rich_help_panel=groups[name],
         )
         yield _parameter(name, Annotated[hints[name] | None, option], None), convert
 

@@ -137,7 +137,7 @@ class UnknownModel(InvalidRequest):
     code = "unknown_model"
 
     def __init__(self, served: Sequence[str]) -> None:
-        super().__init__(f"no served model has the name that was sent; there are {', '.join(served)}", "/model")
+        super().__init__(f"no served model has the name that was sent; expected one of {', '.join(served)}", "/model")
 
 
 class NoAnswer(InvalidRequest):

@@ -3,15 +3,18 @@
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from unprm import pipeline
+from unprm.election.decide import RewardsMissing
 from unprm.errors import Unscorable
+from unprm.fields import kind, summary, unknown, validation_errors
 from unprm.pipeline import Scorer
 from unprm.types import Engine
 from unprm.wire import VOTE_REQUESTS, ScoreRequest, SolutionIn, VoteResponse
 
 T = TypeVar("T")
+R = TypeVar("R", bound=BaseModel)
 
 
 def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[float, ...] | None]:
@@ -19,9 +22,9 @@ def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[flo
     that can't be scored: one without a step, or too long for the model.
 
     A solution is a text, the list of its steps, or an object as in a request to the server (`unprm.wire.SolutionIn`).
-    Raises `ValueError` for anything else, `pydantic.ValidationError` where it is a solution.
+    Raises `ValueError` for anything else.
     """
-    request = ScoreRequest.model_validate({"problem": problem, "solutions": _listed(solutions, "solutions")})
+    request = _request(ScoreRequest, {"problem": problem, "solutions": _listed(solutions, "solutions")})
     try:
         scored = _done(pipeline.score(request, Scorer(prm))).solutions
     except Unscorable:
@@ -49,29 +52,43 @@ def vote(
     `ValueError` for other bad input, and for a vote that needs rewards, without a PRM.
     """
     if strategy not in VOTE_REQUESTS:
-        raise ValueError(f"{strategy!r} is no vote; there are {', '.join(VOTE_REQUESTS)}")
+        raise ValueError(f"{strategy!r} {unknown(strategy, VOTE_REQUESTS, 'a vote')}")
     candidates = _listed(solutions, "solutions")
     if step_scores is not None:
         candidates = _with_scores(candidates, _listed(step_scores, "step_scores"))
-    request = VOTE_REQUESTS[strategy].model_validate({"problem": problem, "solutions": candidates, **settings})
-    return _done(pipeline.vote(request, strategy, Scorer(prm)))
+    request = _request(VOTE_REQUESTS[strategy], {"problem": problem, "solutions": candidates, **settings})
+    try:
+        return _done(pipeline.vote(request, strategy, Scorer(prm)))
+    except RewardsMissing:
+        raise ValueError(
+            f'{strategy} needs rewards to decide: give prm=, or step_scores=, or take strategy="majority", which '
+            "needs none"
+        ) from None
+
+
+def _request(form: type[R], sent: dict[str, Any]) -> R:
+    """The request with these fields. Raises `ValueError`, which says what the server would."""
+    try:
+        return form.model_validate(sent)
+    except ValidationError as error:
+        raise ValueError(summary(validation_errors(error, sent, form))) from None
 
 
 def _listed(values: Any, name: str) -> list[Any]:
-    """The values as a list. Raises `ValueError` if they are none: a text is no list of letters, nor an object of
-    fields."""
+    """The values as a list. Raises `ValueError` if they are not one: a text isn't a list of letters, nor an object a
+    list of fields."""
     try:
         if not isinstance(values, str | bytes | Mapping | BaseModel):
             return list(values)
     except TypeError:  # not iterable
         pass
-    raise ValueError(f"{name} must be a list, not a {type(values).__name__}")
+    raise ValueError(f"{name}: expected a list, got {kind(values)}")
 
 
 def _with_scores(solutions: Sequence[Any], step_scores: Sequence[Any]) -> list[Any]:
-    """The solutions as objects with their step scores. Raises `ValueError` if these are not as many, or no lists."""
+    """The solutions as objects with their step scores. Raises `ValueError` if these are not as many, or not lists."""
     if len(solutions) != len(step_scores):
-        raise ValueError(f"step_scores are of {len(step_scores)} solutions, there are {len(solutions)}")
+        raise ValueError(f"step_scores: expected a list for each of {len(solutions)} solutions, got {len(step_scores)}")
     made: list[Any] = []
     for index, (solution, scores) in enumerate(zip(solutions, step_scores, strict=True)):
         if isinstance(solution, SolutionIn):

@@ -19,6 +19,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, Validation
 from pydantic_core import from_json
 
 from unprm.errors import InvalidRequest, NotText
+from unprm.fields import validation_errors
 from unprm.types import Cut, Evidence
 
 TOKEN = 4
@@ -203,9 +204,8 @@ def from_atif(trajectory: Mapping[str, Any]) -> list[dict[str, Any]]:
     try:
         steps = _Atif.model_validate(trajectory).steps
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_input=False)[0]
-        pointer = "".join(f"/{name}" for name in wrong["loc"])
-        raise InvalidRequest(f"no trajectory in ATIF: {pointer}: {wrong['msg']}", pointer) from None
+        wrong = validation_errors(error, trajectory)[0]
+        raise InvalidRequest(f"not a trajectory in ATIF: {wrong.pointer}: {wrong.detail}", wrong.pointer) from None
     messages: list[dict[str, Any]] = []
     for step in steps:
         messages.append(

@@ -45,7 +45,7 @@ def run(
         tokens += answer.usage.completion_tokens if answer.usage else 0
         missing -= max(1, len(answer.choices))
     try:
-        elected = _server().vote(config.get("unprm_strategy"), problem, texts)
+        elected = _server().vote(problem, texts, config.get("unprm_strategy"))
     except NoAnswer:
         return texts[0], tokens
     return texts[elected.solution_index], tokens

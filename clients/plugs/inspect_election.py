@@ -33,7 +33,7 @@ def elected(strategy):
             if all(score.answer is None for score in candidates):
                 return candidates[0]
             solutions = [score.metadata["solution"] for score in candidates]
-            chosen = client.vote(strategy, candidates[0].metadata["problem"], solutions)
+            chosen = client.vote(candidates[0].metadata["problem"], solutions, strategy)
             return candidates[chosen.solution_index]
 
         return reduce

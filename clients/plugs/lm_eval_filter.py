@@ -21,6 +21,6 @@ class Elected(Filter):
 
     def elect(self, problem, responses):
         try:
-            return responses[client.vote(self.strategy, problem, responses).solution_index]
+            return responses[client.vote(problem, responses, self.strategy).solution_index]
         except NoAnswer:
             return responses[0]

@@ -18,7 +18,7 @@ from pydantic_core import from_json
 from rich.console import Console
 from rich.progress import Progress
 
-from unprm.commands import program, run, with_options
+from unprm.commands import group, run, with_options
 from unprm.votes.registry import Strategy
 from unprm.wire import CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
 from unprm_client import _base, terminal
@@ -26,7 +26,7 @@ from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import ClientError
 from unprm_client.settings import SUMMARIES, with_settings
 
-app = program("Scores and votes in a terminal.")
+app = group("Scores and votes in a terminal.")
 
 File = Annotated[
     str, typer.Argument(help="Requests in the server's format: one JSON object, or one per line; - reads stdin.")

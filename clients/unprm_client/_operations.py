@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from unprm.affinity import HEADER, question_hash
 from unprm.errors import FieldError, InvalidRequest, UnprmError
-from unprm.fields import summary, validation_errors
+from unprm.fields import summary, unknown, validation_errors
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
     VOTE_REQUESTS,
@@ -30,7 +30,7 @@ from unprm.wire import (
 from unprm_client import errors
 
 Result = TypeVar("Result", bound=BaseModel)
-_FIELDS = {"strategy", "timeout", *CompareRequest.model_fields}
+_FIELDS = (*CompareRequest.model_fields, "strategy", "timeout")
 AnySolution = str | Sequence[str] | SolutionIn | Mapping[str, Any]
 """Free text, steps, or the fields of `SolutionIn`."""
 
@@ -63,7 +63,7 @@ class Call(Generic[Result]):
             return self.result.model_validate_json(response.content, extra="ignore")
         except ValidationError:
             server = errors.server_at(response.url)
-            raise errors.UnexpectedResponse(200, f"{server}: the body is no {self.result.__name__}") from None
+            raise errors.UnexpectedResponse(200, f"{server}: the body is not a {self.result.__name__}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +92,17 @@ def score_steps(
 
 
 def vote(
-    strategy: Strategy | None = None,
     problem: str | None = None,
     solutions: Sequence[AnySolution] = (),
+    strategy: Strategy | None = None,
     **options: Any,
 ) -> Call[VoteResponse]:
-    """The answer that a vote elects among those of the solutions. None: by the server's default vote; the response
-    says which that was. `options` as of `score_steps`, and the settings of the vote (`unprm.votes`)."""
+    """The answer that a vote elects among those of the solutions. Without a `strategy`, the server's default vote; the
+    response says which that was. `options` as of `score_steps`, and the settings of the vote (`unprm.votes`)."""
     if strategy is None:
         return _work("/vote", DefaultVoteRequest, VoteResponse, problem, options, solutions=solutions)
     if strategy not in VOTES:
-        raise _invalid(f"{strategy!r} is no strategy; there are {', '.join(VOTES)}")
+        raise _invalid(f"{strategy!r} {unknown(strategy, VOTES, 'a vote')}")
     return _work(f"/vote/{strategy}", VOTE_REQUESTS[strategy], VoteResponse, problem, options, solutions=solutions)
 
 
@@ -123,7 +123,7 @@ def score_all(requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8) ->
 
 
 def vote_all(
-    strategy: Strategy | None = None, requests: Iterable[Mapping[str, Any]] = (), *, concurrency: int = 8
+    requests: Iterable[Mapping[str, Any]], strategy: Strategy | None = None, *, concurrency: int = 8
 ) -> Calls[VoteResponse]:
     """As `score_all`, for votes."""
     return Calls(vote, requests, {"strategy": strategy}, concurrency)
@@ -135,8 +135,9 @@ def compare_all(requests: Iterable[Mapping[str, Any]], *, concurrency: int = 8) 
 
 
 def _from_fields(call: Callable[..., Call[Result]], request: Mapping[str, Any]) -> Call[Result]:
-    if unknown := set(request) - _FIELDS:
-        raise _invalid(f"{', '.join(sorted(unknown))}: no field of a request; there are {', '.join(sorted(_FIELDS))}")
+    for name in request:
+        if name not in _FIELDS:
+            raise _invalid(f"{name} {unknown(name, _FIELDS, 'a field of a request')}")
     return call(**{"problem": None, "solutions": (), **request})
 
 
@@ -160,7 +161,7 @@ def _work(
     except InvalidRequest as error:
         raise _invalid(str(error), [FieldError(pointer=error.pointer, detail=str(error))]) from None
     except ValidationError as error:
-        found = validation_errors(error, fields)
+        found = validation_errors(error, fields, form)
         raise _invalid(summary(found), found) from None
     marks = {"Content-Type": "application/json"}
     if problem is not None:

@@ -95,7 +95,7 @@ def of_response(status: int, headers: Mapping[str, str], body: bytes, url: httpx
     try:
         problem = ProblemDetails.model_validate_json(body, extra="ignore")
     except ValidationError:
-        detail = f"the body is no problem details of unprm; is {server_at(url)} one of it?"
+        detail = f"the body is not an error of unprm; is {server_at(url)} an unprm server?"
         return UnexpectedResponse(status, detail)
     kind = BY_CODE.get(problem.code, TryAgain if status in (429, 503) else RequestRefused)
     error = told(kind, problem.code, problem.detail, problem.errors)

@@ -5,7 +5,6 @@ Their descriptions are for the model that chooses among them.
 
 import hmac
 import inspect
-from importlib.metadata import version
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -17,8 +16,9 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from unprm.fields import validation_errors
+from unprm.fields import unknown, validation_errors
 from unprm.types import DEFAULT_STRATEGY
+from unprm.version import version
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import MAX_SOLUTIONS, RiskTerms, Text
 from unprm_client import AsyncClient, ClientError, CompareResponse, ScoreResponse, VoteResponse
@@ -80,7 +80,7 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         `accept` says whether the answer can be relied on."""
         accepted = {*_READING, *VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields, *RiskTerms.model_fields}
         terms = {name: value for name, value in settings.items() if name in accepted and value is not None}
-        return await client.vote(strategy, problem, solutions, **terms)
+        return await client.vote(problem, solutions, strategy, **terms)
 
     @with_settings(_argument, *_READING)
     async def compare_votes(problem: Problem, solutions: Solutions, **settings: Any) -> CompareResponse:
@@ -95,7 +95,7 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         "unprm",
         title="Step scores and votes for solutions",
         instructions=INSTRUCTIONS,
-        version=version("unprm"),
+        version=version(),
         log_level="WARNING",
     )
     for tool in (score_steps, vote, compare_votes):
@@ -123,8 +123,8 @@ class _Server(MCPServer):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         known = {tool.name: list(tool.input_schema["properties"]) for tool in await self.list_tools()}
-        for unknown in sorted(set(arguments) - set(known.get(name, arguments))):
-            raise ToolError(f"{unknown} is no argument of {name}; there are {', '.join(known[name])}")
+        for each in sorted(set(arguments) - set(known.get(name, arguments))):
+            raise ToolError(f"{each} {unknown(each, known[name], f'an argument of {name}')}")
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:

@@ -146,9 +146,7 @@ def _heading(number: int, solution: ScoredSolution | VotedSolution) -> Text:
 
 def _footer(response: ScoreResponse | Voted) -> Text:
     usage = response.usage
-    return Text(
-        f"\n{response.model}: {usage.computed_tokens} tokens computed, {usage.cached_tokens} known before", "dim"
-    )
+    return Text(f"\n{response.model}: {usage.computed_tokens} tokens computed, {usage.cached_tokens} from cache", "dim")
 
 
 def _colour(score: float) -> str:

@@ -56,9 +56,10 @@ async def study(
             files = stack.enter_context(AnnotationFiles(output / f"{name}.jsonl", variant, sampler, selected))
             known = files.questions.records
             runs.append((files, Annotator(sampler, equivalence, variant, known, files.write, files.drawn)))
-        done = sum(files.is_done(solution) for files, _ in runs for solution in solutions)
-        total = len(runs) * len(solutions)
-        board = stack.enter_context(stage.Board(console, "annotating by every search", total, done))
+        total = sum(
+            files.most([solution for solution in solutions if not files.is_done(solution)]) for files, _ in runs
+        )
+        board = stack.enter_context(stage.Board(console, "annotating by every search", total))
 
         async def work(group: list[SelectedSolution]) -> None:
             memory: Memory = {}

@@ -10,6 +10,7 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
+from unprm.errors import UnknownModel
 from unprm.models.options import LoadModelRequest
 from unprm.pipeline import why_majority
 from unprm.types import DEFAULT_STRATEGY
@@ -90,7 +91,7 @@ async def models(service: TheService) -> dict[str, Any]:
 async def one_model(service: TheService, name: str) -> dict[str, Any]:
     """One of them."""
     if name not in _ready(service):
-        raise HTTPException(404)
+        raise HTTPException(404, str(UnknownModel(_ready(service))))
     return _card(service, name)
 
 

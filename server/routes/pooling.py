@@ -24,7 +24,7 @@ from unprm.errors import InvalidRequest, TooManySolutions
 from unprm.pipeline import refuse, why_unscorable
 from unprm.trajectories import Message, conversation, text_of
 from unprm.types import Format, Prompt, Solution, StepScores
-from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, Request, ScoreRequest, Text
+from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, Request, ScoreRequest, Text, check_one
 
 from ..admission import Context, TheContext
 from ..scoring import RequestScorer
@@ -78,8 +78,7 @@ class ClassifyRequest(_Body):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.input is None) == (self.messages is None):
-            raise ValueError("exactly one of input and messages must be given")
+        check_one(self, "input", "messages")
         return self
 
     def row(self, score: float) -> list[float]:

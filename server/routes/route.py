@@ -11,7 +11,6 @@ from inspect import Parameter, Signature, signature
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
@@ -21,7 +20,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unprm import steps as step_text
-from unprm.errors import InvalidRequest, TooManySolutions, UnprmError
+from unprm.errors import FieldError, InvalidRequest, TooManySolutions, UnprmError
+from unprm.fields import field_errors, invalid
 from unprm.wire import MAX_FIELDS
 
 from ..admission import Claims, context_of, respond
@@ -87,15 +87,15 @@ class WorkRoute(APIRoute):
         return await service.read(context, partial(self._validated, context.body, service.settings))
 
     def _validated(self, body: bytes, settings: Settings) -> Any:
-        """The body's value. Raises as `parse`, and `RequestValidationError`."""
+        """The body's value. Raises as `parse`, and `InvalidRequest`."""
         assert self.body_field is not None, "FastAPI handles the others"
         sent = parse(body, settings.max_solutions, settings.max_steps)
-        if sent is None:  # as FastAPI reports it
-            missing = {"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}
-            raise RequestValidationError([missing])
+        if sent is None:  # to FastAPI, no body
+            raise invalid([FieldError("", "expected an object, got null")])
         value, errors = self.body_field.validate(sent, loc=("body",))
         if errors:
-            raise RequestValidationError(errors, body=sent)
+            form: Any = self.body_field.field_info.annotation
+            raise invalid(field_errors(errors, sent, form))
         return value
 
 

@@ -10,10 +10,10 @@ from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Response
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unprm.errors import Unscorable
+from unprm.fields import invalid, validation_errors
 from unprm.trajectories import Function, Message, Parts, ToolCall, conversation, text_of
 from unprm.wire import ScoreRequest
 
@@ -98,8 +98,8 @@ router.add_api_route("/verify", verify, methods=["POST"], include_in_schema=Fals
 
 
 def _to_score(request: VerifyRequest) -> tuple[ScoreRequest, int]:
-    """What is to be scored, and the number of messages that the agent was given. Raises as FastAPI for what it can't
-    be, because nothing was asked for, perhaps."""
+    """What is to be scored, and the number of messages that the agent was given. Raises `InvalidRequest` for what
+    it can't be, because nothing was asked for, perhaps."""
     asked = request.responses_create_params
     before = [Item(content=asked.input)] if isinstance(asked.input, str) else asked.input
     if asked.instructions:
@@ -112,8 +112,7 @@ def _to_score(request: VerifyRequest) -> tuple[ScoreRequest, int]:
     try:
         return ScoreRequest.model_validate(sent), len(given)
     except ValidationError as error:
-        wrong = [each | {"loc": ("body", *each["loc"])} for each in error.errors()]
-        raise RequestValidationError(wrong, body=sent) from None
+        raise invalid(validation_errors(error, sent)) from None
 
 
 def _messages(items: Iterable[Item]) -> list[Message]:

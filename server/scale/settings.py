@@ -1,7 +1,7 @@
 """Settings of a cluster: those of a server, used by every replica, and the number of replicas."""
 
 from collections.abc import Mapping
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -21,6 +21,8 @@ RAY = {
 
 class ScaleSettings(Settings):
     """Of a cluster."""
+
+    GROUP: ClassVar = "Replicas"
 
     replicas: int = Field(default=1, ge=1, description="Minimum number of replicas.")
     max_replicas: int | None = Field(default=None, ge=1, description="Maximum number of replicas. Default: --replicas.")
@@ -55,7 +57,7 @@ class ScaleSettings(Settings):
             raise SettingsInvalid(f"unknown settings: {', '.join(unknown)}")
         if keys := [name for name in sorted(arguments) if SecretStr in get_args(cls.model_fields[name].annotation)]:
             raise SettingsInvalid(f"not for a configuration, which Ray logs, but for a variable: {', '.join(keys)}")
-        return cls.read(arguments)
+        return cls.read(arguments, quoting=False)
 
     @property
     def upper_replicas(self) -> int:

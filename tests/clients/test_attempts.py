@@ -166,7 +166,7 @@ def test_an_answer_that_never_comes_is_a_deadline() -> None:
         (httpx.ConnectTimeout("slow"), errors.ConnectionFailed, " did not take the connection in time"),
         (httpx.ReadError("cut"), errors.ConnectionFailed, ": ReadError: cut"),
         (httpx.Response(404, text="<html>"), errors.UnexpectedResponse, " one of it?"),
-        (httpx.Response(200, text="<html>"), errors.UnexpectedResponse, ": the body is no ModelResponse"),
+        (httpx.Response(200, text="<html>"), errors.UnexpectedResponse, ": the body is not a ModelResponse"),
     ],
 )
 def test_an_error_names_the_server_and_no_password(answer: Any, kind: type[Exception], says: str) -> None:

@@ -183,7 +183,7 @@ def test_what_is_wrong_is_told_before_it_is_sent(
 
 
 def test_an_unknown_vote_is_told_with_those_there_are(call: Calls) -> None:
-    with pytest.raises(errors.InvalidRequest, match="'best' is no strategy; there are majority, prm"):
+    with pytest.raises(errors.InvalidRequest, match="'best' is not a vote; expected one of majority, prm"):
         call("vote", "best", PROBLEM, ["a"])
 
 

@@ -37,7 +37,7 @@ def test_scores_are_shown_step_by_step(server: Running) -> None:
         "0.100 ✗ step 1  ← first error",
         "0.200 ✗ step 2",
         "",
-        "fake: 0 tokens computed, 0 known before",
+        "fake: 0 tokens computed, 0 from cache",
     ]
 
 

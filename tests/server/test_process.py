@@ -229,12 +229,20 @@ def test_help_lists_every_setting_without_loading_torch() -> None:
 @pytest.mark.parametrize(
     ("options", "variables", "message"),
     [
-        (["--port", "CANARY"], {}, "port"),
+        (["--port", "words"], {}, "--port: expected an integer, got 'words'"),
+        (["--device", "tpu"], {}, "--device: expected one of auto, cpu or cuda, got 'tpu'"),
+        (["--config", "/nope.toml"], {}, "--config: expected an existing file, got '/nope.toml'"),
+        ([], {"UNPRM_PORT": "CANARY"}, "UNPRM_PORT: expected an integer, got a string"),
+        (
+            [],
+            {"UNPRM_PROT": "CANARY"},
+            "UNPRM_PROT is not a setting; `unprm serve --help` lists them (did you mean UNPRM_PORT?)",
+        ),
         ([], {"UNPRM_NONSENSE": "CANARY"}, "UNPRM_NONSENSE"),
-        ([], {"UNPRM_MAX_SOLUTIONS": "257"}, "max_solutions"),
-        ([], {"UNPRM_API_KEY": ""}, "api_key"),
-        (["--upstream-url", "CANARY:8000"], {}, "upstream_url: expected the address of a server, such as http://"),
-        ([], {"UNPRM_URL": "ftp://CANARY"}, "url: expected the address of a server, such as http://"),
+        ([], {"UNPRM_MAX_SOLUTIONS": "257"}, "UNPRM_MAX_SOLUTIONS: expected at most 256"),
+        ([], {"UNPRM_API_KEY": ""}, "UNPRM_API_KEY: must not be empty"),
+        (["--upstream-url", "CANARY:8000"], {}, "--upstream-url: expected the address of a server, such as http://"),
+        ([], {"UNPRM_URL": "ftp://CANARY"}, "UNPRM_URL: expected the address of a server, such as http://"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(
@@ -270,7 +278,7 @@ def test_settings_that_cannot_be_used_end_with_status_2(options: list[str], mess
     [
         (["--model", "."], "has no readable config.json: it is not a model's directory"),
         (["--model", "not/on-the-hub"], "could not be fetched from the hub"),
-        (["--family", "nobody"], "there is no family 'nobody'; there are "),
+        (["--family", "nobody"], "'nobody' is not a family; expected one of "),
     ],
 )
 def test_a_model_that_cannot_be_used_ends_with_status_2_and_one_sentence(
@@ -306,7 +314,7 @@ def test_a_model_that_the_hub_does_not_have_ends_with_status_2(tmp_path: Path) -
         hub.shutdown()
     assert ended.returncode == 2
     last = ended.stderr.splitlines()[-1]
-    assert "model 'no/body' is no directory here and could not be fetched from the hub" in last
+    assert "model 'no/body' is not a directory here and could not be fetched from the hub" in last
     assert "404 Not Found" in last
     assert "Traceback" not in ended.stderr
 

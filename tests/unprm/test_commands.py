@@ -1,12 +1,16 @@
+import re
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import pytest
 import typer
 from pydantic import BaseModel, Field, SecretStr
 from typer.testing import CliRunner
 
+import unprm.__main__
 from training.__main__ import app as pipeline
 from unprm.commands import Given, SettingsInvalid, program, run, with_options
 from unprm.errors import ModelInvalid
@@ -35,6 +39,8 @@ class Where:
 
 class Served(BaseModel):
     """Of a server."""
+
+    GROUP: ClassVar = "Listening"
 
     port: int = Field(default=8000, description="Where.")
     hosts: list[str] = Field(default=["a", "b"], description="Which.")
@@ -146,6 +152,64 @@ def test_a_model_s_fields_are_shown_with_their_variables():
     output = _served("-h")[0].output
     lines = ("Where. (default: 8000) [env: UNPRM_PORT]", "Which. (default: a,b) [env: UNPRM_HOSTS]")
     assert all(line in output for line in (*lines, "Says little. [env: UNPRM_QUIET]", "Secret. [env: UNPRM_API_KEY]"))
+
+
+def test_options_are_grouped_by_the_model_that_has_them():
+    class Kept(BaseModel):
+        GROUP: ClassVar = "Records"
+
+        journal: str | None = Field(default=None, description="Kept.")
+
+    class Both(Kept, Served):
+        pass
+
+    app = program("Serves.")
+
+    @app.command()
+    @with_options
+    def serve(given: Annotated[Given, Both]) -> None:
+        """Serves."""
+
+    output = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["--help"]).output
+    titles = re.findall(r"^(\w+):$", output, re.MULTILINE)
+    assert titles == ["Listening", "Records", "Options"]
+    assert "--journal <str>" in output.partition("Records:")[2]
+    assert "--api-key <key>" in output
+    assert "--hosts <str>" in output
+    assert "list[" not in output
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("unprm.__main__", ""),
+        ("unprm.__main__", "serve"),
+        ("training.__main__", ""),
+        ("training.__main__", "build"),
+        ("training.__main__", "evaluate"),
+        ("training.__main__", "evaluate best-of-n"),
+        ("unprm_client.__main__", ""),
+        ("unprm_client.__main__", "vote"),
+        ("server.__main__", "serve"),
+        ("server.scale.__main__", ""),
+    ],
+)
+def test_every_command_shows_the_version(module, words):
+    app = unprm.__main__.program() if module == "unprm.__main__" else import_module(module).app
+    result = CliRunner().invoke(app, [*words.split(), "--version"])
+    assert (result.exit_code, result.output) == (0, f"{unprm.__version__}\n")
+
+
+def test_a_value_of_another_type_is_named_with_its_option(tmp_path):
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(pipeline, ["build", "--out", str(tmp_path), "--k=abc"])
+    assert result.exit_code == 2
+    assert "'--k': expected an integer, got 'abc'" in result.output
+
+
+def test_the_public_names_are_listed():
+    assert dir(unprm) == ["__version__", "load_prm", "score", "vote"]
+    assert all(hasattr(unprm, name) for name in dir(unprm))
+    assert unprm.__version__ == version("unprm")
 
 
 def test_the_next_option_is_no_value():

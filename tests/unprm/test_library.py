@@ -28,12 +28,18 @@ def test_what_is_no_solution_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("solutions", "kind"),
-    [("7", "str"), (b"7", "bytes"), ({"text": "7"}, "dict"), (SolutionIn(text="7"), "SolutionIn"), (None, "NoneType")],
+    [
+        ("7", "a string"),
+        (b"7", "bytes"),
+        ({"text": "7"}, "an object"),
+        (SolutionIn(text="7"), "an object"),
+        (None, "null"),
+    ],
 )
 def test_what_is_no_list_of_solutions_is_refused(solutions: Any, kind: str) -> None:
-    with pytest.raises(ValueError, match=f"solutions must be a list, not a {kind}"):
+    with pytest.raises(ValueError, match=f"solutions: expected a list, got {kind}"):
         unprm.score(FakeEngine(), PROBLEM, solutions)
-    with pytest.raises(ValueError, match=f"solutions must be a list, not a {kind}"):
+    with pytest.raises(ValueError, match=f"solutions: expected a list, got {kind}"):
         unprm.vote(PROBLEM, solutions, "majority")
 
 
@@ -88,13 +94,15 @@ def test_confidences_need_no_model() -> None:
 
 def test_what_a_vote_lacks_is_said() -> None:
     two = ["\\boxed{1}", "\\boxed{2}"]
-    with pytest.raises(ValueError, match="'best' is no vote; there are majority, prm"):
+    with pytest.raises(ValueError, match="'best' is not a vote; expected one of majority, prm"):
         unprm.vote(PROBLEM, two, "best")
-    with pytest.raises(ValueError, match="hmr needs the candidates' rewards"):
+    with pytest.raises(
+        ValueError, match='hmr needs rewards to decide: give prm=, or step_scores=, or take strategy="majority"'
+    ):
         unprm.vote(PROBLEM, two, "hmr")
     with pytest.raises(InvalidRequest, match="rewards decide: send the problem"):
         unprm.vote(None, two, "hmr", prm=FakeEngine())
-    with pytest.raises(ValueError, match="step_scores are of 1 solutions, there are 2"):
+    with pytest.raises(ValueError, match="step_scores: expected a list for each of 2 solutions, got 1"):
         unprm.vote(PROBLEM, two, step_scores=[[0.5]])
     with pytest.raises(InvalidRequest, match="2 step_scores were sent for 1 steps"):
         unprm.vote(PROBLEM, two, step_scores=[[0.5, 0.5], [0.5]])
@@ -102,5 +110,7 @@ def test_what_a_vote_lacks_is_said() -> None:
         unprm.vote(PROBLEM, ["nothing"], "majority")
     with pytest.raises(SolutionTooLong):
         unprm.vote(PROBLEM, [boxed(1, "x" * 2100), boxed(2, "x" * 2100)], prm=FakeEngine(max_tokens=200))
-    with pytest.raises(ValueError, match="alpha"):
+    with pytest.raises(ValueError, match=r"^/alpha: is not a field here; expected one of .*solutions, [^()]*$"):
         unprm.vote(PROBLEM, two, "prm", prm=FakeEngine(), alpha=0.5)
+    with pytest.raises(ValueError, match=r"^/alpah: is not a field here; expected .* \(did you mean alpha\?\)$"):
+        unprm.vote(PROBLEM, two, prm=FakeEngine(), alpah=0.5)

@@ -1,5 +1,6 @@
 """The commands that make process reward data: sample, select, annotate, merge, convert, stats, build."""
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,11 +9,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from unprm.commands import Given, with_options
+from unprm.commands import Given, program, with_options
 
 from ..stage import directory
 from ..stage_settings import (
     LAYOUT,
+    MINI,
+    MINI_SECONDS,
     PRESETS,
     PROBE,
     AnnotateSettings,
@@ -24,7 +27,7 @@ from ..stage_settings import (
 )
 from .sampling import MODEL, ModelOption, PresetOption, QuestionSource, RolloutsOption, SamplerOptions, run_stage
 
-app = typer.Typer()
+app = program("")
 console = Console(stderr=True)
 
 
@@ -161,6 +164,9 @@ def build(
         annotate=replace(chosen.annotate, **extraction).limited(rollouts),
     )
     questions = source.draw(chosen.questions, chosen.sample)
+    if chosen.models == MINI.models and sampler.sampler == "transformers":
+        minutes = math.ceil(MINI_SECONDS * len(questions) / 60)
+        console.print(f"{len(questions)} questions: about {minutes} min on an idle CPU core")
     run_stage(lambda: build.build(questions, sampler.load, chosen, output, sampler.concurrency, console))
     made = [output / model.replace("/", "--") / "annotated.jsonl" for model in chosen.models]
     typer.echo(table(made), nl=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from unprm.commands import with_options
+from unprm.commands import group, with_options
 from unprm.types import Aggregate
 from unprm.votes.wrf import Normalization, WrfTerms
 
@@ -21,7 +21,7 @@ from ..stage_settings import ReadingSettings
 if TYPE_CHECKING:
     from ..evaluate.scorers import Scorer
 
-app = typer.Typer(help="Measure a PRM on a benchmark.", no_args_is_help=True)
+app = group("Measure a PRM on a benchmark.")
 console = Console(stderr=True)
 
 _OUTPUT_HELP = "Directory for scores and results; the same command goes on there."
@@ -213,7 +213,7 @@ def calibrate_votes(
         Aggregate | None, typer.Option(help="How rewards come from step scores.", show_default="min")
     ] = None,
 ) -> None:
-    """Calibrate which elected answers can be accepted: of those at most the share is wrong that a request allows."""
+    """Calibrate `risk`: find above which certainty at most the requested share of accepted answers is wrong."""
     from datetime import date
 
     from ..evaluate import acceptance

@@ -68,7 +68,7 @@ def locate(
     if model in mini.ADAPTERS and adapter is None:
         return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
     if adapter is not None:
-        place = fetch(adapter, adapter_revision)
+        place = fetch(adapter, adapter_revision, "--adapter")
         name = read_prm_config(place).name if configured else adapter
         return PrmFiles(fetch(model, revision), model, revision, place, adapter, name)
     place = fetch(model, revision)
@@ -84,11 +84,11 @@ def locate(
     return PrmFiles(found, base, base_revision, place, model, name)
 
 
-def fetch(name: str, revision: str | None) -> Path:
+def fetch(name: str, revision: str | None, what: str = "model") -> Path:
     """The local directory of a model: a path unchanged, a hub name after downloading it into the cache; or that of a
     base by name, or of an embedded PRM's base.
 
-    Raises `ModelInvalid` if the name is neither.
+    Raises `ModelInvalid`, which says `what` was to be fetched, if the name is neither.
     """
     if Path(name).is_dir():
         return Path(name)
@@ -99,15 +99,15 @@ def fetch(name: str, revision: str | None) -> Path:
             raise ModelInvalid(f"{name} has no other revisions: leave out its revision")
         return bases.directory(bases.BASES[name])
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
-        raise ModelInvalid(f"there is no directory {name!r}, and no model on the hub can have this name")
+        raise ModelInvalid(f"{what} {name!r} is not a directory here, and the hub can't have a model of this name")
     try:
         got = snapshot_download(name, revision=revision, allow_patterns=_FILES, tqdm_class=_LoggedProgress)
         return Path(got)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelInvalid(
-            f"model {name!r} is no directory here and could not be fetched from the hub: give the directory, or check "
-            f"the name, its revision, the network and, for a gated model, HF_TOKEN ({reason})"
+            f"{what} {name!r} is not a directory here and could not be fetched from the hub: give the directory, or "
+            f"check the name, its revision, the network and, for a gated model, HF_TOKEN ({reason})"
         ) from error
 
 

@@ -11,6 +11,10 @@ from unprm.votes.vote import TIE, Group, GroupScore, Signal, Tally, Terms, Value
 Value = TypeVar("Value")
 
 
+class RewardsMissing(ValueError):
+    """A vote that rewards decide, among candidates without any."""
+
+
 def tally(classes: Sequence[int | None], terms: Terms, values: Values | None = None) -> Tally:
     """The input of a vote; the groups in order of first appearance. `classes` as in `decide`."""
     members: dict[int, list[int]] = {}
@@ -51,8 +55,8 @@ def decide(
     anything. Ties (within `TIE`) go to the higher frequency, then to the higher mean reward, then to the class that
     appears first.
 
-    Raises `NoAnswer` if no candidate has an answer, `ValueError` if `needed_signal` names rewards or confidences and no
-    candidate with an answer has one.
+    Raises `NoAnswer` if no candidate has an answer; `RewardsMissing` if `needed_signal` names rewards, `ValueError` if
+    it names confidences, and no candidate with an answer has one.
     """
     vote, values = VOTES[strategy], None
     given = {"none": None, "reward": rewards, "confidence": confidences}[vote.signal]
@@ -62,7 +66,8 @@ def decide(
     if not ballots.groups:
         raise NoAnswer(len(classes))
     if values is None and (signal := needed_signal(strategy, classes, terms)) != "none":
-        raise ValueError(f"{strategy} needs the candidates' {signal}s to decide this vote")
+        missing = RewardsMissing if signal == "reward" else ValueError
+        raise missing(f"{strategy} needs the candidates' {signal}s to decide this vote")
     frequency = vote.frequency_decides(ballots)
     scores = (by_frequency if frequency else vote.score)(ballots)
     answers = [_answer_class(group, rewards, each) for group, each in zip(ballots.groups, scores, strict=True)]

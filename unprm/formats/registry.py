@@ -8,6 +8,7 @@ from pathlib import Path
 
 import unprm.formats
 from unprm.errors import ModelInvalid
+from unprm.fields import unknown
 from unprm.formats.family import Family, KnownModel
 from unprm.formats.probe import FAMILY, ProbeConfig
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig
@@ -38,7 +39,7 @@ def family_named(name: str) -> Family:
     """The family of this name; raises `ModelInvalid` if there is none."""
     known = families()
     if name not in known:
-        raise ModelInvalid(f"there is no family {name!r}; there are {', '.join(known)}")
+        raise ModelInvalid(f"{name!r} {unknown(name, known, 'a family')}")
     return known[name]
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
+from unprm.fields import summary, validation_errors
 from unprm.formats.family import LAYER, Family, Head, LikelihoodRatio, Readout, Verdicts
 from unprm.formats.pieces import Draft, PieceFormat, Pieces, StepTag
 from unprm.types import Encoded
@@ -55,7 +56,7 @@ class ModelConfig(BaseModel):
         try:
             return cls.model_validate_json(path.read_text("utf-8"))
         except ValidationError as error:
-            raise ModelInvalid(f"{path}: {error}") from error
+            raise ModelInvalid(f"{path}: {summary(validation_errors(error, None, cls))}") from error
 
     def write(self, directory: Path) -> None:
         """Writes `prm_config.json` into a model's directory."""

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -47,6 +47,8 @@ _Token = Annotated[str, Field(min_length=1)]
 class ModelOptions(BaseModel):
     """Options of a model, other than its name."""
 
+    GROUP: ClassVar = "Model"
+
     model_config = ConfigDict(extra="forbid")
 
     adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
@@ -66,6 +68,8 @@ class ModelOptions(BaseModel):
 
 class JudgeOptions(BaseModel):
     """A language model as the judge of steps, for the model `judge`."""
+
+    GROUP: ClassVar = "Judge (a language model that checks steps)"
 
     model_config = ConfigDict(extra="forbid")
 
@@ -143,6 +147,7 @@ class EngineOptions(BaseModel):
     `prefix_cache_gb`: None: on CUDA what `memory` leaves, on a CPU 1.
     """
 
+    GROUP: ClassVar = "Engine, device and memory"
     model_config = ConfigDict(extra="forbid")
 
     engine: EngineName = Field(

@@ -151,7 +151,8 @@ class ModelSource:
 
 def _check_unconfigured(spec: ModelSpec, family: Family) -> None:
     """Raises `ModelInvalid` if a PRM's step tag and verdicts must not be given, because it has its own."""
-    directory = fetch(spec.adapter or spec.model, spec.adapter_revision if spec.adapter else spec.revision)
+    sent = (spec.adapter, spec.adapter_revision, "--adapter") if spec.adapter else (spec.model, spec.revision)
+    directory = fetch(*sent)
     names = ", ".join(f"--{name.replace('_', '-')}" for name in spec.marks)
     if family is not unprm.FAMILY:
         raise ModelInvalid(f"{names} are for models of family {unprm.FAMILY.name}, not {family.name}")
@@ -166,7 +167,7 @@ def _family(spec: ModelSpec, name: str | None) -> Family:
     if name is None and spec.model in mini.ADAPTERS:
         return unprm.FAMILY
     if name is None and spec.adapter:
-        return probe.FAMILY if is_probe(fetch(spec.adapter, spec.adapter_revision)) else unprm.FAMILY
+        return probe.FAMILY if is_probe(fetch(spec.adapter, spec.adapter_revision, "--adapter")) else unprm.FAMILY
     if name in (unprm.FAMILY.name, probe.FAMILY.name):
         return family_named(name)
     named = None if name is None else family_named(name)

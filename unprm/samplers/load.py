@@ -69,7 +69,7 @@ def _probe_of(model: str, directory: Path, name: str) -> ModelSource:
     """The probe of this name; raises `ModelInvalid` if it is none, or one of another model than that in `directory`."""
     source = ModelSource.find(ModelSpec(model=name))
     if not isinstance(source.readout, Probe):
-        raise ModelInvalid(f"{name} is no probe but a model of the family {source.family.name}")
+        raise ModelInvalid(f"{name} is not a probe but a model of the family {source.family.name}")
     base = source.files.base
     if not base.samefile(directory) and digests(base) != digests(directory):
         raise ModelInvalid(

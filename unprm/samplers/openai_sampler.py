@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from unprm import fields
 from unprm.errors import SamplerFailed
 from unprm.openai.choices import Completions
 from unprm.openai.client import NEUTRAL, APIError, APIStatusError, OpenAIClient
@@ -192,8 +193,8 @@ def _letters(text: str) -> str:
 def _failure(path: str, error: APIError | ValidationError) -> SamplerFailed:
     """What is raised for an error of a request."""
     if isinstance(error, ValidationError):
-        fault = error.errors(include_url=False, include_input=False)[0]
+        fault = error.errors(include_url=False)[0]
         where = ".".join(map(str, fault["loc"]))
-        return SamplerFailed(f"/v1{path}: an answer in another form: {where}: {fault['msg']}")
+        return SamplerFailed(f"/v1{path}: an answer in another form: {where}: {fields.message([fault])}")
     words = f": {error.message}" if isinstance(error, APIStatusError) and error.message else ""
     return SamplerFailed(f"POST /v1{path}: {error} ({error.attempts} attempts){words}")

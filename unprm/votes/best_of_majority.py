@@ -9,7 +9,9 @@ from unprm.votes.vote import GroupScore, Tally, Terms, Vote, by_highest
 class BestOfMajorityTerms(Terms):
     """Settings of `best_of_majority`."""
 
-    min_share: Probability = Field(default=0.2, description="Answers of a smaller share of all candidates are dropped.")
+    min_share: Probability = Field(
+        default=0.2, description="Answers given by a smaller share of the candidates are dropped."
+    )
 
 
 def _frequent(tally: Tally) -> list[bool]:

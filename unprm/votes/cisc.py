@@ -13,7 +13,8 @@ class CiscTerms(Terms):
 
     temperature: Positive = Field(
         default=0.5,
-        description="Of the softmax over the candidates: near 0 the highest alone counts, far above all are equal.",
+        description="Softmax temperature over the candidates: near 0 only the most confident counts; a large value "
+        "weighs all equally.",
     )
 
 

@@ -2,8 +2,8 @@
 
 import math
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, Tag, create_model, model_validator
 
@@ -25,6 +25,7 @@ from unprm.wire.types import (
     SplitField,
     Text,
     WireModel,
+    check_one,
 )
 
 # stop at a list's first error: one per element of a hostile list would take a minute and gigabytes
@@ -73,8 +74,7 @@ class SolutionIn(WireModel, Request):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.text is None) == (self.steps is None):
-            raise ValueError("exactly one of text and steps must be given")
+        check_one(self, "text", "steps")
         if self.steps is not None and self.step_scores is not None and len(self.steps) != len(self.step_scores):
             raise ValueError(_mismatch(len(self.step_scores), len(self.steps)))
         return self
@@ -126,14 +126,22 @@ def _mismatch(scores: int, steps: int) -> str:
     return f"{scores} step_scores were sent for {steps} steps"
 
 
-def _form(solution: object) -> str:
-    return "text" if isinstance(solution, str) else "steps" if isinstance(solution, (list, tuple)) else "object"
+def _form(solution: object) -> str | None:
+    if isinstance(solution, str):
+        return "text"
+    if isinstance(solution, (list, tuple)):
+        return "steps"
+    return "object" if isinstance(solution, (Mapping, SolutionIn)) else None
 
 
 # discriminated by form, so that an error refers to the form that was sent and not to all three
 AnySolution = Annotated[
     Annotated[FreeText, Tag("text")] | Annotated[_Steps, Tag("steps")] | Annotated[SolutionIn, Tag("object")],
-    Discriminator(_form),
+    Discriminator(
+        _form,
+        custom_error_type="form",
+        custom_error_message="expected a text, a list of steps, or an object",
+    ),
 ]
 
 
@@ -225,6 +233,11 @@ def _as_object(solution: str | list[str] | SolutionIn) -> SolutionIn:
 class Candidates(TrajectoryTerms):
     """Candidate solutions of one problem, or trajectories of one task, and how they are read and scored."""
 
+    ELSEWHERE: ClassVar = {
+        "strategy": f"each vote has an endpoint of its own, {', '.join(f'POST /vote/{name}' for name in VOTES)}"
+    }
+    """Where to say what is not said in a field."""
+
     model_config = ConfigDict(json_schema_extra={"example": {"problem": _PROBLEM, "solutions": [[_RIGHT], _WRONG]}})
 
     problem: Text | None = Field(None, description="Required if the model has to score.")
@@ -259,7 +272,8 @@ class Candidates(TrajectoryTerms):
     @model_validator(mode="after")
     def _read(self) -> Self:
         if bool(self.solutions) == (self.trajectories is not None):
-            raise InvalidRequest("exactly one of /solutions and /trajectories must be given", "/solutions")
+            got = "both" if self.solutions else "neither"
+            raise InvalidRequest(f"expected exactly one of /solutions and /trajectories, got {got}", "/solutions")
         self._sent = self.trajectories or list(map(_as_object, self.solutions))
         if self.trajectories is not None:
             rendered = [self.render(each, f"/trajectories/{k}") for k, each in enumerate(self.trajectories)]
@@ -334,7 +348,7 @@ class ScoreRequest(Candidates):
     @model_validator(mode="after")
     def _check_problem(self) -> Self:
         if self.problem is None and not self.scored:
-            raise ValueError("problem is required unless every solution brings step_scores")
+            raise ValueError("problem is required unless every solution has step_scores")
         return self
 
 
@@ -363,8 +377,7 @@ class PreviewRequest(TrajectoryTerms):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.solution is None) == (self.trajectory is None):
-            raise ValueError("exactly one of solution and trajectory must be given")
+        check_one(self, "solution", "trajectory")
         if self.solution is not None and self.problem is None:
             raise ValueError("problem is required with a solution")
         return self

@@ -31,6 +31,13 @@ SplitField = Annotated[Split, Field(description=SPLIT)]
 ExtractionField = Annotated[Extraction, Field(description=EXTRACTION)]
 
 
+def check_one(model: BaseModel, *names: str) -> None:
+    """Raises `ValueError` unless exactly one of these fields is given."""
+    given = [name for name in names if getattr(model, name) is not None]
+    if len(given) != 1:
+        raise ValueError(f"expected exactly one of {' and '.join(names)}, got {' and '.join(given) or 'neither'}")
+
+
 class Request(BaseModel):
     """Base of what is sent in a request: a field that is null counts as left out."""
 

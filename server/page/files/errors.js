@@ -6,7 +6,7 @@ const SENTENCES = {
   malformed_json: "The server could not read the request. Reload the page, and try again.",
   unauthorized: "This server asks for an API key. Enter yours below “Options and API key”, and score again.",
   foreign_site: "A server without a key can only be opened by its address or a local name. Use one of these, or ask the operator.",
-  not_found: "The server has nothing at this address. Does a proxy in front of it change paths?",
+  not_found: "The server has nothing at this path. Does a proxy in front of it change paths?",
   method_not_allowed: "The server does not accept this kind of request. Does a proxy in front of it change requests?",
   body_too_large: "This is more text than the server accepts at once. Score fewer or shorter candidates.",
   unsupported_media_type: "The request was not declared as JSON. Does a proxy in front of the server change requests?",

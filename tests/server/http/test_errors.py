@@ -9,12 +9,15 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.routing import APIRoute
 
+from server.admission import GATEWAY
 from server.app import create_app
 from server.errors import TABLE
+from server.routes.gateway.routes import router
 from server.routes.route import parse
 from server.settings import Settings
-from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
+from tests.server.harness import Background, Running, ask, bearer, boxed, raw, read, serving
 from tests.support import PATIENCE, until
 from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.errors import ModelInvalid, NoAnswer
@@ -247,8 +250,8 @@ def test_as_many_steps_as_the_limit(server: Running) -> None:
         (ask({f"f{number}": 1 for number in range(100_000)}), "an object has 100000 fields"),
         (ask(dict.fromkeys(map(str, range(100)))), "an object has 100 fields"),
         ({"trajectories": [dict.fromkeys(map(str, range(100)))]}, "an object has 100 fields"),
-        (ask([1] * 1000), "should be a valid string"),
-        (ask({"steps": ["a"], "step_scores": ["x"] * 1_000_000}), "should be a valid number"),
+        (ask([1] * 1000), "/solutions/0/0: expected a string, got 1"),
+        (ask({"steps": ["a"], "step_scores": ["x"] * 1_000_000}), "/step_scores/0: expected a number, got a string"),
     ],
 )
 def test_a_million_errors_are_not_made_out(server: Running, body: Any, detail: str) -> None:
@@ -301,10 +304,37 @@ def test_unknown_address_and_wrong_method(server: Running) -> None:
     for path in ("/nowhere", "/vote/best", "/vote/prm/", "/vote/%2e%2e/model"):
         check(server.post(path, {}), "not_found")
     assert "expected one of majority, prm, hmr, wrf, " in server.post("/vote/wfr", {}).json()["detail"]
+    assert "(did you mean wrf?)" in server.post("/vote/wrff", {}).json()["detail"]
+    assert server.post("/nowhere", {}).json()["detail"] == "nothing is served at this path; /docs lists what is"
     response = server.get("/score_steps")
-    check(response, "method_not_allowed")
+    assert check(response, "method_not_allowed").detail == "expected POST, got GET"
     assert response.headers["allow"] == "POST"
-    check(server.http.delete("/model"), "method_not_allowed")
+    assert check(server.http.delete("/model"), "method_not_allowed").detail == "expected GET, got DELETE"
+
+
+def test_what_an_option_adds_says_which(server: Running) -> None:
+    for path in GATEWAY:
+        assert "start the server with --upstream-url" in server.post(path, {}).json()["detail"]
+    for path in ("/admin/models", "/admin/models/name"):
+        assert "start the server with --admin-key" in check(server.get(path), "not_found").detail
+    assert "--" not in check(server.get("/administration"), "not_found").detail
+
+
+def test_paths_of_an_upstream_are_those_of_its_routes() -> None:
+    assert {route.path for route in router.routes if isinstance(route, APIRoute) and "POST" in route.methods} == GATEWAY
+
+
+def test_an_option_that_is_set_is_not_asked_for() -> None:
+    admin = bearer("CANARY")
+    with serving(open_model=lambda request: FakeEngine(), admin_key="CANARY") as running:
+        response = running.http.put("/admin/models", headers=admin)
+        assert check(response, "method_not_allowed").detail == "expected GET, POST, got PUT"
+        assert "--" not in check(running.get("/admin/others", headers=admin), "not_found").detail
+
+
+def test_a_vote_named_in_the_body_is_told_its_endpoint(server: Running) -> None:
+    details = check(server.post("/vote", ask("a", strategy="hmr")), "invalid_request", "/strategy")
+    assert "POST /vote/hmr" in details.detail
 
 
 def test_body_too_large_is_refused_unread_if_it_says_so() -> None:

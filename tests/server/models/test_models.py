@@ -78,7 +78,7 @@ def test_a_model_that_is_not_served_is_refused(model: Any) -> None:
             refused = running.post(path, ask(boxed(1), model=model))
             assert (refused.status_code, refused.json()["code"]) == (422, "unknown_model")
             assert refused.json()["errors"] == [
-                {"pointer": "/model", "detail": "no served model has the name that was sent; there are a"}
+                {"pointer": "/model", "detail": "no served model has the name that was sent; expected one of a"}
             ]
 
 

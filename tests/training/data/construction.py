@@ -34,9 +34,10 @@ def run_select(place, equivalence, settings=None):
     return selector
 
 
-def run_annotate(place, equivalence, settings=ANNOTATE, sampler=None, concurrency=4, name="annotated"):
+def run_annotate(place, equivalence, settings=ANNOTATE, sampler=None, concurrency=4, name="annotated", console=None):
     sampler, output = sampler or ScriptedSampler(), place / f"{name}.jsonl"
-    work = annotate(place / "selected.jsonl", sampler, equivalence, output, settings, concurrency, silent())
+    shown = console or silent()
+    work = annotate(place / "selected.jsonl", sampler, equivalence, output, settings, concurrency, shown)
     failures = asyncio.run(work)
     return failures, output
 

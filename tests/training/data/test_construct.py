@@ -5,6 +5,7 @@ import inspect
 import io
 import json
 import random
+import re
 import signal
 from collections import Counter
 from dataclasses import replace
@@ -196,6 +197,18 @@ def test_every_search_labels_every_solution_or_says_why_not(selected, equivalenc
         assert not record["correct"]
     if search == "random":
         assert not any(record["samples"] for record in labelled)
+
+
+@pytest.mark.parametrize("settings", [{}, {"search": "bayes"}, {"search": "bayes", "share_prefixes": True}], ids=str)
+def test_progress_is_that_of_the_rollouts_there_can_be(selected, equivalence, settings):
+    console = Console(file=io.StringIO(), width=200)
+    run_annotate(selected, equivalence, replace(ANNOTATE, **settings), name=f"shown{settings}", console=console)
+    first, *_, last = [line for line in console.file.getvalue().splitlines() if "left out" not in line]
+    solutions, most = re.fullmatch(r"(\d+) solutions to annotate, by at most ([\d,]+) rollouts", first).groups()
+    most = most.replace(",", "")
+    assert f" {most}/{most} " in last
+    assert f" {solutions} solutions" in last
+    assert int(re.search(r"([\d,]+) samples", last)[1].replace(",", "")) < int(most)
 
 
 def test_shared_prefixes_are_drawn_once_and_labels_stay_good(selected, equivalence):

@@ -178,8 +178,8 @@ BAD = [
     ("native", {"problem": "p", "steps": ["a"], "labels": ["+"]}, "labels.0: expected true"),
     ("native", {"problem": "p", "steps": ["a"], "labels": [True, False]}, "2 labels for 1 steps"),
     ("native", {"problem": "p", "steps": ["a", "b"], "labels": [None, None]}, "no step has a label"),
-    ("trl", {"prompt": "", "completions": ["a"], "labels": [True]}, "prompt: String should have at least 1"),
-    ("unprm", {"prompt": "p", "completions": ["a"], "label": True}, "label: Input should be a valid tuple"),
+    ("trl", {"prompt": "", "completions": ["a"], "labels": [True]}, "prompt: must not be empty"),
+    ("unprm", {"prompt": "p", "completions": ["a"], "label": True}, "label: expected a list, got true"),
     (
         "prm800k",
         {"question": {"problem": "p"}, "label": {"steps": [{"completions": [], "chosen_completion": 0}]}},
@@ -188,7 +188,7 @@ BAD = [
     (
         "prm800k",
         {"question": {"problem": "p"}, "label": {"steps": [{"completions": [{"text": "a", "rating": 2}]}]}},
-        "label.steps.0.completions.0.rating: Input should be -1, 0 or 1",
+        "label.steps.0.completions.0.rating: expected one of -1, 0 or 1, got ",
     ),
     ("math-shepherd", {"input": "p Step 1: a ки", "label": "p Step 1: a ки"}, "no step has a label"),
     (
@@ -211,7 +211,7 @@ BAD = [
     (
         "step-dpo",
         {"prompt": "p", "initial_reason_steps": "", "chosen": "a", "rejected": " "},
-        "rejected: String should",
+        "rejected: must not be blank",
     ),
 ]
 
@@ -239,7 +239,7 @@ def test_all_bad_records_of_all_files_are_counted_and_the_first_are_named(tmp_pa
     first, *named, last = str(caught.value).splitlines()
     assert (first, last) == (f"{SHOWN + 7} bad records:", "and 7 more")
     assert len(named) == SHOWN
-    assert "one.jsonl, line 2: no JSON" in named[0]
+    assert "one.jsonl, line 2: not JSON" in named[0]
     assert "one.jsonl, line 4: fields of no layout (native, unprm" in named[1]
     assert f"two.jsonl, line {SHOWN - 2}: labels.0: expected" in named[-1]
     assert "secret" not in str(caught.value)
@@ -248,7 +248,7 @@ def test_all_bad_records_of_all_files_are_counted_and_the_first_are_named(tmp_pa
 
 def test_a_stated_layout_says_what_is_missing(tmp_path):
     path = _write(tmp_path / "a.jsonl", {"problem": "p", "steps": ["a"]})
-    with pytest.raises(RecordInvalid, match="line 1: labels: Field required"):
+    with pytest.raises(RecordInvalid, match="line 1: labels: is required"):
         list(read_labelled([path], "native"))
 
 
@@ -273,7 +273,7 @@ def test_a_directory_is_all_its_files_in_order(tmp_path):
         _write(place / f"{name}.jsonl", row(name))
     assert "".join(solution.problem[0] for solution in read_labelled([place])) == "01234efghiL"
     (place / "a.json").write_text('[{},\n{"]', "utf-8")
-    with pytest.raises(RecordInvalid, match=r"^\S+a\.json, line 1: no JSON"):
+    with pytest.raises(RecordInvalid, match=r"^\S+a\.json, line 1: not JSON"):
         list(read_labelled([place]))
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordInvalid, match=r"no file that ends with \.jsonl, \.jsonl\.gz, \.json"):

@@ -195,7 +195,7 @@ def test_a_model_that_no_family_claims_is_refused(places):
 
 
 def test_a_family_that_is_none_is_refused(places):
-    refused(places["eurus"], "there is no family 'nobody'; there are [a-z0-9-]+, ", family="nobody")
+    refused(places["eurus"], "'nobody' is not a family; expected one of [a-z0-9-]+, ", family="nobody")
 
 
 def test_a_model_of_another_family_is_refused(places, adapter, base):

@@ -458,7 +458,7 @@ def test_only_a_probe_of_the_model_itself_is_taken(probe, base, tmp_path):
 
     with pytest.raises(ModelInvalid, match=f"{probe} reads the model .*, whose files are not those of {base}"):
         load(base, probe)
-    with pytest.raises(ModelInvalid, match="unprm-mini is no probe but a model of the family unprm"):
+    with pytest.raises(ModelInvalid, match="unprm-mini is not a probe but a model of the family unprm"):
         load(mini.NAME, mini.NAME)
     mine = write_probe(tmp_path / "probe", str(base))
     with pytest.raises(ModelInvalid, match="whose files are not"):

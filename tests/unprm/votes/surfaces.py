@@ -38,7 +38,7 @@ def server() -> dict[str, Any]:
             "unknown": running.post("/vote/another", REQUEST).json()["detail"],
             "openapi": running.get("/openapi.json").json(),
             "page": running.get("/page/strategies.json").json(),
-            "client": client.vote("passing", None, GIVEN, pass_mark=0.8).answer,
+            "client": client.vote(None, GIVEN, "passing", pass_mark=0.8).answer,
             "tool": tool.input_schema["properties"],
             "called": asyncio.run(tools.call_tool("vote", arguments)).structured_content,
             "command": CliRunner().invoke(app, options, json.dumps(REQUEST)).output,

@@ -38,7 +38,10 @@ def test_it_is_voted_on_over_http(found: dict[str, Any]) -> None:
     assert found["refused"]["errors"][0]["pointer"] == "/pass_mark"
     assert list(found["compared"]) == [*REWARD_STRATEGIES, "passing"]
     assert found["compared"]["passing"]["answer"] == "2"
-    assert found["unknown"] == f"there is no such vote; expected one of {', '.join([*VOTES, 'passing'])}, or compare"
+    assert (
+        found["unknown"]
+        == f"what follows /vote/ is not a vote; expected one of {', '.join([*VOTES, 'passing', 'compare'])}"
+    )
 
 
 def test_it_is_described(found: dict[str, Any]) -> None:

@@ -89,7 +89,7 @@ class JudgeChat:
         if isinstance(error, APIConnectionError):
             late = f" a call within {self._seconds:g} s: --judge-seconds" if "Timeout" in error.reason else ""
             return ModelUnreachable(f"the judge's server does not answer{late} ({error.reason})")
-        return ModelUnreachable("the judge's server answered what is no chat completion")
+        return ModelUnreachable("the judge's server did not answer with a chat completion")
 
 
 def _cost(part: CompletionResponse[ChatChoice]) -> Usage:

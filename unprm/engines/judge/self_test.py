@@ -78,7 +78,7 @@ def self_test(engine: JudgeEngine, *, sampled: bool, few: bool) -> SelfTest:
     if mistakes > MISTAKES:
         raise ModelInvalid(
             f"in the self-test right steps score {_listed(rights)} and wrong ones {_listed(wrongs)}; all but "
-            f"{MISTAKES} must lie on their side of {THRESHOLD:g}: it is no judge"
+            f"{MISTAKES} must lie on their side of {THRESHOLD:g}: it is not a judge"
         )
     return _same_again(engine, asked[1], scores[1], 1.0 if sampled else TOLERANCE)
 

@@ -41,7 +41,7 @@ class ProbeHead(nn.Module):
         try:
             tensors = load_file(path)
         except (OSError, SafetensorError) as error:
-            raise ModelInvalid(f"{path} is no readable file of a probe's weights: {error}") from error
+            raise ModelInvalid(f"{path} can't be read as a probe's weights: {error}") from error
         head = cls(len(probe.layers) * hidden_size, len(probe.measures))
         found, expected = (
             {name: tuple(tensor.shape) for name, tensor in of.items()} for of in (tensors, head.state_dict())

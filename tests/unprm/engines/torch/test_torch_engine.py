@@ -138,9 +138,9 @@ def test_models_that_cannot_be_served_are_refused(tmp_path, base, adapter):
     with pytest.raises(ModelInvalid, match=r"neither a prm_config\.json nor a known name"):
         load_engine(str(base))
     for place in (str(tmp_path / "nowhere" / "to be found"), "./nowhere", "no/such/model"):
-        with pytest.raises(ModelInvalid, match=f"there is no directory '{place}', and no model on the hub"):
+        with pytest.raises(ModelInvalid, match=f"model '{place}' is not a directory here, and the hub"):
             load_engine(place)
-    with pytest.raises(ModelInvalid, match="'to be found' is no directory here and could not be fetched"):
+    with pytest.raises(ModelInvalid, match="'to be found' is not a directory here and could not be fetched"):
         load_engine("to be found")
     unsafe = _copy(adapter, tmp_path)
     (unsafe / "adapter_model.safetensors").rename(unsafe / "adapter_model.bin")
