@@ -9,6 +9,9 @@ Value = TypeVar("Value")
 
 async def all_of(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value]:
     """The results of all calls; if one fails, the others are cancelled and its error is raised."""
+    calls = list(calls)
+    if len(calls) == 1:  # as for one model: a task would be another turn of the event loop
+        return [await calls[0]]
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(call) for call in calls]

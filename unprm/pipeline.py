@@ -6,7 +6,7 @@ A server and a program differ in how the work is done: by which `Scorer`.
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -27,12 +27,11 @@ from unprm.errors import (
     Unscorable,
 )
 from unprm.mini.domain import about
-from unprm.types import DEFAULT_STRATEGY, Encoded, Engine, ModelDescription, Solution, StepScores, Usage
+from unprm.types import DEFAULT_STRATEGY, AnswerClass, Encoded, Engine, ModelDescription, Solution, StepScores, Usage
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Values
 from unprm.wire import (
     LONGEST_COMPARED,
-    CandidateOut,
     Candidates,
     CompareResponse,
     Demonstration,
@@ -50,6 +49,7 @@ T = TypeVar("T")
 Outcome = StepScores | Unscorable
 """What a solution scores, or why it can't be scored."""
 
+_OF_CLASS = tuple(each.name for each in fields(AnswerClass))
 _NO_PROBLEM = (
     "no answer has at least half of all candidates, so rewards decide: send the problem, or step_scores with every "
     "solution"
@@ -275,6 +275,9 @@ class Ballot:
 
     def outcome(self, strategy: Strategy, longest: int | None = None) -> VoteOut:
         """Takes a vote; raises `NoAnswer` if no solution has an answer. `longest`: maximum characters of an answer."""
+        return VoteOut(**self._outcome(strategy, longest))
+
+    def _outcome(self, strategy: Strategy, longest: int | None = None) -> dict[str, Any]:
         rewards = self.rewards
         result = decide(strategy, self.classes, rewards, self.terms, self.confidences)
         judged: dict[str, Any] = {}
@@ -284,20 +287,19 @@ class Ballot:
         answers = [self.solutions[each.members[0]].answer or "" for each in result.classes]
         if longest is not None:
             answers = [answer if len(answer) <= longest else answer[:longest] + "…" for answer in answers]
-        return VoteOut(
-            strategy=strategy,
-            answer=answers[0],
-            solution_index=result.solution_index,
-            decided_by=result.decided_by,
-            tie=bool(result.tied),
-            tied_answers=[answers[index] for index in result.tied],
-            margin=result.margin,
-            candidates=[
-                CandidateOut(answer=answer, count=each.count, **asdict(each))
+        return judged | {
+            "strategy": strategy,
+            "answer": answers[0],
+            "solution_index": result.solution_index,
+            "decided_by": result.decided_by,
+            "tie": bool(result.tied),
+            "tied_answers": [answers[index] for index in result.tied],
+            "margin": result.margin,
+            "candidates": [
+                {"answer": answer, "count": each.count, **{name: getattr(each, name) for name in _OF_CLASS}}
                 for answer, each in zip(answers, result.classes, strict=True)
             ],
-            **judged,
-        )
+        }
 
     def scored(self, scorer: Scorer) -> ScoreResponse:
         """The response to a request for scores."""
@@ -312,7 +314,7 @@ class Ballot:
 
     def voted(self, strategy: Strategy, scorer: Scorer) -> VoteResponse:
         """The response to one vote."""
-        response = VoteResponse(**dict(self.outcome(strategy)), **self._voted(scorer))
+        response = VoteResponse(**self._outcome(strategy), **self._voted(scorer))
         if VOTES[strategy].signal == "confidence" and self.confidences is not None:
             for solution, confidence in zip(response.solutions, self.confidences, strict=True):
                 solution.confidence = confidence

@@ -5,6 +5,7 @@ request neither waits for the rest nor holds it up.
 """
 
 import asyncio
+from bisect import bisect, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -56,6 +57,39 @@ Batch = dict[Encoded, list[tuple[QueuedRequest, int]]]
 """Distinct sequences; for each the requests that have it, and its index among their items. Equal ones run once."""
 
 
+class Prefixes:
+    """What items of a batch have in common with one another, where a model runs that only once. It still reads it: so
+    many tokens cost as much as a `SHARED`-th of them."""
+
+    SHARED = 8
+
+    def __init__(self) -> None:
+        self._items: list[tuple[str, tuple[int, ...]]] = []  # sorted, so an item's longest prefix is its neighbours'
+
+    def add(self, item: Encoded) -> None:
+        """Counts an item's tokens as known from now on."""
+        insort(self._items, (item.scope, item.ids))
+
+    def saved(self, item: Encoded) -> int:
+        """Tokens that an item costs less because of the ones before."""
+        place = bisect(self._items, (item.scope, item.ids))
+        near = self._items[max(0, place - 1) : place + 1]
+        shared = max((common(item.ids, ids) for scope, ids in near if scope == item.scope), default=0)
+        return shared - shared // self.SHARED
+
+
+def common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
+    """Length of the common prefix, by halves: slices are compared fast."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 class Waiting:
     """Requests with items that no batch has taken yet, by arrival; `tokens`: of all these items."""
 
@@ -84,21 +118,27 @@ class Waiting:
         """Requests whose deadline is not after `now`, a time of the event loop's clock."""
         return [request for request in self._requests if request.deadline is not None and request.deadline <= now]
 
-    def take(self, tokens: int) -> Batch:
-        """The next batch, of at most `tokens` tokens; a longer item forms a batch alone."""
+    def take(self, tokens: int, once: bool = False) -> Batch:
+        """The next batch, of at most `tokens` tokens; a longer item forms a batch alone. `once`: the model runs a
+        prefix that items of the batch share only once, so it counts as in `Prefixes`."""
         self._batches += 1
         batch: Batch = {}
         left = tokens
+        prefixes = Prefixes() if once and self.tokens > tokens else None
 
         def move(request: QueuedRequest, spared: int = 0) -> bool:
             """Moves a request's next item to the batch, unless it has none or there is no room for it."""
             nonlocal left
             if request.taken == len(request.items):
                 return False
-            item = request.items[request.taken]
+            item, room = request.items[request.taken], max(0, left - spared)
             cost = 0 if item in batch else item.cost
-            if batch and cost > max(0, left - spared):
+            if prefixes is not None and cost and room:
+                cost -= prefixes.saved(item)
+            if batch and cost > room:
                 return False
+            if prefixes is not None and item not in batch:
+                prefixes.add(item)
             left -= cost
             self._turns.charge(request.caller, cost)
             batch.setdefault(item, []).append((request, request.taken))

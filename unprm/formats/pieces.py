@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import ClassVar, NamedTuple, Self
 
 from tokenizers import AddedToken, Tokenizer
@@ -14,6 +14,8 @@ from unprm.types import Encoded, Prompt
 
 _UNKNOWN = "\U0010fffd"
 """A character that no vocabulary has an entry for."""
+_SMALL = 8192
+"""Up to so many characters, texts are encoded one by one: the threads that share a batch would take longer."""
 
 
 class Pieces:
@@ -59,7 +61,11 @@ class Pieces:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, encoded separately, with no special tokens added."""
-        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        together = sum(map(len, texts)) > _SMALL
+        batches = [list(texts)] if together else [[text] for text in texts]
+        encodings = chain.from_iterable(
+            self.tokenizer.encode_batch_fast(batch, add_special_tokens=False) for batch in batches
+        )
         return [
             list(ids) if self._reserved.isdisjoint(ids) else [each for token in ids for each in self._spelled(token)]
             for ids in (encoding.ids for encoding in encodings)

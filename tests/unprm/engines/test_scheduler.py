@@ -27,7 +27,7 @@ from unprm.errors import (
     SolutionTooLong,
     UnprmError,
 )
-from unprm.types import Asked, Encoded, StepScores, Usage
+from unprm.types import Asked, Encoded, SelfTest, StepScores, Usage
 
 
 def item(name: int, tokens: int = 10) -> Encoded:
@@ -361,6 +361,42 @@ async def test_a_batch_takes_a_moment_whatever_the_model_s_speed(per_second: flo
     sizes = [sum(len(one.ids) for one in batch) for batch in engine.batches]
     assert most - 256 < max(sizes) <= most
     assert sizes[0] <= 256  # before its speed is known
+    await scorer.drain(PATIENCE)
+
+
+class Once(Timed):
+    """Runs tokens that items of a batch have in common only once, as the torch engine does, or as another that does
+    not say so."""
+
+    def __init__(self, per_second: float, engine: str) -> None:
+        super().__init__(per_second)
+        tested = SelfTest(difference=0.0, tolerance=1.0, cached=True)
+        self.description = replace(self.description, engine=engine, self_test=tested)
+
+    def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
+        known, computed = set[tuple[int, ...]](), []
+        for one in batch:
+            prefixes = {one.ids[:length] for length in range(1, len(one.ids) + 1)}
+            computed.append(len(prefixes - known))
+            known |= prefixes
+        self.now += sum(computed) / self.per_second
+        scores = FakeEngine.score(self, batch)
+        return [each._replace(computed=new) for each, new in zip(scores, computed, strict=True)]
+
+
+@pytest.mark.parametrize(("engine", "most"), [("torch", 28), ("vllm", 9)])
+@asynchronous
+async def test_a_prefix_that_the_model_runs_once_counts_once_in_a_batch(engine: str, most: int) -> None:
+    model = Once(1e4, engine)
+    scorer = Scheduler(model, clock=lambda: model.now)
+    await scorer.score([item(1000 + k, 256) for k in range(40)])  # its speed is known now
+    shared = [Encoded((7,) * 200 + (k,) * 56, (255,)) for k in range(200)]
+    requests = [await ask(scorer, *shared[start : start + 4], caller=f"{start}") for start in range(0, 200, 4)]
+    first = len(model.batches) + 1  # the first was taken when the others were not there yet
+    began = model.now
+    await asyncio.gather(*requests)
+    assert max(map(len, model.batches[first:])) == most
+    assert model.now - began <= 0.25 * len(model.batches[first - 1 :])
     await scorer.drain(PATIENCE)
 
 

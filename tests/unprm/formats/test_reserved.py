@@ -44,6 +44,13 @@ def test_a_step_tag_s_text_is_spelled(base, tag):
     assert form.text(form.encode("x", [f"a{tag}b"])) == f"x\na{tag}b{tag}"
 
 
+@pytest.mark.parametrize("characters", [8, 8192, 8193])
+def test_a_text_has_the_same_ids_beside_others_whatever_their_length(characters):
+    pieces = Pieces(checkpoints.bytelevel())
+    texts = ["<tool_call>", "1 + 1", "ş" * (characters - 16)] if characters > 16 else ["1 + 1", ""]
+    assert pieces.encode(texts) == [pieces.encode([text])[0] for text in texts]
+
+
 def test_a_tag_of_one_byte_is_text():
     """No other tokens say it."""
     pieces = Pieces(checkpoints.bytelevel())

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from unprm.engines.waiting import common
+
 Slots = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
@@ -104,7 +106,7 @@ class PrefixTree:
         """The nodes along a sequence, each with the number of tokens shared: the last may be shared only in part."""
         node, depth = self._roots.get(scope), 0
         while node is not None and depth < len(ids) and (child := node.children.get(ids[depth])) is not None:
-            shared = _common(child.ids, ids[depth : depth + len(child.ids)])
+            shared = common(child.ids, ids[depth : depth + len(child.ids)])
             yield child, shared
             if shared < len(child.ids):
                 return
@@ -143,11 +145,3 @@ class PrefixTree:
         del node.parent.children[node.ids[0]]
         self._free[self._free_slots : self._free_slots + len(node.ids)] = node.slots
         self._free_slots += len(node.ids)
-
-
-def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
-    """Length of the common prefix of two runs; usually one is a prefix of the other."""
-    length = min(len(first), len(second))
-    if first[:length] == second[:length]:
-        return length
-    return next(k for k in range(length) if first[k] != second[k])

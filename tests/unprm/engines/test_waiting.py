@@ -1,0 +1,33 @@
+"""What items of a batch have in common."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unprm.engines.waiting import Prefixes, common
+from unprm.types import Encoded
+
+IDS = st.lists(st.integers(0, 2), min_size=1, max_size=40).map(tuple)
+ITEMS = st.lists(st.tuples(IDS, st.sampled_from("ab")), min_size=1, max_size=12)
+
+
+def _shared(first: tuple[int, ...], second: tuple[int, ...]) -> int:
+    return next(
+        (k for k, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(map(len, (first, second)))
+    )
+
+
+@given(IDS, IDS)
+def test_the_common_prefix(first: tuple[int, ...], second: tuple[int, ...]) -> None:
+    assert common(first, second) == _shared(first, second)
+
+
+@given(ITEMS)
+def test_an_item_shares_its_longest_prefix_with_any_before_it_of_its_scope(
+    items: list[tuple[tuple[int, ...], str]],
+) -> None:
+    prefixes = Prefixes()
+    for number, (ids, scope) in enumerate(items):
+        longest = max((_shared(ids, other) for other, where in items[:number] if where == scope), default=0)
+        item = Encoded(ids, (0,), scope=scope)
+        assert prefixes.saved(item) == longest - longest // 8
+        prefixes.add(item)
