@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unprm.library import score, vote
+    from unprm.library import grade, score, vote
     from unprm.types import Engine
 
-__all__ = ["load_prm", "score", "vote"]
+__all__ = ["grade", "load_prm", "score", "vote"]
 
 
 def load_prm(name_or_path: str = "unprm-mini", **options: Any) -> "Engine":
@@ -21,8 +21,8 @@ def load_prm(name_or_path: str = "unprm-mini", **options: Any) -> "Engine":
 
 
 def __getattr__(name: str) -> Any:
-    """`score` and `vote`: `import unprm` alone takes neither PyTorch nor pydantic."""
-    if name not in ("score", "vote"):
+    """`grade`, `score` and `vote`: `import unprm` alone takes neither PyTorch nor pydantic."""
+    if name not in ("grade", "score", "vote"):
         raise AttributeError(f"module 'unprm' has no attribute {name!r}")
     from unprm import library
 

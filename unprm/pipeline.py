@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from unprm import steps as step_text
-from unprm.answers.equivalence import Comparison, Equivalence
+from unprm.answers.equivalence import Comparison, Equivalence, Match, Pair
 from unprm.answers.extraction import extract
 from unprm.calibration import log_odds
 from unprm.election.acceptance import Acceptance, VoteCalibration, acceptance
@@ -27,15 +27,18 @@ from unprm.errors import (
     Unscorable,
 )
 from unprm.mini.domain import about
-from unprm.types import DEFAULT_STRATEGY, Encoded, Engine, ModelDescription, Solution, StepScores, Usage
+from unprm.types import DEFAULT_STRATEGY, Encoded, Engine, Extraction, ModelDescription, Solution, StepScores, Usage
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Values
 from unprm.wire import (
     LONGEST_COMPARED,
+    MAX_SOLUTIONS,
     CandidateOut,
     Candidates,
     CompareResponse,
     Demonstration,
+    Grade,
+    PairIn,
     RiskTerms,
     ScoredSolution,
     ScoreResponse,
@@ -100,6 +103,10 @@ class Scorer:
         """The classes of the answers."""
         return Equivalence().compare(answers)
 
+    async def match(self, pairs: Sequence[Pair]) -> list[Match]:
+        """Whether the answer of each pair, at most `MAX_SOLUTIONS` of them, is right."""
+        return Equivalence().match(pairs)
+
     async def score(self, problem: str, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
         """The outcome of each solution, by its index, and in their order; nothing without a model. `strict`: if one of
         them can't be scored the request is refused, so the others need not be."""
@@ -135,6 +142,34 @@ async def compare(request: Candidates, scorer: Scorer) -> CompareResponse:
     """The response to all votes. Raises as `cast`."""
     ballot = await cast(request, list(VOTES), scorer)
     return await scorer.read(partial(ballot.compared, scorer))
+
+
+async def grade(pairs: Sequence[PairIn], extraction: Extraction, scorer: Scorer) -> list[Grade]:
+    """Whether each pair's answer is right, whatever the others say; every `MAX_SOLUTIONS` pairs may take as long as the
+    answers of a vote."""
+    answers = await scorer.read(lambda: [answer_of(pair.answer, pair.text or "", extraction) for pair in pairs])
+    stated = [Pair(answer, pair.golds) for answer, pair in zip(answers, pairs, strict=True) if answer is not None]
+    matches: list[Match] = []
+    for start in range(0, len(stated), MAX_SOLUTIONS):
+        matches += await scorer.match(stated[start : start + MAX_SOLUTIONS])
+    found = iter(matches)
+    return [
+        Grade(id=pair.id, answer=answer, **_graded(None if answer is None else next(found)))
+        for pair, answer in zip(pairs, answers, strict=True)
+    ]
+
+
+def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None:
+    """The answer that was sent, or else the text's; None if there is none, or a blank one."""
+    answer = extract(text, extraction) if sent is None else sent
+    return None if answer is None or not answer.strip() else answer
+
+
+def _graded(match: Match | None) -> dict[str, Any]:
+    """The fields of a verdict on an answer; None if there is no answer."""
+    if match is None:
+        return {"correct": False, "compared_as": None}
+    return {"correct": match.correct, "compared_as": "text" if match.as_text else "mathematics"}
 
 
 async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer) -> "Ballot":
@@ -262,9 +297,7 @@ class Ballot:
         `Candidates.candidates`."""
         ballot = cls(request, request.terms, [], [])
         for index, (solution, text) in enumerate(zip(request.candidates(max_steps), request.texts(), strict=True)):
-            answer = extract(text, request.extraction) if solution.answer is None else solution.answer
-            stated = answer is not None and answer.strip() != ""
-            ballot.solutions.append(replace(solution, answer=answer if stated else None))
+            ballot.solutions.append(replace(solution, answer=answer_of(solution.answer, text, request.extraction)))
             given = None if solution.step_scores is None else StepScores(solution.step_scores)
             ballot.scores.append(why_unscorable(index, solution, max_steps) or given)
         return ballot

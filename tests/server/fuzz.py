@@ -59,6 +59,7 @@ BODIES: dict[str, list[Json]] = {
     },
     "/score_steps": [REQUESTS["score_steps"], *_AGENTS],
     "/vote": [REQUESTS["vote"], *_AGENTS],
+    "/grade": [REQUESTS["grade"]],
     "/preview": [
         REQUESTS["preview"],
         {"trajectory": {"messages": _MESSAGES}, "tools": [_TOOL]},

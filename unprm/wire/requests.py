@@ -16,9 +16,11 @@ from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Terms, Vote
 from unprm.votes.wrf import WrfTerms
 from unprm.wire.types import (
+    MAX_PAIRS,
     MAX_SOLUTIONS,
     ExtractionField,
     FreeText,
+    Gold,
     ModelName,
     OnInvalid,
     Request,
@@ -129,6 +131,12 @@ def _mismatch(scores: int, steps: int) -> str:
 def _form(solution: object) -> str:
     return "text" if isinstance(solution, str) else "steps" if isinstance(solution, (list, tuple)) else "object"
 
+
+GoldField = Annotated[
+    Annotated[Text, Tag("text")] | Annotated[Gold, Tag("steps")],
+    Discriminator(lambda value: "steps" if isinstance(value, list) else "text"),
+    Field(description="The right answer, or a list of at most 16 that are all right."),
+]
 
 # discriminated by form, so that an error refers to the form that was sent and not to all three
 AnySolution = Annotated[
@@ -348,6 +356,33 @@ class DefaultVoteRequest(VoteRequest, WrfTerms):
 
 class CompareRequest(ScoreRequest, VoteTerms, RiskTerms):
     """Candidates for all votes."""
+
+
+class PairIn(WireModel):
+    """A candidate's answer and the right one. With neither answer nor text there is no answer, which is not right."""
+
+    id: str | None = Field(None, description="Returned with this pair's grade.")
+    answer: FreeText | None = Field(None, description="The candidate's answer.")
+    text: FreeText | None = Field(None, description="Instead of it, the text that states it, such as a whole solution.")
+    gold: GoldField
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.answer is not None and self.text is not None:
+            raise ValueError("only one of answer and text may be given")
+        return self
+
+    @property
+    def golds(self) -> list[str]:
+        """The right answers."""
+        return [self.gold] if isinstance(self.gold, str) else self.gold
+
+
+class GradeRequest(WireModel):
+    """Answers to be graded, each by its own right answers."""
+
+    pairs: list[PairIn] = Field(min_length=1, max_length=MAX_PAIRS, fail_fast=True)
+    extraction: ExtractionField = "auto"
 
 
 class PreviewRequest(TrajectoryTerms):

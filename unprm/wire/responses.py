@@ -40,6 +40,10 @@ _CutMessages = Annotated[
 ]
 
 
+ComparedAs = Literal["mathematics", "text"]
+"""How an answer was compared with a right one."""
+
+
 class Unscored(WireModel):
     """Why a candidate has no reward."""
 
@@ -91,6 +95,22 @@ class ScoreResponse(WireModel):
     aggregate: Aggregate
     solutions: list[ScoredSolution]
     usage: Usage
+
+
+class Grade(WireModel):
+    """The grade of an answer, null if none was sent or found. `compared_as`: `text` if the answer, or the right one,
+    could not be compared as mathematics in time; null without an answer."""
+
+    id: str | None
+    correct: bool
+    answer: str | None
+    compared_as: ComparedAs | None
+
+
+class GradeResponse(WireModel):
+    """Grades in the order of the request."""
+
+    grades: list[Grade]
 
 
 class CandidateOut(WireModel):

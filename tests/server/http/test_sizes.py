@@ -60,6 +60,8 @@ WORST: dict[str, list[dict[str, Any]]] = {
     ],
     "/vote/wrf": [ask(filled(STEPS), "1"), ask("1", "2") | {"problem": filled(TEXT)}],
     "/vote/compare": [ask(filled(STEPS), "1")],
+    "/grade": [{"pairs": [{"answer": f"{k}x", "gold": [f"{k}x+{m}" for m in range(16)]} for k in range(90)]},
+               {"pairs": [{"text": filled(STEPS), "gold": "1"}] * 3}, {"pairs": filled({"gold": "1"})}],
     "/preview": [{"problem": "p", "solution": filled(STEPS)},
                  {"trajectory": {"messages": [{"role": "assistant", "content": filled(PART)}]}}],
     "/classify": [{"messages": [USER | {"content": filled(TEXT)}, AGENT]},
