@@ -38,6 +38,7 @@ from unprm.wire import (
     CompareResponse,
     Demonstration,
     Grade,
+    OutcomeTerms,
     PairIn,
     RiskTerms,
     ScoredSolution,
@@ -119,10 +120,14 @@ class Scorer:
 
 async def score(request: Candidates, scorer: Scorer) -> ScoreResponse:
     """The step scores of every solution; the request has a problem, or all scores. Raises `Unscorable` if none can be
-    scored, or one can't and the request says to refuse, and the scorer's errors."""
+    scored and the request has no right answer, or one can't and it says to refuse, and the scorer's errors."""
     ballot = await _parsed(request, scorer)
-    await _score(ballot, scorer, range(request.count))
-    return await scorer.read(partial(ballot.scored, scorer))
+    judged = request if isinstance(request, OutcomeTerms) and request.gold is not None else None
+    await _score(ballot, scorer, range(request.count) if judged is None else ())
+    response = await scorer.read(partial(ballot.scored, scorer))
+    if judged is not None:
+        await _judge(judged, response, scorer)
+    return response
 
 
 async def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -> VoteResponse:
@@ -157,6 +162,20 @@ async def grade(pairs: Sequence[PairIn], extraction: Extraction, scorer: Scorer)
         Grade(id=pair.id, answer=answer, **_graded(None if answer is None else next(found)))
         for pair, answer in zip(pairs, answers, strict=True)
     ]
+
+
+async def _judge(request: OutcomeTerms, response: ScoreResponse, scorer: Scorer) -> None:
+    """Adds to the response whether the answers are right, and the rewards that come of it."""
+    response.combination = request.combination
+    stated = [(each, Pair(each.answer, request.golds)) for each in response.solutions if each.answer is not None]
+    matches = await scorer.match([pair for _, pair in stated])
+    verdicts = {id(each): match for (each, _), match in zip(stated, matches, strict=True)}
+    for each in response.solutions:
+        found = _graded(verdicts.get(id(each)))
+        each.correct, each.compared_as = found["correct"], found["compared_as"]
+        each.combined_reward = step_text.combined(
+            request.combination, each.correct, each.step_scores or (), each.reward, request.mean_weight
+        )
 
 
 def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None:
@@ -253,8 +272,8 @@ async def _classify(ballot: "Ballot", scorer: Scorer) -> None:
 async def _score(ballot: "Ballot", scorer: Scorer, electable: Sequence[int]) -> None:
     """Scores the solutions; the model runs only for those that came without scores.
 
-    Raises `InvalidRequest` without a problem, and `Unscorable`, that of the first, if none of the `electable`
-    candidates (indices, ascending) has scores, or if the request says to refuse.
+    Raises `InvalidRequest` without a problem, and `Unscorable`, that of the first, if there are `electable` candidates
+    (indices, ascending) of which none has scores, or if the request says to refuse.
     """
     request, scores = ballot.request, ballot.scores
     if scorer.name and None in scores:
@@ -268,7 +287,7 @@ async def _score(ballot: "Ballot", scorer: Scorer, electable: Sequence[int]) -> 
             scores[index] = outcome
         if scorer.demo is not None and any(isinstance(each, StepScores) for each in computed.values()):
             ballot.demonstration = about(scorer.demo, request.problem)
-    if not any(isinstance(scores[index], StepScores) for index in electable):
+    if electable and not any(isinstance(scores[index], StepScores) for index in electable):
         refuse([scores[electable[0]]], request.place)
 
 

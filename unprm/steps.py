@@ -6,8 +6,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, pairwise
+from statistics import fmean
 
-from unprm.types import Aggregate, Split
+from unprm.types import Aggregate, Combination, Split
 
 TextSpan = tuple[int, int]
 """A position in a text: `(start, end)` in characters."""
@@ -229,6 +230,18 @@ def reward(step_scores: Sequence[float], aggregate: Aggregate = "min") -> float:
             return math.prod(step_scores)
         case "mean":
             return math.fsum(step_scores) / len(step_scores)
+
+
+def combined(
+    combination: Combination, correct: bool, step_scores: Sequence[float], reward: float | None, mean_weight: float
+) -> float | None:
+    """The reward of a solution whose answer is right or not; None if it takes step scores and there are none. `reward`:
+    that of the step scores; `mean_weight`: the share of their mean."""
+    if combination == "outcome":
+        return float(correct)
+    if not step_scores or combination == "process":
+        return reward
+    return correct * min(step_scores) if combination == "outcome_min" else correct + mean_weight * fmean(step_scores)
 
 
 def first_error(step_scores: Sequence[float], threshold: float = THRESHOLD) -> int | None:

@@ -14,6 +14,10 @@ Positive = Annotated[float, Field(gt=0.0, le=1e6, allow_inf_nan=False, strict=Tr
 Aggregate = Literal["min", "last", "product", "mean"]
 """How a solution's step scores become its reward."""
 
+Combination = Literal["outcome", "process", "outcome_min", "outcome_mean"]
+"""How an answer that is right (1) or not (0) and step scores make one reward: the first alone, the step scores' reward
+alone, the product of the first with the lowest score, its sum with a share of their mean."""
+
 Extraction = Literal["auto", "boxed", "last_number", "choice"]
 """Where a solution's answer is searched for."""
 

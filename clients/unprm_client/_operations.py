@@ -33,7 +33,7 @@ from unprm.wire import (
 from unprm_client import errors
 
 Result = TypeVar("Result", bound=BaseModel)
-_FIELDS = {"strategy", "timeout", *CompareRequest.model_fields}
+_FIELDS = {"strategy", "timeout", *ScoreRequest.model_fields, *CompareRequest.model_fields}
 AnySolution = str | Sequence[str] | SolutionIn | Mapping[str, Any]
 """Free text, steps, or the fields of `SolutionIn`."""
 

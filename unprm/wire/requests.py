@@ -5,13 +5,13 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, Tag, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag, create_model, model_validator
 
 from unprm import steps as step_text
 from unprm import trajectories as agents
 from unprm.errors import InvalidRequest
 from unprm.openai.models import MIN_LOGPROB, SampledToken
-from unprm.types import Aggregate, Evidence, Probability, Solution, Split
+from unprm.types import Aggregate, Combination, Evidence, Probability, Solution, Split
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Terms, Vote
 from unprm.votes.wrf import WrfTerms
@@ -133,8 +133,8 @@ def _form(solution: object) -> str:
 
 
 GoldField = Annotated[
-    Annotated[Text, Tag("text")] | Annotated[Gold, Tag("steps")],
-    Discriminator(lambda value: "steps" if isinstance(value, list) else "text"),
+    Annotated[Text, Tag("text")] | Annotated[Gold, Tag("list")],
+    Discriminator(lambda value: "list" if isinstance(value, list) else "text"),
     Field(description="The right answer, or a list of at most 16 that are all right."),
 ]
 
@@ -143,6 +143,10 @@ AnySolution = Annotated[
     Annotated[FreeText, Tag("text")] | Annotated[_Steps, Tag("steps")] | Annotated[SolutionIn, Tag("object")],
     Discriminator(_form),
 ]
+
+
+def _listed(gold: str | list[str]) -> list[str]:
+    return [gold] if isinstance(gold, str) else gold
 
 
 class TrajectoryIn(WireModel, Request):
@@ -336,8 +340,8 @@ class VoteRequest(Candidates, RiskTerms):
     """Candidates for a vote that needs scores only if the answers don't decide it."""
 
 
-class ScoreRequest(Candidates):
-    """Candidates to score step by step."""
+class _Scorable(Candidates):
+    """Candidates of which every one needs step scores."""
 
     @model_validator(mode="after")
     def _check_problem(self) -> Self:
@@ -346,7 +350,36 @@ class ScoreRequest(Candidates):
         return self
 
 
-class RewardVoteRequest(ScoreRequest, RiskTerms):
+class OutcomeTerms(BaseModel):
+    """What a solution's answer has to be, and how that and its step scores make a reward."""
+
+    gold: GoldField | None = None
+    combination: Combination = Field(
+        "outcome",
+        description="With `gold`: how `combined_reward` is made of `outcome`, 1 for a right answer and else 0, and of "
+        "the step scores. `process`: these alone, as `reward`; `outcome_min`: outcome × their minimum; `outcome_mean`: "
+        "outcome + `mean_weight` × their mean.",
+    )
+    mean_weight: float = Field(0.5, ge=0, le=1, allow_inf_nan=False, description="Of `outcome_mean`.")
+
+    @model_validator(mode="after")
+    def _check_gold(self) -> Self:
+        for name in ("combination", "mean_weight"):
+            if self.gold is None and name in self.model_fields_set:
+                raise InvalidRequest(f"{name} is of no effect without /gold", f"/{name}")
+        return self
+
+    @property
+    def golds(self) -> list[str]:
+        """The right answers; none if the request has none."""
+        return [] if self.gold is None else _listed(self.gold)
+
+
+class ScoreRequest(_Scorable, OutcomeTerms):
+    """Candidates to score step by step."""
+
+
+class RewardVoteRequest(_Scorable, RiskTerms):
     """Candidates for a vote by rewards."""
 
 
@@ -354,7 +387,7 @@ class DefaultVoteRequest(VoteRequest, WrfTerms):
     """Candidates for the server's default vote; `alpha` and `normalization` apply if that is `wrf`."""
 
 
-class CompareRequest(ScoreRequest, VoteTerms, RiskTerms):
+class CompareRequest(_Scorable, VoteTerms, RiskTerms):
     """Candidates for all votes."""
 
 
@@ -375,7 +408,7 @@ class PairIn(WireModel):
     @property
     def golds(self) -> list[str]:
         """The right answers."""
-        return [self.gold] if isinstance(self.gold, str) else self.gold
+        return _listed(self.gold)
 
 
 class GradeRequest(WireModel):

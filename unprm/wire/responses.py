@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from unprm.errors import FieldError, Unscorable
-from unprm.types import Aggregate, Cut, DecidedBy, Interval, Usage
+from unprm.types import Aggregate, Combination, Cut, DecidedBy, Interval, Usage
 from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
@@ -85,6 +85,18 @@ class ScoredSolution(WireModel):
     step_intervals: _StepIntervals = None
     message_scores: _MessageScores = None
     cut: _CutMessages = None
+    correct: bool | None = Field(
+        default=None, exclude_if=_is_none, description="Whether the answer is right; missing without `gold`."
+    )
+    compared_as: ComparedAs | None = Field(
+        default=None, exclude_if=_is_none, description="As in `/grade`; missing without `gold` or an answer."
+    )
+    combined_reward: float | None = Field(
+        default=None,
+        exclude_if=_is_none,
+        description="By the request's `combination`; missing without `gold`, and if it can't be scored, unless the "
+        "outcome alone counts.",
+    )
 
 
 class ScoreResponse(WireModel):
@@ -93,6 +105,9 @@ class ScoreResponse(WireModel):
     model: str
     demonstration: DemonstrationField = None
     aggregate: Aggregate
+    combination: Combination | None = Field(
+        default=None, exclude_if=_is_none, description="How `combined_reward` is made; missing without `gold`."
+    )
     solutions: list[ScoredSolution]
     usage: Usage
 

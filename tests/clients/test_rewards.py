@@ -1,0 +1,42 @@
+"""`unprm_client.rewards`: what trainers call."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from tests.pages import PLUGS_PROGRAMS
+from tests.server.harness import PROBLEM, Running, boxed
+from unprm_client import Client
+from unprm_client.rewards import Rewarded, rewarded, rewards
+
+SOLUTIONS = [boxed(1, "a"), boxed(2, "b", "c"), " "]
+
+
+def test_rewards_are_the_lowest_step_scores_or_with_gold_the_outcome(server: Running) -> None:
+    problems = [PROBLEM] * len(SOLUTIONS)
+    with Client(server.url) as client:
+        scored = client.score_steps(PROBLEM, SOLUTIONS).solutions
+        lowest = [each.reward or 0.0 for each in scored]
+        assert rewards(client, problems, SOLUTIONS) == lowest
+        assert rewards(client, problems, SOLUTIONS, ["1", ["3", "2.0"], "1"]) == [1.0, 1.0, 0.0]
+        found = rewarded(client, problems, SOLUTIONS, ["1", "1", "1"], combination="outcome_min")
+        assert found == [
+            Rewarded(True, lowest[0], scored[0].step_scores or []),
+            Rewarded(False, 0.0, scored[1].step_scores or []),
+            Rewarded(False, 0.0, []),
+        ]
+        assert rewarded(client, problems[:1], SOLUTIONS[:1])[0].correct is None
+        with pytest.raises(ValueError, match="zip"):
+            rewards(client, problems, SOLUTIONS, ["1"])
+
+
+def test_the_page_s_program_prints_outcomes_and_rewards(
+    server: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PLUGS_PROGRAMS["Rewards"].replace("http://127.0.0.1:8000", server.url), "utf-8")
+    runpy.run_path(str(program))
+    right, wrong = capsys.readouterr().out.splitlines()
+    assert right.startswith("True 1.")
+    assert wrong.startswith("False 0.")
