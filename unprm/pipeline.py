@@ -42,6 +42,7 @@ from unprm.wire import (
     PairIn,
     RiskTerms,
     ScoredSolution,
+    ScoreRequest,
     ScoreResponse,
     Unscored,
     VotedSolution,
@@ -354,11 +355,20 @@ class Ballot:
     def scored(self, scorer: Scorer) -> ScoreResponse:
         """The response to a request for scores."""
         pairs = zip(self.solutions, self.scores, strict=True)
+        placed = isinstance(self.request, ScoreRequest) and self.request.step_spans
         return ScoreResponse(
             model=scorer.name,
             demonstration=self.demonstration,
             aggregate=self.request.aggregate,
-            solutions=[ScoredSolution(steps=list(each.steps), **_result(self.request, each, of)) for each, of in pairs],
+            solutions=[
+                ScoredSolution(
+                    steps=list(each.steps),
+                    step_spans=list(each.spans) if placed and each.spans is not None else None,
+                    last_tokens=None if each.last_tokens is None else list(each.last_tokens),
+                    **_result(self.request, each, of),
+                )
+                for each, of in pairs
+            ],
             usage=scorer.usage,
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from unprm.wire import ScoreResponse
+from unprm.wire import ScoredSolution, ScoreResponse
 from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import BlankSolution, ClientError, NoVerdict, SolutionTooLong, TooManySteps
 
@@ -67,6 +67,22 @@ def rewarded(
     if golds is not None:
         requests = [{**request, "gold": gold} for request, gold in zip(requests, golds, strict=True)]
     return [_rewarded(outcome) for outcome in client.score_all(requests, concurrency=AT_A_TIME)]
+
+
+def per_token(solution: ScoredSolution, tokens: int, *, differences: bool = False) -> list[float]:
+    """Rewards of the policy's tokens: at each step's last one its score, 0 elsewhere; nothing but 0 for a solution that
+    can't be scored.
+
+    `solution`: as scored with `offsets`, those of this many tokens. `differences`: each score less the one before, so
+    that the rewards sum to the last score. Raises `ValueError` for a solution that was scored without offsets.
+    """
+    if solution.last_tokens is None:
+        raise ValueError("the solution has no last_tokens: it was scored without `offsets`")
+    made, before = [0.0] * tokens, 0.0
+    for place, score in zip(solution.last_tokens, solution.step_scores or (), strict=False):  # if unscored, none
+        made[place] += score - before
+        before = score if differences else 0.0
+    return made
 
 
 async def step_scores(client: AsyncClient, problem: str, solution: str) -> list[float]:

@@ -216,7 +216,8 @@ def test_anthropic_s_client(whole: bool, tmp_path: Path) -> None:
 
 def test_the_page_s_programs_are_all_run() -> None:
     agents = [each[0] for each in AGENTS if each[0] != "DSPy's Refine"]
-    others = ["SkyRL", "Inspect", "lm-evaluation-harness", "OptiLLM", "Anthropic's client"]
+    others = ["Rewards", "Rewards of tokens"]  # by tests/clients/test_rewards.py
+    others += ["SkyRL", "Inspect", "lm-evaluation-harness", "OptiLLM", "Anthropic's client"]
     assert sorted(PLUGS_PROGRAMS) == sorted([*others, *agents])
     lengths = {
         name: len(list(itertools.filterfalse(str.isspace, text.splitlines(True))))

@@ -36,6 +36,8 @@ Confidence = Annotated[float, Field(ge=0.0, le=1e100, allow_inf_nan=False, stric
 """Bounded so that their sums are numbers."""
 _LogProb = Annotated[float, Field(le=0.0, ge=MIN_LOGPROB, allow_inf_nan=False)]
 LogProbs = Annotated[list[_LogProb], Field(min_length=1, fail_fast=True)]
+_Place = Annotated[int, Field(ge=0, strict=True)]
+_Offsets = Annotated[list[tuple[_Place, _Place]], Field(min_length=1, fail_fast=True)]
 
 
 def _kind(sent: object) -> str:
@@ -72,11 +74,18 @@ class SolutionIn(WireModel, Request):
         description="Log-probabilities of its tokens, from which a missing `confidence` is computed. The model "
         "`uncertainty` takes a list for each step, or OpenAI's `logprobs.content`.",
     )
+    offsets: _Offsets | None = Field(
+        None,
+        description="[start, end) of each of a policy's tokens in the text, in Unicode code points; with them, "
+        "`/score_steps` returns `last_tokens`.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if (self.text is None) == (self.steps is None):
             raise ValueError("exactly one of text and steps must be given")
+        if self.text is None and self.offsets is not None:
+            raise ValueError("offsets go with a text")
         if self.steps is not None and self.step_scores is not None and len(self.steps) != len(self.step_scores):
             raise ValueError(_mismatch(len(self.step_scores), len(self.steps)))
         return self
@@ -93,7 +102,9 @@ class SolutionIn(WireModel, Request):
     def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
         """The solution, split into steps, of which those beyond the maximum are one. Raises `InvalidRequest` if they
         are not as many as its step scores, or its lists of log-probabilities."""
-        steps = tuple(self.steps or step_text.split(self.text or "", split, max_steps))
+        text = self.text
+        spans = None if text is None else tuple(step_text.spans(text, split, max_steps))
+        steps = tuple(self.steps or step_text.pieces(text or "", spans or ()))
         scores = None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(steps) != len(scores) and len(steps) <= max_steps:
             raise InvalidRequest(f"solution {index}: {_mismatch(len(scores), len(steps))}", f"/solutions/{index}")
@@ -102,7 +113,18 @@ class SolutionIn(WireModel, Request):
             reason = f"{len(logprobs)} lists of token_logprobs were sent for {len(steps)} steps"
             raise InvalidRequest(f"solution {index}: {reason}", f"/solutions/{index}/token_logprobs")
         confidence = confidence_of(self.confidence, found or None)
-        return Solution(steps, self.answer, self.id, scores, confidence, logprobs=logprobs)
+        last_tokens = self._last_tokens(spans or (), index)
+        return Solution(
+            steps, self.answer, self.id, scores, confidence, logprobs=logprobs, spans=spans, last_tokens=last_tokens
+        )
+
+    def _last_tokens(self, spans: Sequence[step_text.TextSpan], index: int) -> tuple[int, ...] | None:
+        if self.offsets is None:
+            return None
+        try:
+            return tuple(step_text.last_tokens(spans, self.offsets))
+        except ValueError as error:
+            raise InvalidRequest(f"solution {index}: {error}", f"/solutions/{index}/offsets") from None
 
     def _logprobs(self, steps: Sequence[str]) -> tuple[list[float], tuple[tuple[float, ...], ...] | None]:
         """The log-probabilities of all tokens, and of each step's, if what was sent tells."""
@@ -377,6 +399,8 @@ class OutcomeTerms(BaseModel):
 
 class ScoreRequest(_Scorable, OutcomeTerms):
     """Candidates to score step by step."""
+
+    step_spans: bool = Field(False, description="Also return where in a solution's text its steps are.")
 
 
 class RewardVoteRequest(_Scorable, RiskTerms):

@@ -85,6 +85,18 @@ class ScoredSolution(WireModel):
     step_intervals: _StepIntervals = None
     message_scores: _MessageScores = None
     cut: _CutMessages = None
+    step_spans: list[tuple[int, int]] | None = Field(
+        default=None,
+        exclude_if=_is_none,
+        description="[start, end) of each step in the text that was sent, in Unicode code points; missing unless asked "
+        "for, and for what was sent in steps.",
+    )
+    last_tokens: list[int] | None = Field(
+        default=None,
+        exclude_if=_is_none,
+        description="For each step the index of the token, among the `offsets`, with its last character; missing "
+        "without them.",
+    )
     correct: bool | None = Field(
         default=None, exclude_if=_is_none, description="Whether the answer is right; missing without `gold`."
     )

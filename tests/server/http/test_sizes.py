@@ -57,6 +57,7 @@ WORST: dict[str, list[dict[str, Any]]] = {
         {"trajectories": [{"messages": [{"role": "assistant", "tool_calls": filled(CALL)}]}]},
         {"trajectories": [{"messages": filled(AGENT, 0.2)}] * 4}, ask("a", x=filled({"a": 1})),
         {"trajectories": [{"schema_version": "ATIF-v1.4", "steps": filled(ATIF, 0.2)}] * 4},
+        ask({"text": "a", "offsets": filled([0, 1])}),
     ],
     "/vote/wrf": [ask(filled(STEPS), "1"), ask("1", "2") | {"problem": filled(TEXT)}],
     "/vote/compare": [ask(filled(STEPS), "1")],
