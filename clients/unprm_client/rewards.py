@@ -2,8 +2,10 @@
 make."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate, pairwise
+from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
 from unprm.wire import ScoredSolution, ScoreResponse
@@ -69,6 +71,14 @@ def rewarded(
     return [_rewarded(outcome) for outcome in client.score_all(requests, concurrency=AT_A_TIME)]
 
 
+def token_offsets(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> list[tuple[int, int]]:
+    """The place of each token in the text that `ids` decode to, for a request's `offsets`; empty for a token that
+    decodes to nothing. Takes a call of `decode` for each token."""
+    ends = [len(decode(ids[:count])) for count in range(len(ids) + 1)]
+    # part of a character may decode to more than the whole
+    return list(pairwise([*accumulate(reversed(ends), min)][::-1]))
+
+
 def per_token(solution: ScoredSolution, tokens: int, *, differences: bool = False) -> list[float]:
     """Rewards of the policy's tokens: at each step's last one its score, 0 elsewhere; nothing but 0 for a solution that
     can't be scored.
@@ -82,6 +92,22 @@ def per_token(solution: ScoredSolution, tokens: int, *, differences: bool = Fals
     for place, score in zip(solution.last_tokens, solution.step_scores or (), strict=False):  # if unscored, none
         made[place] += score - before
         before = score if differences else 0.0
+    return made
+
+
+def process_advantages(group: Sequence[ScoredSolution], tokens: int) -> list[list[float]]:
+    """GRPO's advantages with process supervision (DeepSeekMath, arXiv:2402.03300, section 4.1.3): of each of a
+    solution's tokens the sum of the scores, normalized over the group, of the steps that end there or later.
+
+    `group`: solutions of one problem, as `per_token` takes them. Shape: [solutions, tokens].
+    """
+    scores = [score for each in group for score in each.step_scores or ()]
+    mean, spread = (fmean(scores), pstdev(scores)) if scores else (0.0, 0.0)
+    made = []
+    for each in group:
+        normalized = [(score - mean) / (spread + 1e-4) for score in each.step_scores or ()]
+        rewards = per_token(each.model_copy(update={"step_scores": normalized}), tokens)
+        made.append([*accumulate(reversed(rewards))][::-1])
     return made
 
 

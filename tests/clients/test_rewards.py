@@ -2,6 +2,7 @@
 
 import re
 import runpy
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.pages import PLUGS_PROGRAMS
 from tests.server.harness import PROBLEM, Running, boxed
 from unprm_client import Client
-from unprm_client.rewards import Rewarded, rewarded, rewards
+from unprm_client.rewards import Rewarded, rewarded, rewards, token_offsets
 
 SOLUTIONS = [boxed(1, "a"), boxed(2, "b", "c"), " "]
 
@@ -30,6 +31,18 @@ def test_rewards_are_the_lowest_step_scores_or_with_gold_the_outcome(server: Run
         assert rewarded(client, problems[:1], SOLUTIONS[:1])[0].correct is None
         with pytest.raises(ValueError, match="zip"):
             rewards(client, problems, SOLUTIONS, ["1"])
+
+
+def test_offsets_of_tokens_are_their_places_in_the_text_that_they_decode_to() -> None:
+    """A character of four bytes in three tokens, and one that decodes to nothing."""
+    parts = [b"a b", b"\xf0", b"\x9f\x98", b"\x80 c", b"", b"d"]
+
+    def decode(ids: Sequence[int]) -> str:
+        return b"".join(parts[each] for each in ids).decode(errors="replace")
+
+    text, offsets = decode(range(6)), token_offsets(range(6), decode)
+    assert text == "a b😀 cd"
+    assert [text[start:end] for start, end in offsets] == ["a b", "😀", "", " c", "", "d"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.server.harness import Running, ask
 from unprm_client import ScoreResponse
-from unprm_client.rewards import per_token
+from unprm_client.rewards import per_token, process_advantages
 
 TEXT = "\n  Let 𝑥 = 2 😀.\r\n\r\nThen x² = 4.\n\n---\n\nThe answer is \\boxed{4}.\n"
 STEPS = ["Let 𝑥 = 2 😀.", "Then x² = 4.", "The answer is \\boxed{4}."]
@@ -76,3 +76,14 @@ def test_scores_or_their_differences_are_put_on_tokens(server: Running) -> None:
     assert per_token(blank, 4) == [0.0] * 4
     with pytest.raises(ValueError, match="offsets"):
         per_token(plain, 4)
+
+
+def test_a_token_s_advantage_is_that_of_the_steps_that_end_there_or_later(server: Running) -> None:
+    given = [{"text": text, "offsets": [[0, 1], [1, 3], [3, 4]]} for text in ("a\n\nb", " ", "a  b")]
+    sent = [each | {"step_scores": scores} for each, scores in zip(given, ([0.9, 0.3], None, [0.6]), strict=True)]
+    response = server.post("/score_steps", ask(*sent))
+    found = process_advantages(ScoreResponse.model_validate(response.json()).solutions, 4)
+    high = 0.3 / (0.06**0.5 + 1e-4)
+    assert found[0] == pytest.approx([0.0, -high, -high, 0.0])
+    assert found[1] == [0.0] * 4
+    assert found[2] == pytest.approx([0.0] * 4)
