@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
 
-from unprm.answers.equivalence import Comparison
+from unprm.answers.equivalence import Comparison, Match, Pair
 from unprm.concurrent import all_of
 from unprm.engines.waiting import ScoredItems
 from unprm.errors import DeadlineExceeded, SolutionTooLong, Unscorable
@@ -56,6 +56,10 @@ class RequestScorer(Scorer):
     async def compare(self, answers: Sequence[str]) -> Comparison:
         """As `Service.compare`."""
         return await self._service.compare(self._context, answers)
+
+    async def match(self, pairs: Sequence[Pair]) -> list[Match]:
+        """As `Service.match`."""
+        return await self._service.match(self._context, pairs)
 
     async def score(self, problem: str, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
         """The outcome of each solution; for several models the mean of their scores. `strict`: nothing is run if a

@@ -12,7 +12,7 @@ from fastapi import Depends, Request
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from unprm.answers.equivalence import Comparison, Equivalence, is_integer
+from unprm.answers.equivalence import Begun, Comparison, Equivalence, Match, Pair, is_integer, texts
 from unprm.election import acceptance
 from unprm.errors import ShuttingDown, UnprmError
 
@@ -97,12 +97,24 @@ class Service(Collector):
         """The classes of a request's answers."""
         with span("answers"):
             begun = self._equivalence.begin(answers, context.scope)
-            if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
-                self._equivalence.advance(begun, math.inf)
-            while begun.wanted:  # in slices, so that nobody waits for all of another's answers
-                slice = partial(self._equivalence.advance, begun, _SLICE)
-                await self._readers.run(context.claims, len(begun.wanted[-1]), slice)
+            await self._advance(context, begun)
             return self._equivalence.finish(begun)
+
+    async def match(self, context: Context, pairs: Sequence[Pair]) -> list[Match]:
+        """Whether the answer of each pair is right."""
+        with span("answers"):
+            answers, run = texts(pairs), partial(self._readers.run, context.claims)
+            begun = await run(len(answers), partial(self._equivalence.begin, answers, context.scope))
+            await self._advance(context, begun)
+            return await run(len(answers), partial(self._equivalence.matched, begun, pairs))
+
+    async def _advance(self, context: Context, begun: Begun) -> None:
+        """Computes all keys that are wanted."""
+        if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
+            self._equivalence.advance(begun, math.inf)
+        while begun.wanted:  # in slices, so that nobody waits for all of another's answers
+            slice = partial(self._equivalence.advance, begun, _SLICE)
+            await self._readers.run(context.claims, len(begun.wanted[-1]), slice)
 
     def collect(self) -> Iterator[Metric]:
         """What is counted here, for Prometheus."""

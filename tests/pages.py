@@ -18,7 +18,13 @@ AGENTS_PROGRAMS = [block for language, block in AGENTS_BLOCKS if language == "py
 PLUGS_PROGRAMS = {
     path.stem: path.read_text("utf-8") for path in sorted((ROOT / "clients" / "plugs").iterdir()) if path.is_file()
 }
-"""The programs of docs/plugs.md by their names."""
+"""The programs for frameworks by their names."""
+REWARDS_PROGRAMS = {
+    section.partition("\n")[0]: text
+    for section in (ROOT / "docs/plugs.md").read_text("utf-8").split("\n## ")
+    for text in re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+}
+"""The programs of docs/plugs.md by their sections."""
 
 
 def approximately(value):

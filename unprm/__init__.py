@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unprm.library import score, vote
+    from unprm.library import grade, score, vote
     from unprm.types import Engine
 
     __version__: str
 
-__all__ = ["__version__", "load_prm", "score", "vote"]
+__all__ = ["__version__", "grade", "load_prm", "score", "vote"]
 
 
 def load_prm(name_or_path: str = "unprm-mini", **options: Any) -> "Engine":
@@ -23,13 +23,13 @@ def load_prm(name_or_path: str = "unprm-mini", **options: Any) -> "Engine":
 
 
 def __getattr__(name: str) -> Any:
-    """`score` and `vote`: `import unprm` alone needs neither PyTorch nor pydantic. The version is looked up on demand,
-    too."""
+    """`grade`, `score` and `vote`: `import unprm` alone needs neither PyTorch nor pydantic. The version is looked up on
+    demand, too."""
     if name == "__version__":
         from unprm.version import version
 
         return version()
-    if name not in ("score", "vote"):
+    if name not in ("grade", "score", "vote"):
         raise AttributeError(f"module 'unprm' has no attribute {name!r}")
     from unprm import library
 

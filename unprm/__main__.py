@@ -37,6 +37,7 @@ PROGRAMS = (
     Program("server.__main__", "serve", "Serve a model and its page", "serve models"),
     Program("server.scale.__main__", "ray", "Serve replicas on a Ray cluster", "scale"),
     Program("unprm_client.__main__", "client", "Call a server", "score vote compare"),
+    Program("unprm.grading", "client", "Grade answers, without a server", "grade"),
     Program("unprm_client.__main__", "agents", "Offer a server to agents as MCP tools", "mcp"),
     Program(
         "training.__main__",

@@ -11,7 +11,7 @@ from unprm.errors import Unscorable
 from unprm.fields import kind, summary, unknown, validation_errors
 from unprm.pipeline import Scorer
 from unprm.types import Engine
-from unprm.wire import VOTE_REQUESTS, ScoreRequest, SolutionIn, VoteResponse
+from unprm.wire import MAX_PAIRS, VOTE_REQUESTS, Grade, GradeRequest, ScoreRequest, SolutionIn, VoteResponse
 
 T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
@@ -72,6 +72,19 @@ def _request(form: type[R], sent: dict[str, Any]) -> R:
         return form.model_validate(sent)
     except ValidationError as error:
         raise ValueError(summary(validation_errors(error, sent, form))) from None
+
+
+def grade(pairs: Sequence[Any], *, extraction: str = "auto") -> list[Grade]:
+    """Whether the answer of each pair is right, as `POST /grade` of the server says it; any number of them.
+
+    A pair is an object with `gold`, the right answer or a list of them, and an `answer`, or a `text` to find it in
+    (`unprm.wire.PairIn`). What a pair may cost is bounded, whatever it says. Raises `ValueError` for anything else.
+    """
+    sent, found = _listed(pairs, "pairs"), list[Grade]()
+    for start in range(0, len(sent), MAX_PAIRS):
+        request = GradeRequest.model_validate({"pairs": sent[start : start + MAX_PAIRS], "extraction": extraction})
+        found += _done(pipeline.grade(request.pairs, request.extraction, Scorer()))
+    return found
 
 
 def _listed(values: Any, name: str) -> list[Any]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from unprm import steps as step_text
-from unprm.answers.equivalence import Comparison, Equivalence
+from unprm.answers.equivalence import Comparison, Equivalence, Match, Pair
 from unprm.answers.extraction import extract
 from unprm.calibration import log_odds
 from unprm.election.acceptance import Acceptance, VoteCalibration, acceptance
@@ -27,16 +27,31 @@ from unprm.errors import (
     Unscorable,
 )
 from unprm.mini.domain import about
-from unprm.types import DEFAULT_STRATEGY, AnswerClass, Encoded, Engine, ModelDescription, Solution, StepScores, Usage
+from unprm.types import (
+    DEFAULT_STRATEGY,
+    AnswerClass,
+    Encoded,
+    Engine,
+    Extraction,
+    ModelDescription,
+    Solution,
+    StepScores,
+    Usage,
+)
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Values
 from unprm.wire import (
     LONGEST_COMPARED,
+    MAX_SOLUTIONS,
     Candidates,
     CompareResponse,
     Demonstration,
+    Grade,
+    OutcomeTerms,
+    PairIn,
     RiskTerms,
     ScoredSolution,
+    ScoreRequest,
     ScoreResponse,
     Unscored,
     VotedSolution,
@@ -100,6 +115,10 @@ class Scorer:
         """The classes of the answers."""
         return Equivalence().compare(answers)
 
+    async def match(self, pairs: Sequence[Pair]) -> list[Match]:
+        """Whether the answer of each pair, at most `MAX_SOLUTIONS` of them, is right."""
+        return Equivalence().match(pairs)
+
     async def score(self, problem: str, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
         """The outcome of each solution, by its index, and in their order; nothing without a model. `strict`: if one of
         them can't be scored the request is refused, so the others need not be."""
@@ -112,10 +131,14 @@ class Scorer:
 
 async def score(request: Candidates, scorer: Scorer) -> ScoreResponse:
     """The step scores of every solution; the request has a problem, or all scores. Raises `Unscorable` if none can be
-    scored, or one can't and the request says to refuse, and the scorer's errors."""
+    scored and the request has no right answer, or one can't and it says to refuse, and the scorer's errors."""
     ballot = await _parsed(request, scorer)
-    await _score(ballot, scorer, range(request.count))
-    return await scorer.read(partial(ballot.scored, scorer))
+    judged = request if isinstance(request, OutcomeTerms) and request.gold is not None else None
+    await _score(ballot, scorer, range(request.count) if judged is None else ())
+    response = await scorer.read(partial(ballot.scored, scorer))
+    if judged is not None:
+        await _judge(judged, response, scorer)
+    return response
 
 
 async def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -> VoteResponse:
@@ -135,6 +158,48 @@ async def compare(request: Candidates, scorer: Scorer) -> CompareResponse:
     """The response to all votes. Raises as `cast`."""
     ballot = await cast(request, list(VOTES), scorer)
     return await scorer.read(partial(ballot.compared, scorer))
+
+
+async def grade(pairs: Sequence[PairIn], extraction: Extraction, scorer: Scorer) -> list[Grade]:
+    """Whether each pair's answer is right, whatever the others say; every `MAX_SOLUTIONS` pairs may take as long as the
+    answers of a vote."""
+    answers = await scorer.read(lambda: [answer_of(pair.answer, pair.text or "", extraction) for pair in pairs])
+    stated = [Pair(answer, pair.golds) for answer, pair in zip(answers, pairs, strict=True) if answer is not None]
+    matches: list[Match] = []
+    for start in range(0, len(stated), MAX_SOLUTIONS):
+        matches += await scorer.match(stated[start : start + MAX_SOLUTIONS])
+    found = iter(matches)
+    return [
+        Grade(id=pair.id, answer=answer, **_graded(None if answer is None else next(found)))
+        for pair, answer in zip(pairs, answers, strict=True)
+    ]
+
+
+async def _judge(request: OutcomeTerms, response: ScoreResponse, scorer: Scorer) -> None:
+    """Adds to the response whether the answers are right, and the rewards that come of it."""
+    response.combination = request.combination
+    stated = [(each, Pair(each.answer, request.golds)) for each in response.solutions if each.answer is not None]
+    matches = await scorer.match([pair for _, pair in stated])
+    verdicts = {id(each): match for (each, _), match in zip(stated, matches, strict=True)}
+    for each in response.solutions:
+        found = _graded(verdicts.get(id(each)))
+        each.correct, each.compared_as = found["correct"], found["compared_as"]
+        each.combined_reward = step_text.combined(
+            request.combination, each.correct, each.step_scores or (), each.reward, request.mean_weight
+        )
+
+
+def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None:
+    """The answer that was sent, or else the text's; None if there is none, or a blank one."""
+    answer = extract(text, extraction) if sent is None else sent
+    return None if answer is None or not answer.strip() else answer
+
+
+def _graded(match: Match | None) -> dict[str, Any]:
+    """The fields of a verdict on an answer; None if there is no answer."""
+    if match is None:
+        return {"correct": False, "compared_as": None}
+    return {"correct": match.correct, "compared_as": "text" if match.as_text else "mathematics"}
 
 
 async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer) -> "Ballot":
@@ -218,8 +283,8 @@ async def _classify(ballot: "Ballot", scorer: Scorer) -> None:
 async def _score(ballot: "Ballot", scorer: Scorer, electable: Sequence[int]) -> None:
     """Scores the solutions; the model runs only for those that came without scores.
 
-    Raises `InvalidRequest` without a problem, and `Unscorable`, that of the first, if none of the `electable`
-    candidates (indices, ascending) has scores, or if the request says to refuse.
+    Raises `InvalidRequest` without a problem, and `Unscorable`, that of the first, if there are `electable` candidates
+    (indices, ascending) of which none has scores, or if the request says to refuse.
     """
     request, scores = ballot.request, ballot.scores
     if scorer.name and None in scores:
@@ -233,7 +298,7 @@ async def _score(ballot: "Ballot", scorer: Scorer, electable: Sequence[int]) -> 
             scores[index] = outcome
         if scorer.demo is not None and any(isinstance(each, StepScores) for each in computed.values()):
             ballot.demonstration = about(scorer.demo, request.problem)
-    if not any(isinstance(scores[index], StepScores) for index in electable):
+    if electable and not any(isinstance(scores[index], StepScores) for index in electable):
         refuse([scores[electable[0]]], request.place)
 
 
@@ -262,9 +327,7 @@ class Ballot:
         `Candidates.candidates`."""
         ballot = cls(request, request.terms, [], [])
         for index, (solution, text) in enumerate(zip(request.candidates(max_steps), request.texts(), strict=True)):
-            answer = extract(text, request.extraction) if solution.answer is None else solution.answer
-            stated = answer is not None and answer.strip() != ""
-            ballot.solutions.append(replace(solution, answer=answer if stated else None))
+            ballot.solutions.append(replace(solution, answer=answer_of(solution.answer, text, request.extraction)))
             given = None if solution.step_scores is None else StepScores(solution.step_scores)
             ballot.scores.append(why_unscorable(index, solution, max_steps) or given)
         return ballot
@@ -304,11 +367,20 @@ class Ballot:
     def scored(self, scorer: Scorer) -> ScoreResponse:
         """The response to a request for scores."""
         pairs = zip(self.solutions, self.scores, strict=True)
+        placed = isinstance(self.request, ScoreRequest) and self.request.step_spans
         return ScoreResponse(
             model=scorer.name,
             demonstration=self.demonstration,
             aggregate=self.request.aggregate,
-            solutions=[ScoredSolution(steps=list(each.steps), **_result(self.request, each, of)) for each, of in pairs],
+            solutions=[
+                ScoredSolution(
+                    steps=list(each.steps),
+                    step_spans=list(each.spans) if placed and each.spans is not None else None,
+                    last_tokens=None if each.last_tokens is None else list(each.last_tokens),
+                    **_result(self.request, each, of),
+                )
+                for each, of in pairs
+            ],
             usage=scorer.usage,
         )
 

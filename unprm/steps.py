@@ -2,12 +2,13 @@
 
 import math
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
+from statistics import fmean
 
-from unprm.types import Aggregate, Split
+from unprm.types import Aggregate, Combination, Split
 
 TextSpan = tuple[int, int]
 """A position in a text: `(start, end)` in characters."""
@@ -43,17 +44,21 @@ def split(text: str, mode: Split = "auto", most: int | None = None) -> list[str]
     No step ends inside a code fence, display mathematics or an environment; a rule (``---``) or a bare delimiter of
     display mathematics is not a step. Linear in the length.
     """
-    found = spans(text, mode)
-    kept = list(islice(found, most))
-    kept += [(start, len(text.rstrip())) for start, _ in islice(found, 1)]
-    return [text[start:end].replace("\r\n", "\n") for start, end in kept]
+    return pieces(text, spans(text, mode, most))
 
 
-def spans(text: str, mode: Split = "auto") -> Iterator[TextSpan]:
+def spans(text: str, mode: Split = "auto", most: int | None = None) -> Iterator[TextSpan]:
     """Positions in the text of the steps of `split`: `(start, end)` in characters, without surrounding space."""
     whole = _blocks(text)
-    found = _auto(text, whole) if mode == "auto" else _between(_CUTS[mode], text, whole)
-    return ((start, end) for start, end in found if not _NO_STEP.fullmatch(text, start, end))
+    cut = _auto(text, whole) if mode == "auto" else _between(_CUTS[mode], text, whole)
+    found = ((start, end) for start, end in cut if not _NO_STEP.fullmatch(text, start, end))
+    yield from islice(found, most)
+    yield from ((start, len(text.rstrip())) for start, _ in islice(found, 1))
+
+
+def pieces(text: str, spans: Iterable[TextSpan]) -> list[str]:
+    """The steps at these positions in the text."""
+    return [text[start:end].replace("\r\n", "\n") for start, end in spans]
 
 
 def _auto(text: str, whole: Sequence[TextSpan]) -> Iterator[TextSpan]:
@@ -161,6 +166,23 @@ def token_ends(text: str, ids: Sequence[int], decode: Decode, mode: Split = "aut
     return [*after, last]
 
 
+def last_tokens(spans: Sequence[TextSpan], offsets: Sequence[TextSpan]) -> list[int]:
+    """For each step of a text, the index of the token with its last character. `offsets`: the tokens' positions, which
+    begin one after another; those of special tokens are empty. Raises `ValueError` for others, and if a step's last
+    character is in no token."""
+    visible = [index for index, (start, end) in enumerate(offsets) if start < end]
+    starts = [offsets[index][0] for index in visible]
+    if any(later < earlier for earlier, later in pairwise(starts)):
+        raise ValueError("a token begins before the one before it")
+    found: list[int] = []
+    for number, (_, end) in enumerate(spans):
+        before = bisect_left(starts, end)
+        if not before or offsets[visible[before - 1]][1] < end:
+            raise ValueError(f"no token has the last character of step {number}, which is character {end - 1}")
+        found.append(visible[before - 1])
+    return found
+
+
 def logprobs_of(steps: Sequence[str], tokens: Sequence[tuple[bytes, float]]) -> list[tuple[float, ...]]:
     """The log-probabilities of each step's tokens; none where the tokens do not have the texts of all steps in them.
     `tokens`: the text of each, in UTF-8, and its log-probability.
@@ -229,6 +251,18 @@ def reward(step_scores: Sequence[float], aggregate: Aggregate = "min") -> float:
             return math.prod(step_scores)
         case "mean":
             return math.fsum(step_scores) / len(step_scores)
+
+
+def combined(
+    combination: Combination, correct: bool, step_scores: Sequence[float], reward: float | None, mean_weight: float
+) -> float | None:
+    """The reward of a solution whose answer is right or not; None if it takes step scores and there are none. `reward`:
+    that of the step scores; `mean_weight`: the share of their mean."""
+    if combination == "outcome":
+        return float(correct)
+    if not step_scores or combination == "process":
+        return reward
+    return correct * min(step_scores) if combination == "outcome_min" else correct + mean_weight * fmean(step_scores)
 
 
 def first_error(step_scores: Sequence[float], threshold: float = THRESHOLD) -> int | None:

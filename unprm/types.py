@@ -14,6 +14,10 @@ Positive = Annotated[float, Field(gt=0.0, le=1e6, allow_inf_nan=False, strict=Tr
 Aggregate = Literal["min", "last", "product", "mean"]
 """How a solution's step scores become its reward."""
 
+Combination = Literal["outcome", "process", "outcome_min", "outcome_mean"]
+"""How an answer that is right (1) or not (0) and step scores make one reward: the first alone, the step scores' reward
+alone, the product of the first with the lowest score, its sum with a share of their mean."""
+
 Extraction = Literal["auto", "boxed", "last_number", "choice"]
 """Where a solution's answer is searched for."""
 
@@ -77,7 +81,9 @@ class Solution:
     `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `evidence`: what its steps are judged by;
     `messages`: for each step the index of its message; `cut`: by index, the messages that are not read whole. `prompt`:
     what the model reads in place of the steps. `logprobs`: of each step, the natural-log probabilities (≤ 0) of its
-    tokens, none where the caller's do not fit the step; None as a whole if none were sent.
+    tokens, none where the caller's do not fit the step; None as a whole if none were sent. `spans`: positions of the
+    steps in the text that was sent, `(start, end)` in code points; `last_tokens`: of each step, among the offsets that
+    were sent.
     """
 
     steps: tuple[str, ...]
@@ -91,6 +97,8 @@ class Solution:
     prompt: Prompt | None = None
     verbatim: bool = False
     logprobs: tuple[tuple[float, ...], ...] | None = None
+    spans: tuple[tuple[int, int], ...] | None = None
+    last_tokens: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

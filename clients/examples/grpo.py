@@ -3,12 +3,14 @@
 pip install -e '.[client]' trl
 python clients/examples/grpo.py problems.jsonl --model Qwen/Qwen2.5-Math-1.5B-Instruct --output runs/grpo
 
-A line of problems.jsonl is {"problem": "…"}. To try it without a GPU: --model unprm/mini/weights/base against the
-embedded PRM.
+A line of problems.jsonl is {"problem": "…"}. With --process each token is rewarded by the steps that end there or later
+(DeepSeekMath, arXiv:2402.03300, section 4.1.3), else each solution by its lowest step score. To try it without a GPU:
+--model unprm/mini/weights/base against the embedded PRM.
 """
 
 import argparse
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from unprm_client import Client
-from unprm_client.rewards import rewards
+from unprm_client.rewards import UNSCORABLE, process_advantages, rewards, token_offsets
 
 INSTRUCTION = "Solve the problem step by step, a blank line between steps, and put the answer in \\boxed{}."
 Rewards = Callable[..., list[float]]
@@ -32,6 +34,38 @@ def step_rewards(client: Client) -> Rewards:
         return rewards(client, problem, texts)
 
     return prm
+
+
+class ProcessGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
+    """GRPO whose advantages are those of tokens, by their steps. The reward functions are only logged."""
+
+    def __init__(self, client: Client, **options: Any) -> None:
+        super().__init__(**options)
+        self.client = client
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        size, sampled = self.num_generations, made["completion_ids"]
+        rows = [ids[used.bool()].tolist() for ids, used in zip(sampled, made["completion_mask"], strict=True)]
+        groups = [
+            self._advantages(inputs[start]["problem"], rows[start : start + size], sampled.shape[1])
+            for start in range(0, len(rows), size)
+        ]
+        made["advantages"] = torch.cat(groups).to(sampled.device)
+        return made
+
+    def _advantages(self, problem: str, rows: Sequence[list[int]], width: int) -> torch.Tensor:
+        """Those of a group's solutions, by their token ids: [solutions, width]."""
+
+        def decode(ids: Sequence[int]) -> str:
+            return str(self.processing_class.decode(ids, skip_special_tokens=True))
+
+        solutions = [{"text": decode(row), "offsets": token_offsets(row, decode)} for row in rows]
+        try:
+            scored = self.client.score_steps(problem, solutions).solutions
+        except UNSCORABLE:  # none of them can be scored
+            return torch.zeros(len(rows), width)
+        return torch.tensor(process_advantages(scored, width))
 
 
 def prompts(file: str, chat: bool) -> Dataset:
@@ -53,6 +87,7 @@ def main() -> None:
     parser.add_argument("--output", required=True)
     parser.add_argument("--solutions", type=int, default=8, help="solutions per problem")
     parser.add_argument("--tokens", type=int, default=512, help="most tokens of a solution")
+    parser.add_argument("--process", action="store_true", help="reward tokens, by their steps")
     parser.add_argument("--steps", type=int, default=-1, help="optimizer steps; by default one epoch")
     options = parser.parse_args()
     config = GRPOConfig(
@@ -69,7 +104,8 @@ def main() -> None:
     )
     tokenizer = AutoTokenizer.from_pretrained(options.model)
     with Client() as client:
-        trainer = GRPOTrainer(
+        kind = partial(ProcessGRPOTrainer, client) if options.process else GRPOTrainer
+        trainer = kind(
             model=options.model,
             processing_class=tokenizer,
             reward_funcs=step_rewards(client),

@@ -2,6 +2,7 @@
 
 from unprm.wire import (
     CompareResponse,
+    GradeResponse,
     ModelResponse,
     ScoreResponse,
     SolutionIn,
@@ -16,6 +17,7 @@ __all__ = [
     "ClientError",
     "CompareResponse",
     "DeadlineExceeded",
+    "GradeResponse",
     "ModelResponse",
     "ScoreResponse",
     "SolutionIn",

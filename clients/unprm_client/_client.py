@@ -63,6 +63,7 @@ class _Operations:
     score_steps = _one(_operations.score_steps)
     vote = _one(_operations.vote)
     compare = _one(_operations.compare)
+    grade = _one(_operations.grade)
     model = _one(_operations.model)
     score_all = _many(_operations.score_all)
     vote_all = _many(_operations.vote_all)

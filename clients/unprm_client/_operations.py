@@ -21,7 +21,10 @@ from unprm.wire import (
     CompareRequest,
     CompareResponse,
     DefaultVoteRequest,
+    GradeRequest,
+    GradeResponse,
     ModelResponse,
+    PairIn,
     ScoreRequest,
     ScoreResponse,
     SolutionIn,
@@ -30,7 +33,7 @@ from unprm.wire import (
 from unprm_client import errors
 
 Result = TypeVar("Result", bound=BaseModel)
-_FIELDS = (*CompareRequest.model_fields, "strategy", "timeout")
+_FIELDS = tuple(dict.fromkeys([*CompareRequest.model_fields, *ScoreRequest.model_fields, "strategy", "timeout"]))
 AnySolution = str | Sequence[str] | SolutionIn | Mapping[str, Any]
 """Free text, steps, or the fields of `SolutionIn`."""
 
@@ -109,6 +112,12 @@ def vote(
 def compare(problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any) -> Call[CompareResponse]:
     """The outcomes of all votes, over one scoring pass. `options` as of `vote`."""
     return _work("/vote/compare", CompareRequest, CompareResponse, problem, options, solutions=solutions)
+
+
+def grade(pairs: Sequence[PairIn | Mapping[str, Any]], **options: Any) -> Call[GradeResponse]:
+    """Whether each pair's answer is right: a pair has `gold`, the right answer or a list of them, and an `answer`, or a
+    `text` to find it in. `options`: `extraction`, and `timeout` as of `score_steps`."""
+    return _work("/grade", GradeRequest, GradeResponse, None, options, pairs=pairs)
 
 
 def model(name: str | None = None) -> Call[ModelResponse]:

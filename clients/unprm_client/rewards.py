@@ -1,10 +1,14 @@
-"""Rewards for programs that train with RL: the lowest step score of each solution."""
+"""Rewards for programs that train with RL: of each solution the lowest step score, or with a right answer what the two
+make."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate, pairwise
+from statistics import fmean, pstdev
+from typing import Any, NamedTuple
 
-from unprm.wire import ScoreResponse
+from unprm.wire import ScoredSolution, ScoreResponse
 from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import BlankSolution, ClientError, NoVerdict, SolutionTooLong, TooManySteps
 
@@ -24,27 +28,103 @@ def loop_client() -> AsyncClient:
     return _client_of(asyncio.get_running_loop())
 
 
-def rewards(client: Client, problems: Sequence[str], solutions: Sequence[str | Sequence[str]]) -> list[float]:
+class Rewarded(NamedTuple):
+    """What a solution is worth. `correct`: None if no right answer was given; `step_rewards`: its step scores, in
+    [0, 1], none if it can't be scored."""
+
+    correct: bool | None
+    reward: float
+    step_rewards: list[float]
+
+
+def rewards(
+    client: Client,
+    problems: Sequence[str],
+    solutions: Sequence[str | Sequence[str]],
+    golds: Sequence[str | Sequence[str]] | None = None,
+    **terms: Any,
+) -> list[float]:
     """The lowest step score of each solution, a text or its steps, to the problem at its place, in [0, 1]; 0 for one
-    that can't be scored (blank, too long, too many steps, not judged). Raises the first other `ClientError`, and
-    `ValueError` for unequal lengths."""
+    that can't be scored (blank, too long, too many steps, not judged).
+
+    `golds`: the right answer to each problem, or several. The reward is then 1 for a right answer and 0 for another, or
+    what the request's `combination` among the `terms` makes of that and the step scores. Raises the first other
+    `ClientError`, and `ValueError` for unequal lengths.
+    """
+    return [each.reward for each in rewarded(client, problems, solutions, golds, **terms)]
+
+
+def rewarded(
+    client: Client,
+    problems: Sequence[str],
+    solutions: Sequence[str | Sequence[str]],
+    golds: Sequence[str | Sequence[str]] | None = None,
+    **terms: Any,
+) -> list[Rewarded]:
+    """As `rewards`, with what they are made of. `terms`: other fields of the requests."""
     requests = [
-        {"problem": problem, "solutions": [solution]} for problem, solution in zip(problems, solutions, strict=True)
+        {"problem": problem, "solutions": [solution], **terms}
+        for problem, solution in zip(problems, solutions, strict=True)
     ]
-    return [min(_scores(outcome), default=0.0) for outcome in client.score_all(requests, concurrency=AT_A_TIME)]
+    if golds is not None:
+        requests = [{**request, "gold": gold} for request, gold in zip(requests, golds, strict=True)]
+    return [_rewarded(outcome) for outcome in client.score_all(requests, concurrency=AT_A_TIME)]
+
+
+def token_offsets(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> list[tuple[int, int]]:
+    """The place of each token in the text that `ids` decode to, for a request's `offsets`; empty for a token that
+    decodes to nothing. Takes a call of `decode` for each token."""
+    ends = [len(decode(ids[:count])) for count in range(len(ids) + 1)]
+    # part of a character may decode to more than the whole
+    return list(pairwise([*accumulate(reversed(ends), min)][::-1]))
+
+
+def per_token(solution: ScoredSolution, tokens: int, *, differences: bool = False) -> list[float]:
+    """Rewards of the policy's tokens: at each step's last one its score, 0 elsewhere; nothing but 0 for a solution that
+    can't be scored.
+
+    `solution`: as scored with `offsets`, those of this many tokens. `differences`: each score less the one before, so
+    that the rewards sum to the last score. Raises `ValueError` for a solution that was scored without offsets.
+    """
+    if solution.last_tokens is None:
+        raise ValueError("the solution has no last_tokens: it was scored without `offsets`")
+    made, before = [0.0] * tokens, 0.0
+    for place, score in zip(solution.last_tokens, solution.step_scores or (), strict=False):  # if unscored, none
+        made[place] += score - before
+        before = score if differences else 0.0
+    return made
+
+
+def process_advantages(group: Sequence[ScoredSolution], tokens: int) -> list[list[float]]:
+    """GRPO's advantages with process supervision (DeepSeekMath, arXiv:2402.03300, section 4.1.3): of each of a
+    solution's tokens the sum of the scores, normalized over the group, of the steps that end there or later.
+
+    `group`: solutions of one problem, as `per_token` takes them. Shape: [solutions, tokens].
+    """
+    scores = [score for each in group for score in each.step_scores or ()]
+    mean, spread = (fmean(scores), pstdev(scores)) if scores else (0.0, 0.0)
+    made = []
+    for each in group:
+        normalized = [(score - mean) / (spread + 1e-4) for score in each.step_scores or ()]
+        rewards = per_token(each.model_copy(update={"step_scores": normalized}), tokens)
+        made.append([*accumulate(reversed(rewards))][::-1])
+    return made
 
 
 async def step_scores(client: AsyncClient, problem: str, solution: str) -> list[float]:
     """The score of each step, in [0, 1]; empty if the solution can't be scored. Raises `ClientError`."""
     try:
-        return _scores(await client.score_steps(problem, [solution]))
+        return _rewarded(await client.score_steps(problem, [solution])).step_rewards
     except UNSCORABLE:
         return []
 
 
-def _scores(outcome: ScoreResponse | ClientError) -> list[float]:
+def _rewarded(outcome: ScoreResponse | ClientError) -> Rewarded:
     if isinstance(outcome, UNSCORABLE):
-        return []
+        return Rewarded(None, 0.0, [])
     if isinstance(outcome, ClientError):
         raise outcome
-    return outcome.solutions[0].step_scores or []
+    (solution,) = outcome.solutions
+    steps = solution.step_scores or []
+    reward = min(steps, default=0.0) if solution.correct is None else solution.combined_reward or 0.0
+    return Rewarded(solution.correct, reward, steps)

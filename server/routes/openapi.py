@@ -34,7 +34,11 @@ _PROTECTED = ("unauthorized", "foreign_site", "internal")
 _PROBES = {"healthz": ("internal",), "readyz": ("internal", "model_unavailable", "shutting_down")}
 _ELSEWHERE = ("not_found", "method_not_allowed", "upstream_refused", "upstream_failed")
 _WORK = tuple(code for code in TABLE if code not in _ELSEWHERE)
-_NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer",)}
+_OF_CANDIDATES = (
+    *("too_many_solutions", "blank", "too_many_steps", "solution_too_long", "no_verdict", "no_logprobs"),
+    *("unknown_model", "no_answer", "model_unavailable"),
+)
+_NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer",), "grade": _OF_CANDIDATES}
 
 _TIMEOUT: Json = {
     "name": TIMEOUT_HEADER,
@@ -47,6 +51,7 @@ _TIMEOUT: Json = {
 _GROUPS = {
     "Scores": ("/score_steps", "/preview"),
     "Votes": ("/vote",),
+    "Grades": ("/grade",),
     "Answers of an upstream": ("/v1/",),
     "Administration": ("/admin/",),
 }
@@ -79,6 +84,14 @@ _CONFIDENT: Json = {
         {"text": "I can't tell."},
     ]
 }
+_GRADE: Json = {
+    "pairs": [
+        {"id": "a", "text": "4 * 15 = 60.\nThe answer is \\boxed{83}.", "gold": "83"},
+        {"id": "b", "answer": "0.5", "gold": ["\\frac{1}{2}", "50\\%"]},
+        {"id": "c", "answer": "London", "gold": "Paris"},
+        {"id": "d", "text": "I can't tell.", "gold": "83"},
+    ]
+}
 _PREVIEW: Json = {"problem": "1 + 1?", "solution": ["2.", "\\boxed{2}"]}
 REQUESTS: dict[str, Json] = {
     "score_steps": _SCORE,
@@ -89,6 +102,7 @@ REQUESTS: dict[str, Json] = {
     },
     "vote_compare": _VOTE | DEFAULTS.model_dump(),
     "preview": _PREVIEW,
+    "grade": _GRADE,
 }
 """Example requests by operation name."""
 

@@ -14,8 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unprm.errors import Unscorable
 from unprm.fields import invalid, validation_errors
+from unprm.steps import combined
 from unprm.trajectories import Function, Message, Parts, ToolCall, conversation, text_of
-from unprm.wire import ScoreRequest
+from unprm.wire import OutcomeTerms, ScoreRequest
 
 from ..admission import TheContext
 from ..service import TheService
@@ -60,8 +61,8 @@ class Answered(_Kept):
     output: _Items
 
 
-class VerifyRequest(_Kept):
-    """What an agent was asked for, and what it did."""
+class VerifyRequest(OutcomeTerms, _Kept):
+    """What an agent was asked for, and what it did; with `gold`, what its last message has to answer."""
 
     responses_create_params: Asked
     response: Answered
@@ -77,18 +78,22 @@ async def seed_session(request: Session) -> Session:
 
 
 async def verify(service: TheService, request: VerifyRequest, context: TheContext) -> Response:
-    """The request as it came, with the agent's `reward` in [0, 1], 0 if it can't be scored, and its `step_scores`."""
+    """The request as it came, with the agent's `reward` in [0, 1], 0 if it can't be scored, and its `step_scores`. With
+    `gold` it is also told whether its answer is `correct`, and rewarded by the `combination`."""
     scores, given = await service.read(context, partial(_to_score, request))
-    reward, steps = 0.0, list[float]()
+    reward, steps, verdict = 0.0, list[float](), dict[str, bool]()
     try:
         (scored,) = (await votes.score(service, scores, context)).solutions
         reward, steps = scored.reward or 0.0, list(scored.step_scores or ())
         if scored.message_scores is not None:  # earlier turns are read, but nobody's to be rewarded
             steps = [score for index, score in scored.message_scores.items() if int(index) >= given]
             reward = fmean(steps) if steps else 0.0
+        if (correct := scored.correct) is not None:
+            verdict["correct"] = correct
+            reward = combined(request.combination, correct, steps, reward, request.mean_weight) or 0.0
     except Unscorable:
         pass
-    verified = request.model_copy(update={"reward": reward, "step_scores": steps})
+    verified = request.model_copy(update={"reward": reward, "step_scores": steps} | verdict)
     content = await service.read(context, partial(verified.model_dump_json, exclude_unset=True))
     return Response(content, media_type="application/json")
 
@@ -109,6 +114,7 @@ def _to_score(request: VerifyRequest) -> tuple[ScoreRequest, int]:
         sent: dict[str, Any] = {"problem": conversation(given), "solutions": [text_of(len(given), done[0])]}
     else:
         sent = {"trajectories": [{"messages": [*given, *done]}], "tools": asked.tools or []}
+    sent |= request.model_dump(include=set(OutcomeTerms.model_fields), exclude_unset=True)
     try:
         return ScoreRequest.model_validate(sent), len(given)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The routes that score, preview and vote: a request's work is done along `unprm.pipeline`."""
+"""The routes that score, preview, vote and grade: a request's work is done along `unprm.pipeline`."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,6 +16,8 @@ from unprm.wire import (
     CompareRequest,
     CompareResponse,
     DefaultVoteRequest,
+    GradeRequest,
+    GradeResponse,
     PreviewRequest,
     PreviewResponse,
     ScoreRequest,
@@ -75,6 +77,14 @@ async def compare(service: TheService, request: CompareRequest, context: TheCont
     for outcome in response.strategies.values():
         service.metrics.voted(outcome)
     return response
+
+
+@work.post("/grade", **describe("grade"))
+async def grade(service: TheService, request: GradeRequest, context: TheContext) -> GradeResponse:
+    """Grades answers by the right ones, each pair by itself; no model is needed. What a pair may cost is bounded,
+    whatever it says."""
+    grades = await pipeline.grade(request.pairs, request.extraction, RequestScorer(service, (), context))
+    return GradeResponse(grades=grades)
 
 
 @work.post("/preview", **describe("preview"))

@@ -15,6 +15,7 @@ from server.errors import TABLE
 from tests.server.harness import PROBLEM, Running, ask, boxed, serving
 from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import REWARD_STRATEGIES
+from unprm.wire import PairIn
 from unprm_client import AsyncClient, Client, SolutionIn, _operations, errors
 
 SOLUTIONS: list[Any] = [
@@ -112,6 +113,21 @@ def test_trajectories_stand_in_place_of_solutions(server: Running, call: Calls) 
         assert dumped(call("score_steps", **sent)) == server.post("/score_steps", sent).json()
         assert dumped(call("vote", "prm", **sent)) == server.post("/vote/prm", sent).json()
         assert dumped(call("compare", **sent)) == server.post("/vote/compare", sent).json()
+
+
+def test_grades_are_the_server_s(server: Running, call: Calls) -> None:
+    pairs = [
+        {"id": "a", "answer": "0.50", "gold": ["1/3", "1/2"]},
+        PairIn(text="It is (C).", gold="C"),
+        PairIn(gold="C"),
+    ]
+    sent = [pairs[0], {"text": "It is (C).", "gold": "C"}, {"gold": "C"}]
+    for options in ({}, {"extraction": "choice"}):
+        expected = server.post("/grade", {"pairs": sent, **options}).json()
+        assert dumped(call("grade", pairs, timeout=20.0, **options)) == expected
+    with pytest.raises(errors.InvalidRequest) as caught:
+        call("grade", [{"answer": "1"}])
+    assert caught.value.errors[0].pointer == "/pairs/0/gold"
 
 
 def test_describes_as_the_server(server: Running, call: Calls) -> None:

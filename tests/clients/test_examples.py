@@ -102,19 +102,20 @@ def test_agent(gateway: Running, sampled: Upstream) -> None:
     assert gateway.metric('unprm_votes_total{strategy="wrf"}') == 1
 
 
-def test_grpo(gateway: Running, fake: FakeEngine, tmp_path: Path) -> None:
-    """Two steps with a model of random weights: the rewards are the server's."""
+@pytest.mark.parametrize("process", [False, True])
+def test_grpo(gateway: Running, fake: FakeEngine, tmp_path: Path, process: bool) -> None:
+    """Two steps with a model of random weights: the rewards are the server's; of tokens, they are asked for again."""
     (tmp_path / "problems.jsonl").write_text('{"problem": "What is 12 + 34?"}\n' * 4, "utf-8")
     base, output = str(write_base(tmp_path / "base")), str(tmp_path / "out")
     problems = str(tmp_path / "problems.jsonl")
     options = ["--model", base, "--output", output, "--solutions", "2", "--tokens", "12", "--steps", "2"]
-    python("grpo.py", problems, *options, server=gateway)
+    python("grpo.py", problems, *options, *["--process"] * process, server=gateway)
     states = sorted((tmp_path / "out").glob("checkpoint-*/trainer_state.json"))
     log = json.loads(states[-1].read_text("utf-8"))["log_history"]
     means = [row["rewards/prm/mean"] for row in log if "rewards/prm/mean" in row]
     rewards = [min(hashed(solution)) for batch in fake.batches for solution in batch]
-    assert (len(means), len(rewards)) == (2, 4)
-    assert sum(means) / 2 == pytest.approx(sum(rewards) / 4, abs=1e-6)
+    assert (len(means), len(rewards)) == (2, 8 if process else 4)
+    assert sum(means) / 2 == pytest.approx(sum(rewards) / len(rewards), abs=1e-6)
     assert (tmp_path / "out" / "model.safetensors").exists()
 
 

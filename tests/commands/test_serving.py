@@ -57,6 +57,14 @@ def test_the_library_scores_and_votes(world: World, blocks: list[Block]) -> None
     assert world.run("python program.py").splitlines()[-1] == "68"
 
 
+@runs("docs/answers.md", "unprm.grade(", "| unprm grade")
+def test_answers_are_graded(world: World, blocks: list[Block]) -> None:
+    program, command = blocks
+    world.path("program.py").write_text(program.text, "utf-8")
+    assert world.run("python program.py").split() == ["True", "0.5", "mathematics"]
+    assert world.run(command.text).splitlines()[-1] == "1 of 1 right, 0 without an answer"
+
+
 @runs("docs/quickstart.md", "activate\nunprm serve --upstream-url", "/v1/chat/completions")
 def test_a_vote_stands_before_a_model_of_yours(world: World, reasoner: str, blocks: list[Block]) -> None:
     command, request = blocks

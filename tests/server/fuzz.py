@@ -57,8 +57,13 @@ BODIES: dict[str, list[Json]] = {
         for name, body in REQUESTS.items()
         if name.startswith("vote_")
     },
-    "/score_steps": [REQUESTS["score_steps"], *_AGENTS],
+    "/score_steps": [
+        REQUESTS["score_steps"],
+        REQUESTS["score_steps"] | {"gold": ["83"], "combination": "outcome_mean", "mean_weight": 0.1},
+        *_AGENTS,
+    ],
     "/vote": [REQUESTS["vote"], *_AGENTS],
+    "/grade": [REQUESTS["grade"]],
     "/preview": [
         REQUESTS["preview"],
         {"trajectory": {"messages": _MESSAGES}, "tools": [_TOOL]},

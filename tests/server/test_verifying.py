@@ -73,6 +73,26 @@ def test_earlier_turns_are_read_and_not_rewarded(server: Running) -> None:
     assert verified.json()["reward"] == fmean(own["step_scores"][1:])
 
 
+def test_with_gold_the_reward_is_the_outcome_or_the_combination_asked_for(server: Running) -> None:
+    sent = posted(said("I look."), CALL, RESULT, said("It is mild. The answer is 20."))
+    steps = server.post("/verify", sent).json()["step_scores"]
+    mean = fmean(steps)
+    for gold, more, reward in (
+        ("20", {}, 1.0),
+        (["19", "20.0"], {"combination": "outcome_min"}, min(steps)),
+        ("20", {"combination": "outcome_mean"}, 1 + 0.5 * mean),
+        ("19", {"combination": "outcome_mean", "mean_weight": 0.25}, 0.25 * mean),
+        ("19", {"combination": "outcome_min"}, 0.0),
+        ("19", {"combination": "process"}, mean),
+        ("19", {}, 0.0),
+    ):
+        asked = sent | {"gold": gold} | more
+        verified = server.post("/verify", asked).json()
+        assert verified == asked | {"reward": reward, "step_scores": steps, "correct": gold != "19"}
+    nothing = server.post("/verify", posted(said(" "), tools=[]) | {"gold": "20"}).json()
+    assert (nothing["reward"], nothing["correct"], nothing["step_scores"]) == (0.0, False, [])
+
+
 @pytest.mark.parametrize("output", [[], [said(" ")], [THOUGHT]], ids=["nothing", "blank", "thought"])
 @pytest.mark.parametrize("tools", [[], [TOOL]], ids=["text", "tools"])
 def test_what_cannot_be_scored_is_worth_nothing(server: Running, output: list[Any], tools: list[Any]) -> None:

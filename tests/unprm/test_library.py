@@ -9,7 +9,7 @@ import unprm
 from tests.server.harness import PROBLEM, ask, boxed, serving
 from unprm.engines.fake import FakeEngine, FakeFormat, hashed
 from unprm.errors import InvalidRequest, NoAnswer, SolutionTooLong
-from unprm.wire import SolutionIn
+from unprm.wire import MAX_PAIRS, PairIn, SolutionIn
 
 SOLUTIONS = ["a\n\nb \\boxed{1}", boxed("1.0"), boxed(2, "c"), {"text": "no answer"}, boxed(2), boxed(3)]
 
@@ -18,6 +18,19 @@ def test_every_step_is_scored() -> None:
     found = unprm.score(FakeEngine(max_tokens=200), PROBLEM, ["a\n\nb", ["c"], " ", ["x" * 2100]])
     encode = FakeFormat().encode
     assert found == [hashed(encode(PROBLEM, ["a", "b"])), hashed(encode(PROBLEM, ["c"])), None, None]
+
+
+def test_answers_are_graded_any_number_of_them() -> None:
+    pairs = [{"answer": f"{k % 9}.0", "gold": [str(k % 9), "none"]} for k in range(MAX_PAIRS)]
+    found = unprm.grade([*pairs, PairIn(text="It is (B).", gold="C")], extraction="choice")
+    assert [each.correct for each in found] == [True] * MAX_PAIRS + [False]
+    assert found[-1].answer == "B"
+
+
+@pytest.mark.parametrize("pairs", ["1", {"answer": "1", "gold": "1"}, [{"answer": "1"}], [3]])
+def test_what_is_no_list_of_pairs_is_refused(pairs: Any) -> None:
+    with pytest.raises(ValueError, match="pairs"):
+        unprm.grade(pairs)
 
 
 def test_what_is_no_solution_is_refused() -> None:

@@ -40,6 +40,21 @@ class Comparison(NamedTuple):
     as_text: tuple[int, ...] = ()
 
 
+class Pair(NamedTuple):
+    """An answer, and the right ones, at least one."""
+
+    answer: str
+    gold: Sequence[str]
+
+
+class Match(NamedTuple):
+    """Whether an answer equals a right one. `as_text`: whether that could not be compared as mathematics, because of an
+    error or for lack of time."""
+
+    correct: bool
+    as_text: bool
+
+
 @dataclass(slots=True)
 class Begun:
     """A comparison of answers: the `keys` known so far, and the answers whose keys are `wanted`, the next one last.
@@ -84,6 +99,12 @@ class Equivalence:
         self.advance(begun, self.deadline)
         return self.finish(begun)
 
+    def match(self, pairs: Sequence[Pair]) -> list[Match]:
+        """Whether each pair's answer is right, as `equal` says of it and one of the right ones."""
+        begun = self.begin(texts(pairs))
+        self.advance(begun, self.deadline)
+        return self.matched(begun, pairs)
+
     def begin(self, answers: Sequence[str], scope: str = "") -> Begun:
         """Looks up known keys. Short answers are computed first, so a deadline always cuts off the same ones. What is
         cached in a scope, of at most 64 bytes, is found in that scope alone."""
@@ -115,6 +136,10 @@ class Equivalence:
             tuple(index for index, answer in enumerate(begun.answers) if begun.keys[answer].as_text),
         )
 
+    def matched(self, begun: Begun, pairs: Sequence[Pair]) -> list[Match]:
+        """As `match`, of pairs all of whose keys are known."""
+        return [_match(begun.keys[answer], [begun.keys[each] for each in gold]) for answer, gold in pairs]
+
     @property
     def stats(self) -> EquivalenceStats:
         """The counts so far."""
@@ -137,6 +162,16 @@ class Equivalence:
             return text_key(answer)
         self._count(refused=int(key.refused))
         return key
+
+
+def texts(pairs: Sequence[Pair]) -> list[str]:
+    """The answers of pairs, candidates' and right ones."""
+    return [text for answer, gold in pairs for text in (answer, *gold)]
+
+
+def _match(answer: AnswerKey, gold: Sequence[AnswerKey]) -> Match:
+    equal = [key for key in gold if len(set(_joined([answer, key]))) == 1]
+    return Match(bool(equal), any(key.as_text for key in (answer, *(equal or gold))))
 
 
 def _joined(keys: Sequence[AnswerKey]) -> list[str]:

@@ -5,20 +5,22 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, Tag, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag, create_model, model_validator
 
 from unprm import steps as step_text
 from unprm import trajectories as agents
 from unprm.errors import InvalidRequest
 from unprm.openai.models import MIN_LOGPROB, SampledToken
-from unprm.types import Aggregate, Evidence, Probability, Solution, Split
+from unprm.types import Aggregate, Combination, Evidence, Probability, Solution, Split
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Terms, Vote
 from unprm.votes.wrf import WrfTerms
 from unprm.wire.types import (
+    MAX_PAIRS,
     MAX_SOLUTIONS,
     ExtractionField,
     FreeText,
+    Gold,
     ModelName,
     OnInvalid,
     Request,
@@ -35,6 +37,8 @@ Confidence = Annotated[float, Field(ge=0.0, le=1e100, allow_inf_nan=False, stric
 """Bounded so that their sums are numbers."""
 _LogProb = Annotated[float, Field(le=0.0, ge=MIN_LOGPROB, allow_inf_nan=False)]
 LogProbs = Annotated[list[_LogProb], Field(min_length=1, fail_fast=True)]
+_Place = Annotated[int, Field(ge=0, strict=True)]
+_Offsets = Annotated[list[tuple[_Place, _Place]], Field(min_length=1, fail_fast=True)]
 
 
 def _kind(sent: object) -> str:
@@ -71,10 +75,17 @@ class SolutionIn(WireModel, Request):
         description="Log-probabilities of its tokens, from which a missing `confidence` is computed. The model "
         "`uncertainty` takes a list for each step, or OpenAI's `logprobs.content`.",
     )
+    offsets: _Offsets | None = Field(
+        None,
+        description="[start, end) of each of a policy's tokens in the text, in Unicode code points; with them, "
+        "`/score_steps` returns `last_tokens`.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_one(self, "text", "steps")
+        if self.text is None and self.offsets is not None:
+            raise ValueError("offsets go with a text")
         if self.steps is not None and self.step_scores is not None and len(self.steps) != len(self.step_scores):
             raise ValueError(_mismatch(len(self.step_scores), len(self.steps)))
         return self
@@ -91,7 +102,9 @@ class SolutionIn(WireModel, Request):
     def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
         """The solution, split into steps, of which those beyond the maximum are one. Raises `InvalidRequest` if they
         are not as many as its step scores, or its lists of log-probabilities."""
-        steps = tuple(self.steps or step_text.split(self.text or "", split, max_steps))
+        text = self.text
+        spans = None if text is None else tuple(step_text.spans(text, split, max_steps))
+        steps = tuple(self.steps or step_text.pieces(text or "", spans or ()))
         scores = None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(steps) != len(scores) and len(steps) <= max_steps:
             raise InvalidRequest(f"solution {index}: {_mismatch(len(scores), len(steps))}", f"/solutions/{index}")
@@ -100,7 +113,18 @@ class SolutionIn(WireModel, Request):
             reason = f"{len(logprobs)} lists of token_logprobs were sent for {len(steps)} steps"
             raise InvalidRequest(f"solution {index}: {reason}", f"/solutions/{index}/token_logprobs")
         confidence = confidence_of(self.confidence, found or None)
-        return Solution(steps, self.answer, self.id, scores, confidence, logprobs=logprobs)
+        last_tokens = self._last_tokens(spans or (), index)
+        return Solution(
+            steps, self.answer, self.id, scores, confidence, logprobs=logprobs, spans=spans, last_tokens=last_tokens
+        )
+
+    def _last_tokens(self, spans: Sequence[step_text.TextSpan], index: int) -> tuple[int, ...] | None:
+        if self.offsets is None:
+            return None
+        try:
+            return tuple(step_text.last_tokens(spans, self.offsets))
+        except ValueError as error:
+            raise InvalidRequest(f"solution {index}: {error}", f"/solutions/{index}/offsets") from None
 
     def _logprobs(self, steps: Sequence[str]) -> tuple[list[float], tuple[tuple[float, ...], ...] | None]:
         """The log-probabilities of all tokens, and of each step's, if what was sent tells."""
@@ -134,6 +158,12 @@ def _form(solution: object) -> str | None:
     return "object" if isinstance(solution, (Mapping, SolutionIn)) else None
 
 
+GoldField = Annotated[
+    Annotated[Text, Tag("text")] | Annotated[Gold, Tag("list")],
+    Discriminator(lambda value: "list" if isinstance(value, list) else "text"),
+    Field(description="The right answer, or a list of at most 16 that are all right."),
+]
+
 # discriminated by form, so that an error refers to the form that was sent and not to all three
 AnySolution = Annotated[
     Annotated[FreeText, Tag("text")] | Annotated[_Steps, Tag("steps")] | Annotated[SolutionIn, Tag("object")],
@@ -143,6 +173,10 @@ AnySolution = Annotated[
         custom_error_message="expected a text, a list of steps, or an object",
     ),
 ]
+
+
+def _listed(gold: str | list[str]) -> list[str]:
+    return [gold] if isinstance(gold, str) else gold
 
 
 class TrajectoryIn(WireModel, Request):
@@ -342,8 +376,8 @@ class VoteRequest(Candidates, RiskTerms):
     """Candidates for a vote that needs scores only if the answers don't decide it."""
 
 
-class ScoreRequest(Candidates):
-    """Candidates to score step by step."""
+class _Scorable(Candidates):
+    """Candidates of which every one needs step scores."""
 
     @model_validator(mode="after")
     def _check_problem(self) -> Self:
@@ -352,7 +386,38 @@ class ScoreRequest(Candidates):
         return self
 
 
-class RewardVoteRequest(ScoreRequest, RiskTerms):
+class OutcomeTerms(BaseModel):
+    """What a solution's answer has to be, and how that and its step scores make a reward."""
+
+    gold: GoldField | None = None
+    combination: Combination = Field(
+        "outcome",
+        description="With `gold`: how `combined_reward` is made of `outcome`, 1 for a right answer and else 0, and of "
+        "the step scores. `process`: these alone, as `reward`; `outcome_min`: outcome × their minimum; `outcome_mean`: "
+        "outcome + `mean_weight` × their mean.",
+    )
+    mean_weight: float = Field(0.5, ge=0, le=1, allow_inf_nan=False, description="Of `outcome_mean`.")
+
+    @model_validator(mode="after")
+    def _check_gold(self) -> Self:
+        for name in ("combination", "mean_weight"):
+            if self.gold is None and name in self.model_fields_set:
+                raise InvalidRequest(f"{name} is of no effect without /gold", f"/{name}")
+        return self
+
+    @property
+    def golds(self) -> list[str]:
+        """The right answers; none if the request has none."""
+        return [] if self.gold is None else _listed(self.gold)
+
+
+class ScoreRequest(_Scorable, OutcomeTerms):
+    """Candidates to score step by step."""
+
+    step_spans: bool = Field(False, description="Also return where in a solution's text its steps are.")
+
+
+class RewardVoteRequest(_Scorable, RiskTerms):
     """Candidates for a vote by rewards."""
 
 
@@ -360,8 +425,35 @@ class DefaultVoteRequest(VoteRequest, WrfTerms):
     """Candidates for the server's default vote; `alpha` and `normalization` apply if that is `wrf`."""
 
 
-class CompareRequest(ScoreRequest, VoteTerms, RiskTerms):
+class CompareRequest(_Scorable, VoteTerms, RiskTerms):
     """Candidates for all votes."""
+
+
+class PairIn(WireModel):
+    """A candidate's answer and the right one. With neither answer nor text there is no answer, which is not right."""
+
+    id: str | None = Field(None, description="Returned with this pair's grade.")
+    answer: FreeText | None = Field(None, description="The candidate's answer.")
+    text: FreeText | None = Field(None, description="Instead of it, the text that states it, such as a whole solution.")
+    gold: GoldField
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.answer is not None and self.text is not None:
+            raise ValueError("only one of answer and text may be given")
+        return self
+
+    @property
+    def golds(self) -> list[str]:
+        """The right answers."""
+        return _listed(self.gold)
+
+
+class GradeRequest(WireModel):
+    """Answers to be graded, each by its own right answers."""
+
+    pairs: list[PairIn] = Field(min_length=1, max_length=MAX_PAIRS, fail_fast=True)
+    extraction: ExtractionField = "auto"
 
 
 class PreviewRequest(TrajectoryTerms):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from unprm.errors import FieldError, Unscorable
-from unprm.types import Aggregate, Cut, DecidedBy, Interval, Usage
+from unprm.types import Aggregate, Combination, Cut, DecidedBy, Interval, Usage
 from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
@@ -38,6 +38,10 @@ _CutMessages = Annotated[
     dict[str, Cut] | None,
     Field(exclude_if=_is_none, description="For a trajectory: the messages that were cut, by index."),
 ]
+
+
+ComparedAs = Literal["mathematics", "text"]
+"""How an answer was compared with a right one."""
 
 
 class Unscored(WireModel):
@@ -81,6 +85,30 @@ class ScoredSolution(WireModel):
     step_intervals: _StepIntervals = None
     message_scores: _MessageScores = None
     cut: _CutMessages = None
+    step_spans: list[tuple[int, int]] | None = Field(
+        default=None,
+        exclude_if=_is_none,
+        description="[start, end) of each step in the text that was sent, in Unicode code points; missing unless asked "
+        "for, and for what was sent in steps.",
+    )
+    last_tokens: list[int] | None = Field(
+        default=None,
+        exclude_if=_is_none,
+        description="For each step the index of the token, among the `offsets`, with its last character; missing "
+        "without them.",
+    )
+    correct: bool | None = Field(
+        default=None, exclude_if=_is_none, description="Whether the answer is right; missing without `gold`."
+    )
+    compared_as: ComparedAs | None = Field(
+        default=None, exclude_if=_is_none, description="As in `/grade`; missing without `gold` or an answer."
+    )
+    combined_reward: float | None = Field(
+        default=None,
+        exclude_if=_is_none,
+        description="By the request's `combination`; missing without `gold`, and if it can't be scored, unless the "
+        "outcome alone counts.",
+    )
 
 
 class ScoreResponse(WireModel):
@@ -89,8 +117,27 @@ class ScoreResponse(WireModel):
     model: str
     demonstration: DemonstrationField = None
     aggregate: Aggregate
+    combination: Combination | None = Field(
+        default=None, exclude_if=_is_none, description="How `combined_reward` is made; missing without `gold`."
+    )
     solutions: list[ScoredSolution]
     usage: Usage
+
+
+class Grade(WireModel):
+    """The grade of an answer, null if none was sent or found. `compared_as`: `text` if the answer, or the right one,
+    could not be compared as mathematics in time; null without an answer."""
+
+    id: str | None
+    correct: bool
+    answer: str | None
+    compared_as: ComparedAs | None
+
+
+class GradeResponse(WireModel):
+    """Grades in the order of the request."""
+
+    grades: list[Grade]
 
 
 class CandidateOut(WireModel):

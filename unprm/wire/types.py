@@ -9,6 +9,9 @@ from unprm.types import Extraction, Split
 MAX_SOLUTIONS = 256
 """Maximum number of candidates in one request; a server may be configured for fewer."""
 
+MAX_PAIRS = 4096
+"""Maximum number of answers to be graded in one request."""
+
 MAX_FIELDS = 64
 """Maximum fields in an object: far more than any needs, few enough that each unknown one can be reported."""
 
@@ -25,6 +28,8 @@ Text = Annotated[str, StringConstraints(pattern=r"[^\s\x1c-\x1f]")]
 """A string that is not blank as `str.strip` defines it: the ASCII separators U+001C to U+001F count as blank."""
 FreeText = Annotated[str, StringConstraints(pattern=r"^")]
 """A string that UTF-8 can encode; it may be blank."""
+Gold = Annotated[list[Text], Field(min_length=1, max_length=16, fail_fast=True)]
+"""Right answers."""
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,200}$")]
 OnInvalid = Literal["unscored", "refuse"]
 SplitField = Annotated[Split, Field(description=SPLIT)]

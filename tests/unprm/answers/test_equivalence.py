@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unprm.answers.support import FACTS, NASTY, REAL, SLOW, SPELLINGS, generated, run_python
-from unprm.answers.equivalence import Equivalence, EquivalenceStats
+from unprm.answers.equivalence import Equivalence, EquivalenceStats, Pair
 from unprm.answers.extraction import extract
 from unprm.answers.mathtext.keys import AnswerKey
 from unprm.election.decide import decide
@@ -225,6 +225,14 @@ def test_an_answer_whose_turn_comes_after_the_deadline_is_compared_as_text_in_th
     assert equivalence.compare(["x+x", "2x"]) == ([0, 1], (0,))
     assert equivalence.stats.late == 1
     assert equivalence.compare(["x+x", "2x"]) == ([0, 0], ())
+
+
+def test_pairs_are_matched_each_by_itself_and_as_text_after_the_deadline():
+    pairs = [Pair("5", ["5 cm"]), Pair("5", ["6", "5 kg"]), Pair("5 cm", ["5 kg"]), Pair("2x", ["x+x"])]
+    matches = [(True, False), (True, False), (False, False), (True, False)]
+    assert Equivalence(deadline=30).match(pairs) == matches
+    late = Equivalence(deadline=2, clock=iter([0.0, 3.0]).__next__).match(pairs)
+    assert late == [(False, True)] * 4
 
 
 def test_a_comparison_in_slices_gives_the_classes_of_one_at_once():

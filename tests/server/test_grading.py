@@ -1,0 +1,90 @@
+"""Grades over HTTP: each pair by itself, and hostile ones at a bounded cost."""
+
+from typing import Any
+
+from tests.server.harness import Running, serving
+from tests.unprm.answers.support import NASTY, SLOW
+from unprm.engines.fake import FakeEngine
+from unprm.wire import MAX_PAIRS
+
+
+def grades(server: Running, *pairs: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+    response = server.post("/grade", {"pairs": pairs, **more})
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["grades"]
+    return found
+
+
+def verdicts(server: Running, *pairs: dict[str, Any], **more: Any) -> list[bool]:
+    return [each["correct"] for each in grades(server, *pairs, **more)]
+
+
+def test_answers_and_texts_are_graded_by_their_own_gold(server: Running) -> None:
+    pairs = [
+        {"id": "a", "answer": "0.5", "gold": r"\frac{1}{2}"},
+        {"text": r"4 * 15 = 60.\n\nThe answer is \boxed{83}.", "gold": ["84", "83.0"]},
+        {"answer": "London", "gold": ["Paris", "Rome"]},
+        {"text": "I can't tell.", "gold": "83"},
+        {"answer": None, "gold": "83"},
+        {"answer": " ", "gold": "83"},
+    ]
+    assert grades(server, *pairs) == [
+        {"id": "a", "correct": True, "answer": "0.5", "compared_as": "mathematics"},
+        {"id": None, "correct": True, "answer": "83", "compared_as": "mathematics"},
+        {"id": None, "correct": False, "answer": "London", "compared_as": "mathematics"},
+        *[{"id": None, "correct": False, "answer": None, "compared_as": None}] * 3,
+    ]
+
+
+def test_no_pair_is_graded_by_another(server: Running) -> None:
+    """In a vote 5 joins one of the two units alone."""
+    assert verdicts(server, {"answer": "5", "gold": "5 cm"}, {"answer": "5", "gold": "5 kg"}) == [True, True]
+    assert verdicts(server, {"answer": "5 cm", "gold": ["5", "5 kg"]}, {"answer": "5 cm", "gold": "5 kg"}) == [
+        True,
+        False,
+    ]
+
+
+def test_the_extraction_of_the_request_applies(server: Running) -> None:
+    pair = {"text": "It was (B), but (C) is correct.", "gold": "C"}
+    assert verdicts(server, pair, extraction="choice") == [True]
+    assert verdicts(server, pair, extraction="boxed") == [False]
+
+
+def test_thousands_are_graded_in_a_request_and_hostile_ones_among_them_cost_the_others_nothing(server: Running) -> None:
+    hostile = [{"answer": text, "gold": [f"{SLOW}+1", "7"]} for text in [*NASTY, SLOW]]
+    hostile += [{"text": f"The answer is \\boxed{{{text}}}", "gold": text} for text in NASTY]
+    honest = [
+        {"id": "honest", "answer": f"{k % 99}/2", "gold": str(k % 99 / 2)} for k in range(MAX_PAIRS - len(hostile))
+    ]
+    found = grades(server, *honest[:2000], *hostile, *honest[2000:])
+    assert len(found) == MAX_PAIRS
+    assert [each["correct"] for each in found if each["id"] == "honest"] == [True] * len(honest)
+
+
+def test_what_cannot_be_compared_in_time_is_compared_as_text() -> None:
+    with serving(FakeEngine(), equivalence_deadline=1e-9) as running:
+        late = grades(running, {"answer": "2x+y", "gold": "y+2x"}, {"answer": "2x+y", "gold": ["7", "2x+y"]})
+    assert [(each["correct"], each["compared_as"]) for each in late] == [(False, "text"), (True, "text")]
+
+
+def test_no_model_is_needed() -> None:
+    with serving({}) as running:
+        assert running.get("/readyz").status_code == 200
+        assert verdicts(running, {"answer": "1", "gold": "1"}) == [True]
+
+
+def test_what_is_no_pair_is_refused_by_name(server: Running) -> None:
+    for pairs, pointer in (
+        ([], "/pairs"),
+        ([{"answer": "1", "gold": "1"}] * (MAX_PAIRS + 1), "/pairs"),
+        ([{"answer": "1"}], "/pairs/0/gold"),
+        ([{"answer": "1", "gold": []}], "/pairs/0/gold"),
+        ([{"answer": "1", "gold": ["1"] * 17}], "/pairs/0/gold"),
+        ([{"answer": "1", "gold": ["1", " "]}], "/pairs/0/gold/1"),
+        ([{"answer": "1", "gold": 1}], "/pairs/0/gold"),
+        ([{"answer": "1", "text": "1", "gold": "1"}], "/pairs/0"),
+    ):
+        refused = server.post("/grade", {"pairs": pairs})
+        assert refused.status_code == 422
+        assert [error["pointer"] for error in refused.json()["errors"]] == [pointer], refused.text
