@@ -6,13 +6,14 @@ A server and a program differ in how the work is done: by which `Scorer`.
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
 from unprm import steps as step_text
 from unprm.answers.equivalence import Comparison, Equivalence
 from unprm.answers.extraction import extract
+from unprm.answers.kinds import KINDS, read_kind
 from unprm.calibration import log_odds
 from unprm.election.acceptance import Acceptance, VoteCalibration, acceptance
 from unprm.election.decide import decide, needed_signal, of_answered
@@ -27,7 +28,7 @@ from unprm.errors import (
     Unscorable,
 )
 from unprm.mini.domain import about
-from unprm.types import DEFAULT_STRATEGY, Encoded, Engine, ModelDescription, Solution, StepScores, Usage
+from unprm.types import DEFAULT_STRATEGY, ComparedAs, Encoded, Engine, ModelDescription, Solution, StepScores, Usage
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Values
 from unprm.wire import (
@@ -195,15 +196,19 @@ async def _parsed(request: Candidates, scorer: Scorer) -> "Ballot":
 async def _classify(ballot: "Ballot", scorer: Scorer) -> None:
     """Finds the classes of equal answers. Raises `NoAnswer`, unless the candidates are trajectories: without answers
     each of these stands for itself, so that rewards elect one."""
+    if ballot.request.extraction == "auto" and any(ballot.solutions[index].answer is None for index in ballot.texts):
+        await scorer.read(ballot.read_unstated)
     solutions = ballot.solutions
     classes: list[int | None] = [None] * len(solutions)
     formal: dict[int, str] = {}
-    verbatim: dict[str, int] = {}
+    verbatim: dict[tuple[ComparedAs, str], int] = {}
     for index, each in enumerate(solutions):
-        if each.answer is not None and each.verbatim:
-            classes[index] = verbatim.setdefault(each.answer, len(solutions) + index)
-        elif each.answer is not None:
+        if each.answer is None:
+            continue
+        if (key := KINDS[each.compared_as].key(each.answer)) is None:
             formal[index] = each.answer
+        else:
+            classes[index] = verbatim.setdefault((each.compared_as, key), len(solutions) + index)
     compared = await scorer.compare(list(formal.values()))
     for index, number in zip(formal, compared.classes, strict=True):
         classes[index] = number
@@ -242,15 +247,17 @@ class Ballot:
     """A request's solutions, their classes of equal answers, and what they score: as far as it was sent, computed, or
     can't be; None for a solution that no vote needs it of, or no model has scored yet.
 
-    `terms`: the settings of the vote. `demonstration`: what to know of the scores if a demonstration computed any.
-    `compared_as_text`: indices of the solutions whose answers could not be compared as mathematics in time.
-    `acceptance`: how elected answers are judged; None if the request names no risk.
+    `terms`: the settings of the vote. `texts`: by index, those that answers are read from, without blank ones.
+    `demonstration`: what to know of the scores if a demonstration computed any. `compared_as_text`: indices of the
+    solutions whose answers could not be compared as mathematics in time. `acceptance`: how elected answers are judged;
+    None if the request names no risk.
     """
 
     request: Candidates
     terms: VoteTerms
     solutions: list[Solution]
     scores: list[Outcome | None]
+    texts: dict[int, str] = field(default_factory=dict)
     classes: Sequence[int | None] = ()
     demonstration: Demonstration | None = None
     compared_as_text: Sequence[int] = ()
@@ -264,10 +271,24 @@ class Ballot:
         for index, (solution, text) in enumerate(zip(request.candidates(max_steps), request.texts(), strict=True)):
             answer = extract(text, request.extraction) if solution.answer is None else solution.answer
             stated = answer is not None and answer.strip() != ""
+            if solution.answer is None and text.strip():
+                ballot.texts[index] = text
             ballot.solutions.append(replace(solution, answer=answer if stated else None))
             given = None if solution.step_scores is None else StepScores(solution.step_scores)
             ballot.scores.append(why_unscorable(index, solution, max_steps) or given)
         return ballot
+
+    def read_unstated(self) -> None:
+        """Reads what states no answer, if it is of a kind that can be voted on; then stated answers are compared like
+        the others."""
+        replies = sum(len(each.steps) > 0 for each in self.solutions)
+        if (found := read_kind(list(self.texts.values()), replies)) is None:
+            return
+        kind, answers = found
+        read = dict(zip(self.texts, answers, strict=True))
+        for index, each in enumerate(self.solutions):
+            if each.answer is None or (KINDS[kind].joined and each.compared_as == "stated"):
+                self.solutions[index] = replace(each, answer=each.answer or read.get(index), compared_as=kind)
 
     def values(self, strategy: Strategy) -> Values | None:
         """The rewards or confidences that the vote takes; None if it takes none or there are none."""
@@ -278,7 +299,8 @@ class Ballot:
         rewards = self.rewards
         result = decide(strategy, self.classes, rewards, self.terms, self.confidences)
         judged: dict[str, Any] = {}
-        if self.acceptance is not None and strategy in self.acceptance.strategies:
+        compared_as = self.solutions[result.solution_index].compared_as
+        if compared_as == "stated" and self.acceptance is not None and strategy in self.acceptance.strategies:
             members = result.classes[0].members
             judged = self.acceptance.judged(strategy, self.classes, rewards, self.terms, members)
         answers = [self.solutions[each.members[0]].answer or "" for each in result.classes]
@@ -289,6 +311,7 @@ class Ballot:
             answer=answers[0],
             solution_index=result.solution_index,
             decided_by=result.decided_by,
+            compared_as=compared_as,
             tie=bool(result.tied),
             tied_answers=[answers[index] for index in result.tied],
             margin=result.margin,

@@ -51,7 +51,7 @@ def extract(text: str, mode: Extraction = "auto", *, cut: bool = False) -> str |
     """
     if cut:
         text = text[: 1 + max(map(text.rfind, _WORD_ENDS))] + "…"
-    thoughts = _without_thoughts(with_digits(text).replace("assistantfinal", "<|channel|>final"))
+    thoughts = without_thoughts(with_digits(text).replace("assistantfinal", "<|channel|>final"))
     parts = [part for text in (thoughts[:1] if cut else thoughts) for part in pattern("text_end").split(text)]
     reads = _READS[mode] if not cut else (_stated_choice,) if mode == "choice" else _READS[mode][:1]
     for read in reads:
@@ -62,7 +62,7 @@ def extract(text: str, mode: Extraction = "auto", *, cut: bool = False) -> str |
     return None
 
 
-def _without_thoughts(text: str) -> tuple[str, str]:
+def without_thoughts(text: str) -> tuple[str, str]:
     """The text outside of thoughts, and the text inside. Everything before an unmatched closing tag, or after an
     unmatched opening tag, is inside."""
     outside: list[str] = []

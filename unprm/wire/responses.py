@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from unprm.errors import FieldError, Unscorable
-from unprm.types import Aggregate, Cut, DecidedBy, Interval, Usage
+from unprm.types import Aggregate, ComparedAs, Cut, DecidedBy, Interval, Usage
 from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
@@ -160,6 +160,14 @@ Accept = Annotated[
         "uncalibrated vote.",
     ),
 ]
+ComparedAsField = Annotated[
+    ComparedAs,
+    Field(
+        exclude_if=lambda kind: kind == "stated",
+        description="How the elected answer is compared with others: `json`, by its values; `short_text`, a reply that "
+        "is itself an answer, by its words; `tool_call`. Missing where it is stated, and compared as mathematics.",
+    ),
+]
 Calibrated = Annotated[AppliedCalibration | None, Field(exclude_if=_is_none, description="The basis of `accept`.")]
 
 
@@ -173,6 +181,7 @@ class VoteOut(WireModel):
         description="`unanimous`: all solutions have the answer; `only_answer`: no other answer could be read, and "
         "some have none (`without_answer_count`)."
     )
+    compared_as: ComparedAsField = "stated"
     tie: bool
     tied_answers: list[str]
     margin: float | None

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from unprm.openai.models import Json
 from unprm.types import DecidedBy, Usage
 from unprm.votes.registry import VOTES, Strategy
-from unprm.wire import Accept, Calibrated, CandidateOut, DemonstrationField, Unscored
+from unprm.wire import Accept, Calibrated, CandidateOut, ComparedAsField, DemonstrationField, Unscored
 
 Stopped = Literal["stable", "budget", "failures"]
 """Why an election sampled no more candidates, see `Report`."""
@@ -81,6 +81,7 @@ class Report(BaseModel):
     stable: float
     answer: str | None = None
     decided_by: DecidedBy | None = None
+    compared_as: ComparedAsField = "stated"
     share: float | None = None
     tie: bool = False
     margin: float | None = None
