@@ -5,7 +5,7 @@ A server and a program differ in how the work is done: by which `Scorer`.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -30,7 +30,7 @@ from unprm.errors import (
 from unprm.mini.domain import about
 from unprm.types import DEFAULT_STRATEGY, ComparedAs, Encoded, Engine, ModelDescription, Solution, StepScores, Usage
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
-from unprm.votes.vote import Values
+from unprm.votes.vote import Signal, Values
 from unprm.wire import (
     LONGEST_COMPARED,
     CandidateOut,
@@ -126,7 +126,7 @@ async def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -
     if strategy is None:
         why = None if request.scored else why_majority(scorer, request.problem)
         strategy = DEFAULT_STRATEGY if why is None else "majority"
-    ballot = await cast(request, [strategy], scorer)
+    ballot = await cast(request, [strategy], scorer, alone=True)
     response = await scorer.read(partial(ballot.voted, strategy, scorer))
     response.why_majority = why
     return response
@@ -138,8 +138,9 @@ async def compare(request: Candidates, scorer: Scorer) -> CompareResponse:
     return await scorer.read(partial(ballot.compared, scorer))
 
 
-async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer) -> "Ballot":
-    """The ballot for these votes, scored if one of them needs it.
+async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *, alone: bool = False) -> "Ballot":
+    """The ballot for these votes, scored if one of them needs it. `alone`: where nobody has an answer, candidates may
+    stand for themselves, so that a reward or confidence elects one.
 
     Raises `NoAnswer`; `Unscorable` and `NoConfidence` if no solution with an answer has a reward or confidence, and a
     vote needs one; `InvalidRequest` without a problem to score by, and for a risk that no calibration fits; and the
@@ -152,7 +153,10 @@ async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scor
     ballot = await _parsed(request, scorer)
     ballot.acceptance = judged
     await _classify(ballot, scorer)
-    needed = {needed_signal(strategy, ballot.classes, ballot.terms) for strategy in strategies}
+    if all(name is None for name in ballot.classes):
+        signals = {VOTES[strategy].signal for strategy in strategies} if alone else set[Signal]()
+        ballot.stand_alone(signals, bool(scorer.name))
+    needed = {needed_signal(ballot.rule(strategy), ballot.classes, ballot.terms) for strategy in strategies}
     if "reward" in needed:
         await _score(ballot, scorer, [index for index, name in enumerate(ballot.classes) if name is not None])
     elif None in ballot.scores:  # what was sent for some says nothing
@@ -194,8 +198,7 @@ async def _parsed(request: Candidates, scorer: Scorer) -> "Ballot":
 
 
 async def _classify(ballot: "Ballot", scorer: Scorer) -> None:
-    """Finds the classes of equal answers. Raises `NoAnswer`, unless the candidates are trajectories: without answers
-    each of these stands for itself, so that rewards elect one."""
+    """Finds the classes of equal answers."""
     if ballot.request.extraction == "auto" and any(ballot.solutions[index].answer is None for index in ballot.texts):
         await scorer.read(ballot.read_unstated)
     solutions = ballot.solutions
@@ -212,11 +215,6 @@ async def _classify(ballot: "Ballot", scorer: Scorer) -> None:
     compared = await scorer.compare(list(formal.values()))
     for index, number in zip(formal, compared.classes, strict=True):
         classes[index] = number
-    if not formal and not verbatim:
-        if ballot.request.trajectories is None:
-            raise NoAnswer(len(classes))
-        classes = list(range(len(classes)))
-        ballot.solutions = [replace(each, answer=f"trajectory {k}") for k, each in enumerate(solutions)]
     ballot.classes, ballot.compared_as_text = classes, [list(formal)[index] for index in compared.as_text]
 
 
@@ -290,6 +288,24 @@ class Ballot:
             if each.answer is None or (KINDS[kind].joined and each.compared_as == "stated"):
                 self.solutions[index] = replace(each, answer=each.answer or read.get(index), compared_as=kind)
 
+    def stand_alone(self, signals: Collection[Signal], has_model: bool) -> None:
+        """Lets every candidate stand for itself, since none has an answer: trajectories always, solutions if rewards or
+        confidences, whichever of these `signals` a vote takes, can elect one. Raises `NoAnswer` if they can't."""
+        noun, scores = "solution" if self.request.trajectories is None else "trajectory", self.scores
+        if noun == "solution":
+            scored = any(isinstance(each, StepScores) for each in scores) or (has_model and self.request.problem)
+            confident = any(each.confidence is not None for each in self.solutions)
+            if not (("reward" in signals and scored) or ("confidence" in signals and confident)):
+                raise NoAnswer(len(scores))
+        self.classes = list(range(len(scores)))
+        alone = partial(replace, compared_as="none")
+        self.solutions = [alone(each, answer=f"{noun} {k}") for k, each in enumerate(self.solutions)]
+
+    def rule(self, strategy: Strategy) -> Strategy:
+        """The vote that is taken: among solutions that stand for themselves, the highest reward for all by rewards."""
+        alone = self.request.trajectories is None and all(each.compared_as == "none" for each in self.solutions)
+        return "prm" if alone and VOTES[strategy].signal == "reward" else strategy
+
     def values(self, strategy: Strategy) -> Values | None:
         """The rewards or confidences that the vote takes; None if it takes none or there are none."""
         return {"none": None, "reward": self.rewards, "confidence": self.confidences}[VOTES[strategy].signal]
@@ -297,7 +313,7 @@ class Ballot:
     def outcome(self, strategy: Strategy, longest: int | None = None) -> VoteOut:
         """Takes a vote; raises `NoAnswer` if no solution has an answer. `longest`: maximum characters of an answer."""
         rewards = self.rewards
-        result = decide(strategy, self.classes, rewards, self.terms, self.confidences)
+        result = decide(self.rule(strategy), self.classes, rewards, self.terms, self.confidences)
         judged: dict[str, Any] = {}
         compared_as = self.solutions[result.solution_index].compared_as
         if compared_as == "stated" and self.acceptance is not None and strategy in self.acceptance.strategies:

@@ -33,9 +33,10 @@ DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous",
 """What settled a vote: `unanimous` if all candidates have the answer, `only_answer` if no other could be read and some
 candidates have none."""
 
-ComparedAs = Literal["stated", "json", "short_text", "tool_call"]
+ComparedAs = Literal["stated", "json", "short_text", "tool_call", "none"]
 """How answers are compared: those `stated` in a text as mathematics; `json` by its values; replies that are
-themselves an answer (`short_text`) by their words; calls of tools (`tool_call`) by name and arguments."""
+themselves an answer (`short_text`) by their words; calls of tools (`tool_call`) by name and arguments;
+without any answer (`none`) every candidate stands for itself."""
 
 Milliseconds = Annotated[float, PlainSerializer(lambda ms: round(ms, 1), return_type=float)]
 """Told to a tenth."""

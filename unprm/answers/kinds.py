@@ -14,13 +14,15 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from unprm.answers.extraction import without_thoughts
+from unprm.answers.extraction import stated_value, without_thoughts
 from unprm.answers.mathtext.units import unit_name
 from unprm.answers.tables import pattern, words
 from unprm.types import ComparedAs
 
 MAX_BYTES, MAX_WORDS = 60, 8
 """Of a short text; docs/answers.md says on what they were measured."""
+_LAST_LINE = 300
+"""Characters of a text in which the last sentence is searched."""
 _MARKS = " \t*_`\"'“”‘’«»"
 _CLAUSE = words("clause")
 
@@ -136,10 +138,22 @@ def _words_key(answer: str) -> str | None:
     return " ".join(pattern("first_article").sub("", pattern("punctuation").sub(" ", plain)).split()) or None
 
 
+def _last_result(reply: str) -> str | None:
+    """The value that the last sentence asserts: ``= 150``, ``Total: 150``, ``Therefore he travels 150 miles``."""
+    sentences = pattern("sentence_start").split(reply[reply.rfind("\n") + 1 :][-_LAST_LINE:])
+    found = pattern("last_result").fullmatch(next((each for each in sentences[::-1] if each.strip(" *_$.")), ""))
+    if found is None or pattern("no_result").search(found["before"]):
+        return None
+    value = found["value"]
+    # a formula's last delimiter is no currency
+    return stated_value((value.strip("\\$ ") if value.endswith("$") else value) + found["words"])
+
+
 KINDS: dict[ComparedAs, Kind] = {
     "stated": Kind(key=lambda answer: None),
     "json": Kind(key=str, read=lambda replies: list(map(json_answer, replies))),
     "short_text": Kind(key=_words_key, read=_short_texts, joined=True),
     "tool_call": Kind(key=str),
+    "none": Kind(key=str),
 }
 """By their name in a response."""

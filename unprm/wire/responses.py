@@ -165,7 +165,8 @@ ComparedAsField = Annotated[
     Field(
         exclude_if=lambda kind: kind == "stated",
         description="How the elected answer is compared with others: `json`, by its values; `short_text`, a reply that "
-        "is itself an answer, by its words; `tool_call`. Missing where it is stated, and compared as mathematics.",
+        "is itself an answer, by its words; `tool_call`; `none`: nobody has an answer, and every candidate stands for "
+        "itself. Missing where it is stated, and compared as mathematics.",
     ),
 ]
 Calibrated = Annotated[AppliedCalibration | None, Field(exclude_if=_is_none, description="The basis of `accept`.")]
