@@ -5,7 +5,7 @@ A server and a program differ in how the work is done: by which `Scorer`.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -245,10 +245,11 @@ class Ballot:
     """A request's solutions, their classes of equal answers, and what they score: as far as it was sent, computed, or
     can't be; None for a solution that no vote needs it of, or no model has scored yet.
 
-    `terms`: the settings of the vote. `texts`: by index, those that answers are read from, without blank ones.
-    `demonstration`: what to know of the scores if a demonstration computed any. `compared_as_text`: indices of the
-    solutions whose answers could not be compared as mathematics in time. `acceptance`: how elected answers are judged;
-    None if the request names no risk.
+    `terms`: the settings of the vote. `texts`: by index, those that answers are read from, without blank ones;
+    `last_sentences`: the indices of those whose answers are the results of their last sentences. `demonstration`: what
+    to know of the scores if a demonstration computed any. `compared_as_text`: indices of the solutions whose answers
+    could not be compared as mathematics in time. `acceptance`: how elected answers are judged; None if the request
+    names no risk.
     """
 
     request: Candidates
@@ -256,6 +257,7 @@ class Ballot:
     solutions: list[Solution]
     scores: list[Outcome | None]
     texts: dict[int, str] = field(default_factory=dict)
+    last_sentences: Set[int] = frozenset()
     classes: Sequence[int | None] = ()
     demonstration: Demonstration | None = None
     compared_as_text: Sequence[int] = ()
@@ -280,13 +282,17 @@ class Ballot:
         """Reads what states no answer, if it is of a kind that can be voted on; then stated answers are compared like
         the others."""
         replies = sum(len(each.steps) > 0 for each in self.solutions)
-        if (found := read_kind(list(self.texts.values()), replies)) is None:
+        stated = [self.solutions[index].answer is not None for index in self.texts]
+        if (found := read_kind(list(self.texts.values()), stated, replies)) is None:
             return
         kind, answers = found
         read = dict(zip(self.texts, answers, strict=True))
         for index, each in enumerate(self.solutions):
             if each.answer is None or (KINDS[kind].joined and each.compared_as == "stated"):
-                self.solutions[index] = replace(each, answer=each.answer or read.get(index), compared_as=kind)
+                answer = each.answer or read.get(index)
+                self.solutions[index] = replace(each, answer=answer, compared_as=kind)
+        if kind == "stated":
+            self.last_sentences = {index for index, answer in read.items() if answer is not None}
 
     def stand_alone(self, signals: Collection[Signal], has_model: bool) -> None:
         """Lets every candidate stand for itself, since none has an answer: trajectories always, solutions if rewards or
@@ -328,6 +334,7 @@ class Ballot:
             solution_index=result.solution_index,
             decided_by=result.decided_by,
             compared_as=compared_as,
+            read_from=None if self.last_sentences.isdisjoint(result.classes[0].members) else "last_sentence",
             tie=bool(result.tied),
             tied_answers=[answers[index] for index in result.tied],
             margin=result.margin,

@@ -38,12 +38,17 @@ class Kind:
     joined: bool = False
 
 
-def read_kind(texts: Sequence[str], replies: int) -> tuple[ComparedAs, list[str | None]] | None:
-    """The kind of these replies, and their answers; None if they are of none. `replies`: the number of all."""
+def read_kind(texts: Sequence[str], stated: Sequence[bool], replies: int) -> tuple[ComparedAs, list[str | None]] | None:
+    """The kind of these replies, and the answers of those that state none; None if they are of none. `stated`: whether
+    each states one; `replies`: the number of all."""
     outside = [without_thoughts(text)[0].strip() for text in texts]
     for name, kind in KINDS.items():
-        answers = kind.read(outside) if kind.read else []
-        if 2 * sum(answer is not None for answer in answers) > replies:
+        found = kind.read(outside) if kind.read else [None] * len(texts)
+        of_kind = sum(
+            each is not None or (name == "stated" and states) for each, states in zip(found, stated, strict=True)
+        )
+        answers = [None if states else each for each, states in zip(found, stated, strict=True)]
+        if 2 * of_kind > replies and any(answers):
             return name, answers
     return None
 
@@ -128,7 +133,10 @@ def _short_text(reply: str) -> str | None:
 
 
 def _words_key(answer: str) -> str | None:
-    """The words of an answer, whatever their case, punctuation and first article; None of a quantity or formula."""
+    """The words of an answer, whatever their case, punctuation and first article; None of a quantity, a formula or
+    a long text."""
+    if len(answer) > 4 * MAX_BYTES:
+        return None
     plain = unicodedata.normalize("NFKC", answer).casefold()
     counted = pattern("counted_words").match(plain)
     if pattern("formula_sign").search(plain):
@@ -150,10 +158,10 @@ def _last_result(reply: str) -> str | None:
 
 
 KINDS: dict[ComparedAs, Kind] = {
-    "stated": Kind(key=lambda answer: None),
     "json": Kind(key=str, read=lambda replies: list(map(json_answer, replies))),
+    "stated": Kind(key=lambda answer: None, read=lambda replies: list(map(_last_result, replies))),
     "short_text": Kind(key=_words_key, read=_short_texts, joined=True),
     "tool_call": Kind(key=str),
     "none": Kind(key=str),
 }
-"""By their name in a response."""
+"""By their name in a response. A result in the last sentence is a stated answer, too."""

@@ -169,6 +169,14 @@ ComparedAsField = Annotated[
         "itself. Missing where it is stated, and compared as mathematics.",
     ),
 ]
+ReadFrom = Annotated[
+    Literal["last_sentence"] | None,
+    Field(
+        exclude_if=_is_none,
+        description="`last_sentence` if some of the elected answer's candidates state it nowhere but as the result of "
+        "their last sentence.",
+    ),
+]
 Calibrated = Annotated[AppliedCalibration | None, Field(exclude_if=_is_none, description="The basis of `accept`.")]
 
 
@@ -183,6 +191,7 @@ class VoteOut(WireModel):
         "some have none (`without_answer_count`)."
     )
     compared_as: ComparedAsField = "stated"
+    read_from: ReadFrom = None
     tie: bool
     tied_answers: list[str]
     margin: float | None

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from unprm.openai.models import Json
 from unprm.types import DecidedBy, Usage
 from unprm.votes.registry import VOTES, Strategy
-from unprm.wire import Accept, Calibrated, CandidateOut, ComparedAsField, DemonstrationField, Unscored
+from unprm.wire import Accept, Calibrated, CandidateOut, ComparedAsField, DemonstrationField, ReadFrom, Unscored
 
 Stopped = Literal["stable", "budget", "failures", "no_answer"]
 """Why an election sampled no more candidates, see `Report`."""
@@ -82,6 +82,7 @@ class Report(BaseModel):
     answer: str | None = None
     decided_by: DecidedBy | None = None
     compared_as: ComparedAsField = "stated"
+    read_from: ReadFrom = None
     share: float | None = None
     tie: bool = False
     margin: float | None = None

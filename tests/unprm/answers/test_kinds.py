@@ -123,3 +123,52 @@ def test_pointers_pick_what_is_compared() -> None:
 @pytest.mark.parametrize("text", ["7", '"a"', "{", "[1, NaN]", '{"a":' * 300, "Here: {}", "{} {}", ""])
 def test_what_is_no_json_object_or_array_is_none(text: str) -> None:
     assert json_answer(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("= 150", "150"),
+        ("He drives 3 hours.\nTotal: 150", "150"),
+        ("Therefore he travels 150 miles", "150 miles"),
+        ("He drives on. It travels $150$ miles.", "150 miles"),
+        ("3 * 50 = 150", "150"),
+        ("So she pays $18.", "$18"),
+        ("Thus, the value of a + b is -3.", "-3"),
+        ("**Step 2:** In total, he spent $200 + $600 = $800 on ties.", "$800"),
+        ("There were 54 - 30 = 24 more pink flamingos.", "24"),
+        ("Thus $x = 5$.", "5"),
+    ],
+)
+def test_the_result_of_the_last_sentence_is_read_where_nothing_is_stated(text: str, answer: str) -> None:
+    found = voted(text, "I can't tell.", text)
+    assert (found.answer, found.candidates[0].count, found.compared_as) == (answer, 2, "stated")
+    assert found.read_from == "last_sentence"
+    joined = voted(text, f"The answer is {answer}.", "I can't tell.")
+    assert (joined.candidates[0].count, joined.read_from) == (2, "last_sentence")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The war, as it is told, began in 1732.",
+        "It has 12 employees.",
+        "Is it 5?",
+        "It is not 5.",
+        "Therefore a = 1 and b = 2.",
+        "So x = 5 or 6.",
+        "We divide this by 12.",
+        "The minimum is reached when x = 3.",
+        "So it is about 5.",
+        "Total: 150\nNow I check it.",
+        "Therefore there are 5, as was shown before.",
+    ],
+)
+def test_other_numbers_in_the_last_sentence_are_no_results(text: str) -> None:
+    with pytest.raises(NoAnswer):
+        voted(text, text)
+
+
+def test_one_result_among_texts_is_no_answer() -> None:
+    with pytest.raises(NoAnswer):
+        voted("Therefore it is 5.", "I can't tell.", "It may be so.")
