@@ -148,7 +148,8 @@ class NoAnswer(InvalidRequest):
     def __init__(self, count: int) -> None:
         super().__init__(
             f"none of the {count} solutions has an answer to vote for: end them with \\boxed{{…}} or “The answer is …”,"
-            " or set `extraction`, which says where answers are looked for",
+            " or set `extraction`, which says where answers are looked for; texts without answers, such as code, are"
+            " elected by a reward: take a vote like `prm`, and send the problem or step_scores",
             "/solutions",
         )
 

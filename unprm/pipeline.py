@@ -5,14 +5,15 @@ A server and a program differ in how the work is done: by which `Scorer`.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
 from unprm import steps as step_text
 from unprm.answers.equivalence import Comparison, Equivalence, Match, Pair
 from unprm.answers.extraction import extract
+from unprm.answers.kinds import KINDS, read_kind
 from unprm.calibration import log_odds
 from unprm.election.acceptance import Acceptance, VoteCalibration, acceptance
 from unprm.election.decide import decide, needed_signal, of_answered
@@ -30,6 +31,7 @@ from unprm.mini.domain import about
 from unprm.types import (
     DEFAULT_STRATEGY,
     AnswerClass,
+    ComparedAs,
     Encoded,
     Engine,
     Extraction,
@@ -39,7 +41,7 @@ from unprm.types import (
     Usage,
 )
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
-from unprm.votes.vote import Values
+from unprm.votes.vote import Signal, Values
 from unprm.wire import (
     LONGEST_COMPARED,
     MAX_SOLUTIONS,
@@ -148,7 +150,7 @@ async def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -
     if strategy is None:
         why = None if request.scored else why_majority(scorer, request.problem)
         strategy = DEFAULT_STRATEGY if why is None else "majority"
-    ballot = await cast(request, [strategy], scorer)
+    ballot = await cast(request, [strategy], scorer, alone=True)
     response = await scorer.read(partial(ballot.voted, strategy, scorer))
     response.why_majority = why
     return response
@@ -183,7 +185,7 @@ async def _judge(request: OutcomeTerms, response: ScoreResponse, scorer: Scorer)
     verdicts = {id(each): match for (each, _), match in zip(stated, matches, strict=True)}
     for each in response.solutions:
         found = _graded(verdicts.get(id(each)))
-        each.correct, each.compared_as = found["correct"], found["compared_as"]
+        each.correct, each.compared_as_text = found["correct"], found["compared_as_text"]
         each.combined_reward = step_text.combined(
             request.combination, each.correct, each.step_scores or (), each.reward, request.mean_weight
         )
@@ -198,12 +200,13 @@ def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None
 def _graded(match: Match | None) -> dict[str, Any]:
     """The fields of a verdict on an answer; None if there is no answer."""
     if match is None:
-        return {"correct": False, "compared_as": None}
-    return {"correct": match.correct, "compared_as": "text" if match.as_text else "mathematics"}
+        return {"correct": False, "compared_as_text": False}
+    return {"correct": match.correct, "compared_as_text": match.as_text}
 
 
-async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer) -> "Ballot":
-    """The ballot for these votes, scored if one of them needs it.
+async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *, alone: bool = False) -> "Ballot":
+    """The ballot for these votes, scored if one of them needs it. `alone`: where nobody has an answer, candidates may
+    stand for themselves, so that a reward or confidence elects one.
 
     Raises `NoAnswer`; `Unscorable` and `NoConfidence` if no solution with an answer has a reward or confidence, and a
     vote needs one; `InvalidRequest` without a problem to score by, and for a risk that no calibration fits; and the
@@ -216,7 +219,10 @@ async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scor
     ballot = await _parsed(request, scorer)
     ballot.acceptance = judged
     await _classify(ballot, scorer)
-    needed = {needed_signal(strategy, ballot.classes, ballot.terms) for strategy in strategies}
+    if all(name is None for name in ballot.classes):
+        signals = {VOTES[strategy].signal for strategy in strategies} if alone else set[Signal]()
+        ballot.stand_alone(signals, bool(scorer.name))
+    needed = {needed_signal(ballot.rule(strategy), ballot.classes, ballot.terms) for strategy in strategies}
     if "reward" in needed:
         await _score(ballot, scorer, [index for index, name in enumerate(ballot.classes) if name is not None])
     elif None in ballot.scores:  # what was sent for some says nothing
@@ -258,25 +264,23 @@ async def _parsed(request: Candidates, scorer: Scorer) -> "Ballot":
 
 
 async def _classify(ballot: "Ballot", scorer: Scorer) -> None:
-    """Finds the classes of equal answers. Raises `NoAnswer`, unless the candidates are trajectories: without answers
-    each of these stands for itself, so that rewards elect one."""
+    """Finds the classes of equal answers."""
+    if ballot.request.extraction == "auto" and any(ballot.solutions[index].answer is None for index in ballot.texts):
+        await scorer.read(ballot.read_unstated)
     solutions = ballot.solutions
     classes: list[int | None] = [None] * len(solutions)
     formal: dict[int, str] = {}
-    verbatim: dict[str, int] = {}
+    verbatim: dict[tuple[ComparedAs, str], int] = {}
     for index, each in enumerate(solutions):
-        if each.answer is not None and each.verbatim:
-            classes[index] = verbatim.setdefault(each.answer, len(solutions) + index)
-        elif each.answer is not None:
+        if each.answer is None:
+            continue
+        if (key := KINDS[each.compared_as].key(each.answer)) is None:
             formal[index] = each.answer
+        else:
+            classes[index] = verbatim.setdefault((each.compared_as, key), len(solutions) + index)
     compared = await scorer.compare(list(formal.values()))
     for index, number in zip(formal, compared.classes, strict=True):
         classes[index] = number
-    if not formal and not verbatim:
-        if ballot.request.trajectories is None:
-            raise NoAnswer(len(classes))
-        classes = list(range(len(classes)))
-        ballot.solutions = [replace(each, answer=f"trajectory {k}") for k, each in enumerate(solutions)]
     ballot.classes, ballot.compared_as_text = classes, [list(formal)[index] for index in compared.as_text]
 
 
@@ -307,15 +311,19 @@ class Ballot:
     """A request's solutions, their classes of equal answers, and what they score: as far as it was sent, computed, or
     can't be; None for a solution that no vote needs it of, or no model has scored yet.
 
-    `terms`: the settings of the vote. `demonstration`: what to know of the scores if a demonstration computed any.
-    `compared_as_text`: indices of the solutions whose answers could not be compared as mathematics in time.
-    `acceptance`: how elected answers are judged; None if the request names no risk.
+    `terms`: the settings of the vote. `texts`: by index, those that answers are read from, without blank ones;
+    `last_sentences`: the indices of those whose answers are the results of their last sentences. `demonstration`: what
+    to know of the scores if a demonstration computed any. `compared_as_text`: indices of the solutions whose answers
+    could not be compared as mathematics in time. `acceptance`: how elected answers are judged; None if the request
+    names no risk.
     """
 
     request: Candidates
     terms: VoteTerms
     solutions: list[Solution]
     scores: list[Outcome | None]
+    texts: dict[int, str] = field(default_factory=dict)
+    last_sentences: Set[int] = frozenset()
     classes: Sequence[int | None] = ()
     demonstration: Demonstration | None = None
     compared_as_text: Sequence[int] = ()
@@ -327,10 +335,46 @@ class Ballot:
         `Candidates.candidates`."""
         ballot = cls(request, request.terms, [], [])
         for index, (solution, text) in enumerate(zip(request.candidates(max_steps), request.texts(), strict=True)):
+            if solution.answer is None and text.strip():
+                ballot.texts[index] = text
             ballot.solutions.append(replace(solution, answer=answer_of(solution.answer, text, request.extraction)))
             given = None if solution.step_scores is None else StepScores(solution.step_scores)
             ballot.scores.append(why_unscorable(index, solution, max_steps) or given)
         return ballot
+
+    def read_unstated(self) -> None:
+        """Reads what states no answer, if it is of a kind that can be voted on; then stated answers are compared like
+        the others."""
+        replies = sum(len(each.steps) > 0 for each in self.solutions)
+        stated = [self.solutions[index].answer is not None for index in self.texts]
+        if (found := read_kind(list(self.texts.values()), stated, replies)) is None:
+            return
+        kind, answers = found
+        read = dict(zip(self.texts, answers, strict=True))
+        for index, each in enumerate(self.solutions):
+            if each.answer is None or (KINDS[kind].joined and each.compared_as == "stated"):
+                answer = each.answer or read.get(index)
+                self.solutions[index] = replace(each, answer=answer, compared_as=kind)
+        if kind == "stated":
+            self.last_sentences = {index for index, answer in read.items() if answer is not None}
+
+    def stand_alone(self, signals: Collection[Signal], has_model: bool) -> None:
+        """Lets every candidate stand for itself, since none has an answer: trajectories always, solutions if rewards or
+        confidences, whichever of these `signals` a vote takes, can elect one. Raises `NoAnswer` if they can't."""
+        noun, scores = "solution" if self.request.trajectories is None else "trajectory", self.scores
+        if noun == "solution":
+            scored = any(isinstance(each, StepScores) for each in scores) or (has_model and self.request.problem)
+            confident = any(each.confidence is not None for each in self.solutions)
+            if not (("reward" in signals and scored) or ("confidence" in signals and confident)):
+                raise NoAnswer(len(scores))
+        self.classes = list(range(len(scores)))
+        alone = partial(replace, compared_as="none")
+        self.solutions = [alone(each, answer=f"{noun} {k}") for k, each in enumerate(self.solutions)]
+
+    def rule(self, strategy: Strategy) -> Strategy:
+        """The vote that is taken: among solutions that stand for themselves, the highest reward for all by rewards."""
+        alone = self.request.trajectories is None and all(each.compared_as == "none" for each in self.solutions)
+        return "prm" if alone and VOTES[strategy].signal == "reward" else strategy
 
     def values(self, strategy: Strategy) -> Values | None:
         """The rewards or confidences that the vote takes; None if it takes none or there are none."""
@@ -342,9 +386,10 @@ class Ballot:
 
     def _outcome(self, strategy: Strategy, longest: int | None = None) -> dict[str, Any]:
         rewards = self.rewards
-        result = decide(strategy, self.classes, rewards, self.terms, self.confidences)
+        result = decide(self.rule(strategy), self.classes, rewards, self.terms, self.confidences)
         judged: dict[str, Any] = {}
-        if self.acceptance is not None and strategy in self.acceptance.strategies:
+        compared_as = self.solutions[result.solution_index].compared_as
+        if compared_as == "stated" and self.acceptance is not None and strategy in self.acceptance.strategies:
             members = result.classes[0].members
             judged = self.acceptance.judged(strategy, self.classes, rewards, self.terms, members)
         answers = [self.solutions[each.members[0]].answer or "" for each in result.classes]
@@ -355,6 +400,8 @@ class Ballot:
             "answer": answers[0],
             "solution_index": result.solution_index,
             "decided_by": result.decided_by,
+            "compared_as": compared_as,
+            "read_from": None if self.last_sentences.isdisjoint(result.classes[0].members) else "last_sentence",
             "tie": bool(result.tied),
             "tied_answers": [answers[index] for index in result.tied],
             "margin": result.margin,

@@ -37,6 +37,11 @@ DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous",
 """What settled a vote: `unanimous` if all candidates have the answer, `only_answer` if no other could be read and some
 candidates have none."""
 
+ComparedAs = Literal["stated", "json", "short_text", "tool_call", "none"]
+"""How answers are compared: those `stated` in a text as mathematics; `json` by its values; replies that are
+themselves an answer (`short_text`) by their words; calls of tools (`tool_call`) by name and arguments;
+without any answer (`none`) every candidate stands for itself."""
+
 Milliseconds = Annotated[float, PlainSerializer(lambda ms: round(ms, 1), return_type=float)]
 """Told to a tenth."""
 
@@ -75,8 +80,8 @@ class Prompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step. `verbatim`: whether
-    its answer is equal only to the same text, as tool calls are.
+    """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step. `compared_as`:
+    the kind of its answer.
 
     `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `evidence`: what its steps are judged by;
     `messages`: for each step the index of its message; `cut`: by index, the messages that are not read whole. `prompt`:
@@ -95,7 +100,7 @@ class Solution:
     messages: tuple[int, ...] | None = None
     cut: Mapping[int, Cut] = field(default_factory=dict)
     prompt: Prompt | None = None
-    verbatim: bool = False
+    compared_as: ComparedAs = "stated"
     logprobs: tuple[tuple[float, ...], ...] | None = None
     spans: tuple[tuple[int, int], ...] | None = None
     last_tokens: tuple[int, ...] | None = None

@@ -141,9 +141,9 @@ def test_every_code_of_the_server_has_an_exception() -> None:
 
 def test_an_error_is_the_same_class_in_a_program_and_from_a_server(server: Running, call: Calls) -> None:
     with pytest.raises(unprm.errors.NoAnswer) as here:
-        unprm.vote(None, ["a", "b"], "majority")
+        unprm.vote(None, ["I can't tell.", "Nor can I."], "majority")
     with pytest.raises(unprm.errors.NoAnswer) as there:
-        call("vote", "majority", PROBLEM, ["a", "b"])
+        call("vote", "majority", PROBLEM, ["I can't tell.", "Nor can I."])
     assert str(here.value) in str(there.value)
     assert here.value.pointer == there.value.pointer == "/solutions"
 
@@ -166,7 +166,7 @@ def test_errors_of_a_server_are_exceptions(kind: str) -> None:
             assert caught.value.status == TABLE[caught.value.code].status
             assert caught.value.request_id
         with pytest.raises(errors.NoAnswer):
-            call("vote", "majority", PROBLEM, ["a"])
+            call("vote", "majority", PROBLEM, ["I can't tell."])
         with pytest.raises(errors.Unauthorized):
             caller(kind, running.url, api_key="other")("score_steps", PROBLEM, ["a"])
         with pytest.raises(errors.NotFound):

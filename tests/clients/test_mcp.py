@@ -51,7 +51,9 @@ async def session(server: Any) -> Heard:
             client.instructions or "",
             (await client.list_tools()).tools,
             [await client.call_tool(name, REQUEST | more) for name, more, _, _ in CALLS],
-            await client.call_tool("vote", {"problem": PROBLEM, "solutions": ["no answer"]}),
+            await client.call_tool(
+                "vote", {"problem": PROBLEM, "solutions": ["I can't tell."], "strategy": "majority"}
+            ),
         )
 
 

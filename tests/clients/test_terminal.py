@@ -140,7 +140,7 @@ def test_a_bar_on_the_terminal_leaves_the_answers_to_a_file(server: Running) -> 
 
 
 def test_one_that_fails_is_told_and_the_others_answered(server: Running) -> None:
-    lines = [request(boxed(1)), request("no answer"), request(boxed(3))]
+    lines = [request(boxed(1)), {"solutions": ["I can't tell."]}, request(boxed(3))]
     result = run(server, "vote", "--json", stdin="\n".join(map(json.dumps, lines)))
     assert result.exit_code == 1
     assert [json.loads(line)["answer"] for line in result.stdout.splitlines()] == ["1", "3"]

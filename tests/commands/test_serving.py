@@ -61,7 +61,7 @@ def test_the_library_scores_and_votes(world: World, blocks: list[Block]) -> None
 def test_answers_are_graded(world: World, blocks: list[Block]) -> None:
     program, command = blocks
     world.path("program.py").write_text(program.text, "utf-8")
-    assert world.run("python program.py").split() == ["True", "0.5", "mathematics"]
+    assert world.run("python program.py").split() == ["True", "0.5", "False"]
     assert world.run(command.text).splitlines()[-1] == "1 of 1 right, 0 without an answer"
 
 

@@ -29,10 +29,10 @@ def test_answers_and_texts_are_graded_by_their_own_gold(server: Running) -> None
         {"answer": " ", "gold": "83"},
     ]
     assert grades(server, *pairs) == [
-        {"id": "a", "correct": True, "answer": "0.5", "compared_as": "mathematics"},
-        {"id": None, "correct": True, "answer": "83", "compared_as": "mathematics"},
-        {"id": None, "correct": False, "answer": "London", "compared_as": "mathematics"},
-        *[{"id": None, "correct": False, "answer": None, "compared_as": None}] * 3,
+        {"id": "a", "correct": True, "answer": "0.5", "compared_as_text": False},
+        {"id": None, "correct": True, "answer": "83", "compared_as_text": False},
+        {"id": None, "correct": False, "answer": "London", "compared_as_text": False},
+        *[{"id": None, "correct": False, "answer": None, "compared_as_text": False}] * 3,
     ]
 
 
@@ -65,7 +65,7 @@ def test_thousands_are_graded_in_a_request_and_hostile_ones_among_them_cost_the_
 def test_what_cannot_be_compared_in_time_is_compared_as_text() -> None:
     with serving(FakeEngine(), equivalence_deadline=1e-9) as running:
         late = grades(running, {"answer": "2x+y", "gold": "y+2x"}, {"answer": "2x+y", "gold": ["7", "2x+y"]})
-    assert [(each["correct"], each["compared_as"]) for each in late] == [(False, "text"), (True, "text")]
+    assert [(each["correct"], each["compared_as_text"]) for each in late] == [(False, True), (True, True)]
 
 
 def test_no_model_is_needed() -> None:

@@ -13,7 +13,9 @@ CANDIDATES: list[Any] = [boxed("1/2", "a", "b"), boxed(3, "c"), "no answer", {"s
 def test_without_gold_nothing_is_said_of_outcomes(server: Running) -> None:
     scored = server.post("/score_steps", ask(*CANDIDATES)).json()
     assert "combination" not in scored
-    assert not {"correct", "compared_as", "combined_reward"} & {name for each in scored["solutions"] for name in each}
+    assert not {"correct", "compared_as_text", "combined_reward"} & {
+        name for each in scored["solutions"] for name in each
+    }
 
 
 @pytest.mark.parametrize("combination", [None, "outcome", "process", "outcome_min", "outcome_mean"])
@@ -23,7 +25,7 @@ def test_rewards_combine_what_is_right_with_the_step_scores(server: Running, com
     more = {} if combination is None else {"combination": combination}
     response = server.post("/score_steps", sent | {"gold": ["7", r"\frac12"]} | more).json()
     assert response["combination"] == (combination or "outcome")
-    found = [[each.pop(name, None) for name in ("correct", "compared_as", "combined_reward")]
+    found = [[each.pop(name, None) for name in ("correct", "compared_as_text", "combined_reward")]
              for each in response["solutions"]]  # fmt: skip
     assert response["solutions"] == plain
     made = {
@@ -33,9 +35,9 @@ def test_rewards_combine_what_is_right_with_the_step_scores(server: Running, com
         "outcome_min": lambda right, scores: right * min(scores),
         "outcome_mean": lambda right, scores: right + 0.5 * fmean(scores),
     }[combination]
-    for each, (correct, compared_as, reward), right in zip(plain, found, [True, False, False, True], strict=True):
+    for each, (correct, as_text, reward), right in zip(plain, found, [True, False, False, True], strict=True):
         assert correct is right
-        assert compared_as == ("mathematics" if each["answer"] else None)
+        assert as_text is False
         assert reward == pytest.approx(made(right, each["step_scores"]))
 
 

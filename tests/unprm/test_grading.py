@@ -19,9 +19,9 @@ def test_answers_are_graded_without_a_server(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [str(file)])
     assert result.exit_code == 0
     assert [json.loads(line) for line in result.stdout.splitlines()] == [
-        {"id": "a", "correct": True, "answer": "0.5", "compared_as": "mathematics"},
-        {"id": None, "correct": False, "answer": None, "compared_as": None},
-        {"id": None, "correct": False, "answer": "6", "compared_as": "mathematics"},
+        {"id": "a", "correct": True, "answer": "0.5", "compared_as_text": False},
+        {"id": None, "correct": False, "answer": None, "compared_as_text": False},
+        {"id": None, "correct": False, "answer": "6", "compared_as_text": False},
     ]
     assert result.stderr == "1 of 3 right, 1 without an answer\n"
     assert CliRunner().invoke(app, [], json.dumps(pairs[0])).stderr == "1 of 1 right, 0 without an answer\n"

@@ -120,7 +120,7 @@ def test_what_a_vote_lacks_is_said() -> None:
     with pytest.raises(InvalidRequest, match="2 step_scores were sent for 1 steps"):
         unprm.vote(PROBLEM, two, step_scores=[[0.5, 0.5], [0.5]])
     with pytest.raises(NoAnswer):
-        unprm.vote(PROBLEM, ["nothing"], "majority")
+        unprm.vote(PROBLEM, ["I see nothing."], "majority")
     with pytest.raises(SolutionTooLong):
         unprm.vote(PROBLEM, [boxed(1, "x" * 2100), boxed(2, "x" * 2100)], prm=FakeEngine(max_tokens=200))
     with pytest.raises(ValueError, match=r"^/alpha: is not a field here; expected one of .*solutions, [^()]*$"):

@@ -15,6 +15,7 @@ from unprm.engines.fake import FakeEngine
 from unprm.engines.uncertainty import UncertaintyEngine
 from unprm.errors import NoLogProbs, UnprmError
 from unprm.types import StepScores
+from unprm.votes.registry import VOTES
 from unprm.wire import VoteRequest
 
 SMALL = 200
@@ -41,7 +42,8 @@ async def test_what_is_compared_as_text_is_equal_to_the_same_text_alone() -> Non
         ("cisc", [boxed(1), boxed(2)], {}),
         ("cisc", [boxed(1), boxed(2), {"text": "I can't tell.", "confidence": 0.9}], {}),
         ("hmr", [boxed(1), boxed(2)], {"problem": None}),
-        ("hmr", ["nothing", "nor here"], {}),
+        ("hmr", ["I see nothing.", "Nor here."], {"problem": None}),
+        ("cisc", ["I see nothing.", "Nor here."], {}),
         ("prm", [boxed(1), {"text": "a", "step_scores": [0.5, 0.5]}], {}),
         ("majority", [boxed(1)], {"risk": 0.1}),
     ],
@@ -96,3 +98,23 @@ def test_the_mean_of_models_is_of_calibrated_scores() -> None:
     mean, unread = pipeline.averaged([first, second], models)
     assert mean.values == pytest.approx([(0.5 + sigmoid(1.0)) / 2, (0.5 + sigmoid(1 - math.log(3))) / 2])
     assert (mean.missing, unread.missing, mean.intervals) == (0, 1, None)
+
+
+CODE = ["def add(a, b):\n    return a", "def add(a, b):\n    return a + b", "Let me think:\n\nI'd add them."]
+
+
+@pytest.mark.parametrize("strategy", [name for name, vote in VOTES.items() if vote.signal == "reward"])
+def test_the_highest_reward_elects_where_nobody_has_an_answer(strategy: str) -> None:
+    found = unprm.vote(None, [[text] for text in CODE], strategy, step_scores=[[0.2], [0.9], [0.4]])
+    assert (found.solution_index, found.answer, found.decided_by) == (1, "solution 1", "reward")
+    assert (found.strategy, found.compared_as, found.margin) == (strategy, "none", 0.5)
+    with serving(FakeEngine()) as running:
+        over = running.post(f"/vote/{strategy}", ask(*CODE)).json()
+        rewards = [each["reward"] for each in over["solutions"]]
+    assert (over["solution_index"], over["decided_by"]) == (rewards.index(max(rewards)), "reward")
+
+
+def test_the_highest_confidence_elects_where_nobody_has_an_answer() -> None:
+    solutions = [{"text": text, "confidence": sure} for text, sure in zip(CODE, (0.1, 0.2, 0.9), strict=True)]
+    found = unprm.vote(None, solutions, "cisc")
+    assert (found.solution_index, found.decided_by, found.compared_as) == (2, "confidence", "none")

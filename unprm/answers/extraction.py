@@ -51,7 +51,7 @@ def extract(text: str, mode: Extraction = "auto", *, cut: bool = False) -> str |
     """
     if cut:
         text = text[: 1 + max(map(text.rfind, _WORD_ENDS))] + "…"
-    thoughts = _without_thoughts(with_digits(text).replace("assistantfinal", "<|channel|>final"))
+    thoughts = without_thoughts(with_digits(text).replace("assistantfinal", "<|channel|>final"))
     parts = [part for text in (thoughts[:1] if cut else thoughts) for part in pattern("text_end").split(text)]
     reads = _READS[mode] if not cut else (_stated_choice,) if mode == "choice" else _READS[mode][:1]
     for read in reads:
@@ -62,7 +62,7 @@ def extract(text: str, mode: Extraction = "auto", *, cut: bool = False) -> str |
     return None
 
 
-def _without_thoughts(text: str) -> tuple[str, str]:
+def without_thoughts(text: str) -> tuple[str, str]:
     """The text outside of thoughts, and the text inside. Everything before an unmatched closing tag, or after an
     unmatched opening tag, is inside."""
     outside: list[str] = []
@@ -86,7 +86,7 @@ def _auto(text: str) -> str | None:
         return box
     tagged = _last_tagged(rest)
     if tagged:
-        return _after_marker(tagged) or _bare(tagged) or _stated_value(tagged)
+        return _after_marker(tagged) or _bare(tagged) or stated_value(tagged)
     return _after_marker(rest)
 
 
@@ -121,7 +121,7 @@ def _plain(boxed: str) -> str:
         boxed = quoted[2] or quoted[3]
     boxed = pattern("noun_in_brackets").sub(r" \1", boxed)
     sentence = pattern("sentence").fullmatch(pattern("text_command").sub(r"\1", boxed))
-    return _stated_value(sentence[0]) or boxed if sentence else boxed
+    return stated_value(sentence[0]) or boxed if sentence else boxed
 
 
 def _without_label(value: str) -> str:
@@ -147,7 +147,7 @@ def _last_tagged(text: str) -> str | None:
 def _after_marker(text: str) -> str | None:
     """The value of the last statement that has one; else what the last statement says."""
     said = None
-    for value in map(_stated_value, _statements(text)):
+    for value in map(stated_value, _statements(text)):
         if value and not pattern("placeholder").fullmatch(value):
             said = said or value
             if pattern("has_value").search(value):
@@ -202,7 +202,7 @@ def _stated_choice(text: str) -> str | None:
     return None
 
 
-def _stated_value(text: str) -> str | None:
+def stated_value(text: str) -> str | None:
     """The value that a statement begins with, as it is written there; None if it says nothing.
 
     Delimiters, code, bold and quotes are removed. A formula ends at its delimiter, a number where prose goes on, either

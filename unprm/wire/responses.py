@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from unprm.errors import FieldError, Unscorable
-from unprm.types import Aggregate, Combination, Cut, DecidedBy, Interval, Usage
+from unprm.types import Aggregate, Combination, ComparedAs, Cut, DecidedBy, Interval, Usage
 from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
@@ -38,10 +38,6 @@ _CutMessages = Annotated[
     dict[str, Cut] | None,
     Field(exclude_if=_is_none, description="For a trajectory: the messages that were cut, by index."),
 ]
-
-
-ComparedAs = Literal["mathematics", "text"]
-"""How an answer was compared with a right one."""
 
 
 class Unscored(WireModel):
@@ -100,8 +96,8 @@ class ScoredSolution(WireModel):
     correct: bool | None = Field(
         default=None, exclude_if=_is_none, description="Whether the answer is right; missing without `gold`."
     )
-    compared_as: ComparedAs | None = Field(
-        default=None, exclude_if=_is_none, description="As in `/grade`; missing without `gold` or an answer."
+    compared_as_text: bool | None = Field(
+        default=None, exclude_if=_is_none, description="As in `/grade`; missing without `gold`."
     )
     combined_reward: float | None = Field(
         default=None,
@@ -125,13 +121,13 @@ class ScoreResponse(WireModel):
 
 
 class Grade(WireModel):
-    """The grade of an answer, null if none was sent or found. `compared_as`: `text` if the answer, or the right one,
-    could not be compared as mathematics in time; null without an answer."""
+    """The grade of an answer, null if none was sent or found. `compared_as_text`: whether the answer, or the right one,
+    could not be compared as mathematics in time."""
 
     id: str | None
     correct: bool
     answer: str | None
-    compared_as: ComparedAs | None
+    compared_as_text: bool
 
 
 class GradeResponse(WireModel):
@@ -207,6 +203,23 @@ Accept = Annotated[
         "uncalibrated vote.",
     ),
 ]
+ComparedAsField = Annotated[
+    ComparedAs,
+    Field(
+        exclude_if=lambda kind: kind == "stated",
+        description="How the elected answer is compared with others: `json`, by its values; `short_text`, a reply that "
+        "is itself an answer, by its words; `tool_call`; `none`: nobody has an answer, and every candidate stands for "
+        "itself. Missing where it is stated, and compared as mathematics.",
+    ),
+]
+ReadFrom = Annotated[
+    Literal["last_sentence"] | None,
+    Field(
+        exclude_if=_is_none,
+        description="`last_sentence` if some of the elected answer's candidates state it nowhere but as the result of "
+        "their last sentence.",
+    ),
+]
 Calibrated = Annotated[AppliedCalibration | None, Field(exclude_if=_is_none, description="The basis of `accept`.")]
 
 
@@ -220,6 +233,8 @@ class VoteOut(WireModel):
         description="`unanimous`: all solutions have the answer; `only_answer`: no other answer could be read, and "
         "some have none (`without_answer_count`)."
     )
+    compared_as: ComparedAsField = "stated"
+    read_from: ReadFrom = None
     tie: bool
     tied_answers: list[str]
     margin: float | None

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from unprm import steps as step_text
 from unprm.answers.extraction import extract
+from unprm.answers.kinds import json_answer
 from unprm.concurrent import first_of
 from unprm.errors import UnprmError, UpstreamFailed
 from unprm.openai.models import Json, LogProbs, is_json
@@ -20,7 +21,7 @@ from unprm.wire import AnySolution, SolutionIn, confidence_of
 
 from ...admission import Context
 from ...service import Service
-from .completion import NO_ANSWER, NO_CALL, Verbatim, action, calls_of, length_of, text_of
+from .completion import NO_ANSWER, NO_CALL, JsonAnswer, Verbatim, action, calls_of, length_of, text_of
 from .replies import Sampled
 from .report import Sample, UpstreamFailure
 from .schema import ChatRequest
@@ -58,7 +59,8 @@ class SampledCandidates:
         self._shows_logprobs = bool(self._body.get("logprobs"))
         if self._confident or by_logprobs:
             self._body["logprobs"] = True
-        self._exclude_args = request.unprm.exclude_args
+        self._exclude_args, self._vote_on = request.unprm.exclude_args, request.unprm.vote_on
+        self._wants_json, self._schema = request.wants_json, request.schema_of_answer
         self._apart = request.stream and request.unprm.candidates  # together they would arrive together
         self._seed = request.seed
         if budget > 1 and request.temperature == 0:
@@ -202,6 +204,10 @@ class SampledCandidates:
         if cut:
             answer = extract(text, extraction, cut=True) or NO_ANSWER
             return SolutionIn.model_validate({"text": text, "answer": answer, **sure})
+        if self._wants_json and (self._vote_on or extract(text, extraction) is None):
+            value = json_answer(text, self._schema, self._vote_on)
+            if value is not None or self._vote_on:
+                return JsonAnswer.model_validate({"text": text, "answer": value or NO_ANSWER, **sure})
         if acting and text.strip() and extract(text, extraction) is None:
             return Verbatim.model_validate({"text": text, "answer": NO_CALL, **sure})
         return solution

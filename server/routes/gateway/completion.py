@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from unprm.answers.kinds import canonical_json
 from unprm.openai.models import Json
 from unprm.trajectories import Function, Message, Reading, render
 from unprm.types import Solution, Split
@@ -20,12 +21,20 @@ NO_CALL = "no call"
 """What texts that state no answer vote for where other candidates call tools."""
 
 
+class JsonAnswer(SolutionIn):
+    """A candidate whose answer is JSON, in canonical form."""
+
+    def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
+        """As `SolutionIn.candidate`."""
+        return replace(super().candidate(split, index, max_steps), compared_as="json")
+
+
 class Verbatim(SolutionIn):
     """A candidate whose answer is not a mathematical one: it is compared as text."""
 
     def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
         """As `SolutionIn.candidate`; it is an action, whose result nobody knows yet."""
-        return replace(super().candidate(split, index, max_steps), verbatim=True, evidence="before")
+        return replace(super().candidate(split, index, max_steps), compared_as="tool_call", evidence="before")
 
 
 def as_openai(choice: Json) -> Json:
@@ -123,14 +132,4 @@ def _canonical(arguments: str, exclude_args: Collection[str]) -> str:
     sent = from_json(arguments, allow_inf_nan=False)
     if not isinstance(sent, dict):
         raise ValueError("arguments are an object")
-    kept = {name: _plain(value) for name, value in sent.items() if name not in exclude_args}
-    return json.dumps(kept, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    """The value as canonical JSON (RFC 8785) has it: whole numbers without a fraction."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return list(map(_plain, value))
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return canonical_json({name: value for name, value in sent.items() if name not in exclude_args})

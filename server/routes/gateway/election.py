@@ -30,6 +30,8 @@ from .schema import Election
 
 IN_FLIGHT = 8
 """Maximum number of requests for which candidates are sampled at a time."""
+PROBE = 2
+"""Candidates that are sampled first where only answers can be voted on, to see whether there are any."""
 _RESERVE = 0.1
 """Fraction of a request's time reserved for scoring and voting."""
 
@@ -106,11 +108,19 @@ class Rounds:
         self._question_decides = "extraction" not in terms.request.model_fields_set
         self._extraction: Extraction | None = None if self._question_decides else terms.request.extraction
         self._exhaust = False
+        self._probes = (
+            VOTES[terms.strategy].signal == "none"
+            and "round" not in terms.request.model_fields_set
+            and terms.budget > terms.request.round
+        )
 
     @property
     def next_size(self) -> int:
         """Number of candidates that the next round samples."""
-        return min(self.terms.request.round, self.terms.budget - self.candidates.attempted)
+        attempted, size = self.candidates.attempted, self.terms.request.round
+        if self._probes and attempted < size:
+            size = size - attempted if attempted else PROBE
+        return min(size, self.terms.budget - attempted)
 
     async def run(self) -> Elected:
         """Samples until the election stops; the elected completion. Raises as `sample` and `elected`."""
@@ -220,6 +230,8 @@ class Rounds:
             self.stopped = "failures"
         elif left == 0:
             self.stopped = "budget"
+        elif self._probes and self._ballot is None and self.candidates.attempted == PROBE and not self.candidates.cut:
+            self.stopped = "no_answer"
         elif self.stable >= self.terms.stable and not self._exhaust:
             self.stopped = "stable"
 
@@ -232,11 +244,15 @@ class Rounds:
 
     async def _without_answers(self) -> Json:
         """The outcome in the report if no candidate has an answer to vote for: the one with the highest reward, or
-        confidence, is elected if the request names a vote by these."""
+        confidence, is elected if the vote takes these."""
         terms, count = self.terms, len(self.candidates.sampled.choices)
-        found: Json = {"solution_index": self.candidates.first_whole, "without_answer_count": count}
-        signal = VOTES[terms.strategy].signal if terms.request.strategy is not None else "none"
-        if signal == "none":
+        found: Json = {
+            "solution_index": self.candidates.first_whole,
+            "without_answer_count": count,
+            "compared_as": "none",
+        }
+        signal, named = VOTES[terms.strategy].signal, terms.request.strategy is not None
+        if signal == "none" or (count == 1 and not named):
             return found
         request = await self._scorer.read(partial(self._request, self.candidates.solutions))
         values: list[float | None] = [getattr(solution, "confidence", None) for solution in request.solutions]
@@ -244,6 +260,8 @@ class Rounds:
             try:
                 scored = await pipeline.score(request, self._scorer)
             except Unscorable as error:
+                if not named:
+                    return found
                 raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
             values = [solution.reward for solution in scored.solutions]
             found["unscored"] = _unscored(enumerate(each.unscored for each in scored.solutions))

@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field
 from unprm.openai.models import Json
 from unprm.types import DecidedBy, Usage
 from unprm.votes.registry import VOTES, Strategy
-from unprm.wire import Accept, Calibrated, CandidateOut, DemonstrationField, Unscored
+from unprm.wire import Accept, Calibrated, CandidateOut, ComparedAsField, DemonstrationField, ReadFrom, Unscored
 
-Stopped = Literal["stable", "budget", "failures"]
+Stopped = Literal["stable", "budget", "failures", "no_answer"]
 """Why an election sampled no more candidates, see `Report`."""
 
 
@@ -54,13 +54,13 @@ class Report(BaseModel):
 
     `notes` sums it up in sentences. `sampled` of `budget` candidates in `rounds`; `saved` were not needed, and `cut`
     reached their token limit. `stable` is the probability that the vote would not change if the whole budget was
-    sampled, so 1 when it is. `stopped`: the vote was stable enough (`stable`), all were sampled (`budget`) or the
-    upstream failed (`failures`).
+    sampled, so 1 when it is. `stopped`: the vote was stable enough (`stable`), all were sampled (`budget`), the
+    upstream failed (`failures`), or the first candidates have no answers and nothing else can elect one (`no_answer`).
 
     `answer`: what the elected candidates state, in at most 1,000 characters; of tool calls a line for each, with its
     name and its arguments in canonical JSON; `no call` where others call tools and these state nothing; None if nobody
-    states anything. Then the highest reward or confidence is elected if the request names a vote by these; else there
-    is no vote, `decided_by` is None, and the first candidate that is not cut is returned. `share`: the fraction of the
+    states anything. Then the highest reward or confidence is elected if the vote is by these; else there is no vote,
+    `decided_by` is None, and the first candidate that is not cut is returned. `share`: the fraction of the
     candidates with an answer that have the elected one. `decided_by` is `majority`, whatever the strategy, if no
     candidate with an answer has the reward or confidence that it needs. `candidates`, `without_answer_count` and
     `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions` has all candidates if the
@@ -81,6 +81,8 @@ class Report(BaseModel):
     stable: float
     answer: str | None = None
     decided_by: DecidedBy | None = None
+    compared_as: ComparedAsField = "stated"
+    read_from: ReadFrom = None
     share: float | None = None
     tie: bool = False
     margin: float | None = None
@@ -151,6 +153,8 @@ def _outcome(report: Report) -> Iterator[str]:
         first = "the first" if report.solution_index == 0 else "the first whole one"
         returned = f"the one with the highest {report.decided_by}" if report.decided_by else first
         yield f"no candidate states an answer; {returned} is returned as the upstream wrote it"
+        if report.stopped == "no_answer":
+            yield f"no more than {report.sampled} of {report.budget} candidates were sampled: no reward can elect one"
     elif (stated := report.sampled - report.without_answer_count) > 1:
         elected, *others = report.candidates
         has = "has" if elected.count == 1 else "have"

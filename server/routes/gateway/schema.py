@@ -62,6 +62,9 @@ class Election(VoteTerms, RiskTerms):
     exclude_args: list[str] = Field(
         default=[], max_length=64, description="Arguments to ignore when tool calls are compared."
     )
+    vote_on: list[Annotated[str, Field(pattern="^/")]] = Field(
+        default=[], max_length=64, description='JSON pointers to what answers in JSON are compared by: `["/label"]`.'
+    )
     candidates: bool = Field(
         default=False, description="Show every candidate: in a stream as it arrives, else as `solutions` in the report."
     )
@@ -108,6 +111,7 @@ class ChatRequest(Passed):
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63 - MAX_CANDIDATES)
     tools: JsonList | None = None
     tool_choice: str | Json | None = None
+    response_format: Any = None
     unprm: Election = Election()
 
     @model_validator(mode="before")
@@ -135,6 +139,19 @@ class ChatRequest(Passed):
     def answers(self) -> int:
         """Number of answers to return at most."""
         return self.n or 1
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether the answer is JSON."""
+        form = self.response_format if isinstance(self.response_format, dict) else {}
+        return bool(self.unprm.vote_on) or form.get("type") in ("json_object", "json_schema")
+
+    @property
+    def schema_of_answer(self) -> Any:
+        """The JSON schema of the answer; None if there is none, or it is not where it belongs."""
+        form = self.response_format if isinstance(self.response_format, dict) else {}
+        named = form.get("json_schema")
+        return named.get("schema") if isinstance(named, dict) else None
 
     @property
     def may_call(self) -> bool:

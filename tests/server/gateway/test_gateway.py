@@ -69,7 +69,7 @@ def test_votes_by_confidence_run_no_prm_and_hide_log_probabilities_that_were_not
 
 
 def test_the_most_confident_of_candidates_without_answers_is_elected() -> None:
-    with upstream("no", "nor this", "perhaps") as reasoner, gateway(reasoner) as running:
+    with upstream("It may be.", "Nor is this.", "Perhaps it is.") as reasoner, gateway(reasoner) as running:
         _, report = elected(running, strategy="cisc", budget=3, stable=1, round=1)
     assert (report["answer"], report["decided_by"]) == (None, "confidence")
     values = [sum(top_logprobs(number, place)[0] for place in range(TOKENS)) for number in range(3)]

@@ -102,7 +102,7 @@ def test_if_the_second_upstream_fails_the_first_s_answer_stands(tmp_path: Path, 
 
 
 def test_candidates_without_an_answer_are_not_accepted(tmp_path: Path) -> None:
-    with upstream("a poem") as first, judged(tmp_path, first) as running:
+    with upstream("a poem\non frogs") as first, judged(tmp_path, first) as running:
         _, report = elected(running, **TERMS)
     assert (report["answer"], report["accept"], "calibration" in report) == (None, False, False)
 

@@ -11,7 +11,7 @@ from unprm.engines.fake import FakeEngine
 from unprm.errors import ModelUnavailable
 
 SILENT = "no candidate states an answer; the first is returned as the upstream wrote it"
-HAIKU = ["An old silent pond", "A frog jumps into the pond", "Splash! Silence again"]
+HAIKU = [f"{line}:\nan old silent pond." for line in ("A frog", "The frog", "A splash")]
 
 
 def test_candidates_that_are_cut_are_counted_and_named() -> None:
@@ -39,18 +39,45 @@ def test_what_stands_where_a_candidate_is_cut_is_no_answer(strategy: str) -> Non
     assert (report["answer"], report["without_answer_count"], report["cut"]) == ("42", 1, 2)
 
 
-@pytest.mark.parametrize("strategy", [None, "majority"])
-def test_without_answers_the_first_is_returned_as_it_is_unless_a_reward_is_asked_for(strategy: str | None) -> None:
+def test_without_answers_the_first_is_returned_as_it_is_unless_a_vote_takes_rewards() -> None:
     """And nothing is scored: a model that fails does not matter."""
     message = {"role": "assistant", "content": HAIKU[0], "reasoning_content": "frogs"}
     engine = FakeEngine(failures=dict.fromkeys(range(9), ModelUnavailable("it is gone")))
-    terms = {"budget": 3, "round": 3} | ({} if strategy is None else {"strategy": strategy})
     with upstream(message, *HAIKU[1:]) as reasoner, gateway(reasoner, engine) as running:
-        answer, report = elected(running, **terms)
+        answer, report = elected(running, budget=3, round=3, strategy="majority")
     assert answer.choices[0].message.model_dump(exclude_none=True) == message
     assert (report["answer"], report["decided_by"], report["reward"], report["share"]) == (None, None, None, None)
     assert (report["solution_index"], report["without_answer_count"], report["usage"]["tokens"]) == (0, 3, 0)
-    assert report["notes"] == [SILENT]
+    assert (report["notes"], report["compared_as"], report["stopped"]) == ([SILENT], "none", "budget")
+
+
+@pytest.mark.parametrize(
+    ("terms", "sampled"),
+    [
+        ({}, 2),
+        ({"budget": 4}, 4),
+        ({"round": 4}, 8),
+        ({"strategy": "cisc"}, 8),
+        ({"strategy": "prm"}, 8),
+    ],
+)
+def test_no_more_is_sampled_than_shows_that_nothing_can_be_voted_on(terms: dict[str, Any], sampled: int) -> None:
+    budget = {"budget": 8, "stable": 1}
+    with upstream(*HAIKU) as reasoner, gateway(reasoner, gateway_strategy="majority") as running:
+        _, report = elected(running, **(budget | terms))
+    assert (report["sampled"], reasoner.given) == (sampled, sampled)
+    stopped = "no_answer" if terms == {} else "budget"
+    assert report["stopped"] == stopped
+    told = "no more than 2 of 8 candidates were sampled: no reward can elect one"
+    assert (told in report["notes"]) == (stopped == "no_answer")
+
+
+def test_a_first_candidate_with_an_answer_has_the_others_sampled() -> None:
+    """In rounds that end with as many as ever: after four, and eight."""
+    with upstream(HAIKU[0], boxed(1), boxed(1)) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, strategy="majority", budget=9, stable=1)
+    assert (report["answer"], report["sampled"], report["rounds"]) == ("1", 8, 3)
+    assert [body.get("n", 1) for body in reasoner.bodies] == [2, 2, 4]
 
 
 def test_a_candidate_that_is_cut_is_not_returned_if_another_is_whole() -> None:
@@ -62,13 +89,20 @@ def test_a_candidate_that_is_cut_is_not_returned_if_another_is_whole() -> None:
         assert report["cut"] == len(cut)
 
 
-def test_a_named_vote_by_rewards_or_confidence_elects_also_without_answers() -> None:
+def test_a_vote_by_rewards_or_confidence_elects_also_without_answers() -> None:
     with upstream(*HAIKU) as reasoner, gateway(reasoner) as running:
-        for strategy, signal in (("prm", "reward"), ("cisc", "confidence")):
-            _, report = elected(running, strategy=strategy, budget=3)
-            assert report["decided_by"] == signal
+        for strategy, signal in (("prm", "reward"), (None, "reward"), ("cisc", "confidence")):
+            _, report = elected(running, budget=3, **({} if strategy is None else {"strategy": strategy}))
+            assert (report["decided_by"], report["compared_as"]) == (signal, "none")
             said = f"no candidate states an answer; the one with the highest {signal} is returned"
             assert report["notes"][0].startswith(said)
+
+
+def test_what_no_reward_can_read_is_answered_all_the_same_unless_a_vote_by_it_is_named() -> None:
+    with upstream(*HAIKU) as reasoner, gateway(reasoner, FakeEngine(max_tokens=20)) as running:
+        answer, report = elected(running, budget=3)
+    assert answer.choices[0].message.content == HAIKU[0]
+    assert (report["decided_by"], report["notes"]) == (None, [SILENT])
 
 
 @pytest.mark.parametrize(

@@ -291,11 +291,14 @@ def test_hmr_without_a_majority_needs_the_problem_or_scores(server: Running) -> 
     assert server.post("/vote/hmr", {"solutions": scored}).json()["decided_by"] == "reward"
 
 
-@pytest.mark.parametrize("strategy", ["majority", "prm", "hmr", "wrf", "weighted", "compare"])
+@pytest.mark.parametrize("strategy", ["majority", "cisc", "compare"])
 def test_no_answer(server: Running, strategy: str) -> None:
     solutions = ["I don't know.", {"text": "\\boxed{1}", "answer": " "}]
     details = check(server.post(f"/vote/{strategy}", ask(*solutions)), "no_answer", "/solutions")
     assert details.detail == str(NoAnswer(2))
+    assert "take a vote like `prm`" in details.detail
+    without = check(server.post("/vote/hmr", {"solutions": solutions}), "no_answer", "/solutions")
+    assert without.detail == details.detail
     assert "\\boxed{…}" in details.detail
     assert "`extraction`" in details.detail
 

@@ -53,7 +53,7 @@ def test_verdicts_are_a_view(tmp_path: Path) -> None:
         default = server.post("/vote", VOTE).json()
         server.post("/vote/compare", VOTE)
         server.post("/score_steps", VOTE)
-        server.post("/vote/majority", ask("no answer"))
+        server.post("/vote/majority", ask("I can't tell."))
     assert rows(tmp_path / "j", "SELECT path, strategy, answer, decided_by, tie, margin, model FROM verdicts") == [
         ("/vote/majority", "majority", "1", "majority", 0, voted["margin"], "fake"),
         ("/vote", "wrf", default["answer"], "combined", 0, default["margin"], "fake"),

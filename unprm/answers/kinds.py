@@ -1,0 +1,169 @@
+"""What replies that state no answer are, and how the answers of each kind are compared.
+
+A kind is a row of `KINDS`. It holds where more than half of all replies are of it, so that one label between essays is
+none; the first that holds is taken.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json
+
+from unprm.answers.extraction import stated_value, without_thoughts
+from unprm.answers.mathtext.units import unit_name
+from unprm.answers.tables import pattern, words
+from unprm.types import ComparedAs
+
+MAX_BYTES, MAX_WORDS = 60, 8
+"""Of a short text; docs/answers.md says on what they were measured."""
+_LAST_LINE = 300
+"""Characters of a text in which the last sentence is searched."""
+_MARKS = " \t*_`\"'“”‘’«»"
+_CLAUSE = words("clause")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of answers. `key`: of an answer, equal for equal answers; None for one that is compared as mathematics.
+    `read`: the answer of each reply, None of one of another kind; None as a whole for a kind that is not read here.
+    `joined`: whether answers that other replies state are compared like these."""
+
+    key: Callable[[str], str | None]
+    read: Callable[[Sequence[str]], list[str | None]] | None = None
+    joined: bool = False
+
+
+def read_kind(texts: Sequence[str], stated: Sequence[bool], replies: int) -> tuple[ComparedAs, list[str | None]] | None:
+    """The kind of these replies, and the answers of those that state none; None if they are of none. `stated`: whether
+    each states one; `replies`: the number of all."""
+    outside = [without_thoughts(text)[0].strip() for text in texts]
+    for name, kind in KINDS.items():
+        if name == "stated" and 2 * sum(stated) > replies:
+            continue  # most state an answer, so what the others end with is worth less than no vote
+        found = kind.read(outside) if kind.read else [None] * len(texts)
+        of_kind = sum(
+            each is not None or (name == "stated" and states) for each, states in zip(found, stated, strict=True)
+        )
+        answers = [None if states else each for each, states in zip(found, stated, strict=True)]
+        if 2 * of_kind > replies and any(answers):
+            return name, answers
+    return None
+
+
+def json_answer(reply: str, schema: Any = None, vote_on: Sequence[str] = ()) -> str | None:
+    """The JSON object or array that a reply is, also as a block of code, in canonical form. With `vote_on`, JSON
+    pointers (RFC 6901): the value that the only one points to, or an object of values by pointer. None of what is no
+    such JSON, or lacks one of these values. `schema`: of the JSON, if it is one."""
+    block = pattern("block_of_code").fullmatch(reply.strip())
+    try:
+        value = from_json(block[1] if block else reply, allow_inf_nan=False)
+        picked = {pointer: _at(value, schema, pointer.split("/")[1:], schema) for pointer in vote_on}
+    except (ValueError, LookupError):
+        return None
+    if not isinstance(value, dict | list):
+        return None
+    return canonical_json(picked if len(picked) > 1 else next(iter(picked.values()), _plain(value, schema, schema)))
+
+
+def canonical_json(value: Any) -> str:
+    """One text for equal values: names in order, no white space, whole numbers without a fraction (as RFC 8785)."""
+    return json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any, schema: Any = None, root: Any = None) -> Any:
+    """The value with whole numbers without a fraction, and the items in order of lists that the schema calls unique."""
+    if isinstance(value, dict):
+        return {name: _plain(each, _schema_of(schema, name, root), root) for name, each in value.items()}
+    if isinstance(value, list):
+        items = [_plain(each, _schema_of(schema, None, root), root) for each in value]
+        unordered = isinstance(schema, dict) and schema.get("uniqueItems") is True
+        return sorted(items, key=canonical_json) if unordered else items
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _at(value: Any, schema: Any, path: Sequence[str], root: Any) -> Any:
+    """The plain value at a path; raises `LookupError` or `ValueError` if there is none."""
+    for part in path:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if not isinstance(value, dict | list):
+            raise LookupError(name)
+        schema = _schema_of(schema, name if isinstance(value, dict) else None, root)
+        value = value[name] if isinstance(value, dict) else value[int(name)]
+    return _plain(value, schema, root)
+
+
+def _schema_of(schema: Any, name: str | None, root: Any) -> Any:
+    """The schema of the value of that name, or of an item; a reference is followed once."""
+    found = schema.get("items" if name is None else "properties") if isinstance(schema, dict) else None
+    if name is not None:
+        found = found.get(name) if isinstance(found, dict) else None
+    if isinstance(found, dict) and str(found.get("$ref")).startswith("#/"):
+        with suppress(LookupError, ValueError):
+            return _at(root, None, str(found["$ref"]).split("/")[1:], None)
+    return found
+
+
+def _short_texts(replies: Sequence[str]) -> list[str | None]:
+    """Replies that are themselves an answer, without marks around them, and without its name (``Label: spam``) if all
+    that have one have the same."""
+    named = [pattern("name_before_value").match(reply) for reply in replies]
+    one_name = len({name[1].casefold() for name in named if name}) == 1
+    return [
+        _short_text(reply[name.end() :] if name and one_name else reply)
+        for reply, name in zip(replies, named, strict=True)
+    ]
+
+
+def _short_text(reply: str) -> str | None:
+    """A word, name, number, date or list, or the yes or no with which a sentence begins; None of what is longer, or
+    another sentence."""
+    if len(reply.encode("utf-8", "surrogatepass")) > 4 * MAX_BYTES:
+        return None
+    if begun := pattern("yes_or_no").match(reply):
+        return begun[1]
+    items = pattern("listed").sub("", reply).splitlines() if pattern("listed").match(reply) else [reply]
+    text = ", ".join(item.strip() for item in items if item.strip()).strip(_MARKS).rstrip(".!,;。！" + _MARKS)
+    said = [re.sub(r"[^\w'’]", "", word).casefold().replace("’", "'") for word in text.split()]
+    if not any(said) or len(said) > MAX_WORDS or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        return None
+    return None if pattern("no_short_text").search(text) or not _CLAUSE.isdisjoint(said[:-1]) else text
+
+
+def _words_key(answer: str) -> str | None:
+    """The words of an answer, whatever their case, punctuation and first article; None of a quantity, a formula or
+    a long text."""
+    if len(answer) > 4 * MAX_BYTES:
+        return None
+    plain = unicodedata.normalize("NFKC", answer).casefold()
+    counted = pattern("counted_words").match(plain)
+    if pattern("formula_sign").search(plain):
+        return None
+    if counted and sum(unit_name(word) is None for word in counted["words"].split()) < 2:
+        return None
+    return " ".join(pattern("first_article").sub("", pattern("punctuation").sub(" ", plain)).split()) or None
+
+
+def _last_result(reply: str) -> str | None:
+    """The value that the last sentence asserts: ``= 150``, ``Total: 150``, ``Therefore he travels 150 miles``."""
+    sentences = pattern("sentence_start").split(reply[reply.rfind("\n") + 1 :][-_LAST_LINE:])
+    found = pattern("last_result").fullmatch(next((each for each in sentences[::-1] if each.strip(" *_$.")), ""))
+    if found is None or pattern("no_result").search(found["before"]):
+        return None
+    value = found["value"]
+    # a formula's last delimiter is no currency
+    return stated_value((value.strip("\\$ ") if value.endswith("$") else value) + found["words"])
+
+
+KINDS: dict[ComparedAs, Kind] = {
+    "json": Kind(key=str, read=lambda replies: list(map(json_answer, replies))),
+    "stated": Kind(key=lambda answer: None, read=lambda replies: list(map(_last_result, replies))),
+    "short_text": Kind(key=_words_key, read=_short_texts, joined=True),
+    "tool_call": Kind(key=str),
+    "none": Kind(key=str),
+}
+"""By their name in a response. A result in the last sentence is a stated answer, too."""
