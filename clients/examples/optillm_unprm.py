@@ -31,7 +31,7 @@ def run(
     model: str,
     request_config: Mapping[str, Any] | None = None,
 ) -> tuple[str, int]:
-    """The elected candidate, the first if none has an answer, and the number of tokens of all."""
+    """The elected candidate, the first if none can be elected, and the number of tokens of all."""
     config = request_config or {}
     problem = initial_query.removeprefix("User: ")  # OptiLLM puts the role before each message
     messages: list[Any] = [{"role": "user", "content": problem}]

@@ -104,7 +104,7 @@ def vote(
     response says which that was. `options` as of `score_steps`, and the settings of the vote (`unprm.votes`)."""
     if strategy is None:
         return _work("/vote", DefaultVoteRequest, VoteResponse, problem, options, solutions=solutions)
-    if strategy not in VOTES:
+    if strategy not in [*VOTES]:  # a list, where arguments are in another order, can't be looked up
         raise _invalid(f"{strategy!r} {unknown(strategy, VOTES, 'a vote')}")
     return _work(f"/vote/{strategy}", VOTE_REQUESTS[strategy], VoteResponse, problem, options, solutions=solutions)
 

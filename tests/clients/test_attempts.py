@@ -165,7 +165,7 @@ def test_an_answer_that_never_comes_is_a_deadline() -> None:
         (httpx.ReadTimeout("slow"), errors.DeadlineExceeded, " did not answer within "),
         (httpx.ConnectTimeout("slow"), errors.ConnectionFailed, " did not take the connection in time"),
         (httpx.ReadError("cut"), errors.ConnectionFailed, ": ReadError: cut"),
-        (httpx.Response(404, text="<html>"), errors.UnexpectedResponse, " one of it?"),
+        (httpx.Response(404, text="<html>"), errors.UnexpectedResponse, " an unprm server?"),
         (httpx.Response(200, text="<html>"), errors.UnexpectedResponse, ": the body is not a ModelResponse"),
     ],
 )

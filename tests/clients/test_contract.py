@@ -80,28 +80,28 @@ def test_scores_are_the_server_s(server: Running, call: Calls, options: dict[str
 def test_votes_are_the_server_s(server: Running, call: Calls, strategy: str, options: dict[str, Any]) -> None:
     server.post("/score_steps", ask(*JSON))
     expected = server.post(f"/vote/{strategy}", ask(*JSON, **options)).json()
-    assert dumped(call("vote", strategy, PROBLEM, SOLUTIONS, **options)) == expected
+    assert dumped(call("vote", PROBLEM, SOLUTIONS, strategy, **options)) == expected
 
 
 def test_a_vote_without_a_name_is_the_server_s_default(server: Running, call: Calls) -> None:
     server.post("/vote", ask(*JSON))
     expected = server.post("/vote", ask(*JSON)).json()
     assert dumped(call("vote", problem=PROBLEM, solutions=SOLUTIONS)) == expected
-    assert dumped(call("vote", None, PROBLEM, SOLUTIONS)) == expected
+    assert dumped(call("vote", PROBLEM, SOLUTIONS, None)) == expected
 
 
 def test_alpha_reaches_wrf_and_compare(server: Running, call: Calls) -> None:
     server.post("/score_steps", ask(*JSON))
     for alpha in (0.0, 1.0):
         expected = server.post("/vote/wrf", ask(*JSON, alpha=alpha)).json()
-        assert dumped(call("vote", "wrf", PROBLEM, SOLUTIONS, alpha=alpha)) == expected
+        assert dumped(call("vote", PROBLEM, SOLUTIONS, "wrf", alpha=alpha)) == expected
         expected = server.post("/vote/compare", ask(*JSON, alpha=alpha)).json()
         assert dumped(call("compare", PROBLEM, SOLUTIONS, alpha=alpha)) == expected
 
 
 def test_a_problem_is_not_needed_for_given_scores(server: Running, call: Calls) -> None:
     given = {"steps": ["a"], "answer": "1", "step_scores": [0.5]}
-    assert call("vote", "prm", None, [given]).answer == "1"
+    assert call("vote", None, [given], "prm").answer == "1"
 
 
 def test_trajectories_stand_in_place_of_solutions(server: Running, call: Calls) -> None:
@@ -111,7 +111,7 @@ def test_trajectories_stand_in_place_of_solutions(server: Running, call: Calls) 
         sent = {"trajectories": given, **more}
         server.post("/score_steps", sent)  # from here on the usage is the same
         assert dumped(call("score_steps", **sent)) == server.post("/score_steps", sent).json()
-        assert dumped(call("vote", "prm", **sent)) == server.post("/vote/prm", sent).json()
+        assert dumped(call("vote", strategy="prm", **sent)) == server.post("/vote/prm", sent).json()
         assert dumped(call("compare", **sent)) == server.post("/vote/compare", sent).json()
 
 
@@ -143,7 +143,7 @@ def test_an_error_is_the_same_class_in_a_program_and_from_a_server(server: Runni
     with pytest.raises(unprm.errors.NoAnswer) as here:
         unprm.vote(None, ["I can't tell.", "Nor can I."], "majority")
     with pytest.raises(unprm.errors.NoAnswer) as there:
-        call("vote", "majority", PROBLEM, ["I can't tell.", "Nor can I."])
+        call("vote", PROBLEM, ["I can't tell.", "Nor can I."], "majority")
     assert str(here.value) in str(there.value)
     assert here.value.pointer == there.value.pointer == "/solutions"
 
@@ -166,7 +166,7 @@ def test_errors_of_a_server_are_exceptions(kind: str) -> None:
             assert caught.value.status == TABLE[caught.value.code].status
             assert caught.value.request_id
         with pytest.raises(errors.NoAnswer):
-            call("vote", "majority", PROBLEM, ["I can't tell."])
+            call("vote", PROBLEM, ["I can't tell."], "majority")
         with pytest.raises(errors.Unauthorized):
             caller(kind, running.url, api_key="other")("score_steps", PROBLEM, ["a"])
         with pytest.raises(errors.NotFound):
@@ -200,7 +200,7 @@ def test_what_is_wrong_is_told_before_it_is_sent(
 
 def test_an_unknown_vote_is_told_with_those_there_are(call: Calls) -> None:
     with pytest.raises(errors.InvalidRequest, match="'best' is not a vote; expected one of majority, prm"):
-        call("vote", "best", PROBLEM, ["a"])
+        call("vote", PROBLEM, ["a"], "best")
 
 
 class Patient(httpx.HTTPTransport):
@@ -250,7 +250,7 @@ def test_a_connection_is_used_again(server: Running) -> None:
 
 def test_the_address_of_something_else_is_said_to_be_that() -> None:
     page = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>"))
-    with Client(transport=page) as client, pytest.raises(errors.UnexpectedResponse, match="no ModelResponse"):
+    with Client(transport=page) as client, pytest.raises(errors.UnexpectedResponse, match="not a ModelResponse"):
         client.model()
     gone = httpx.MockTransport(lambda request: httpx.Response(404, text="<html>"))
     with Client(transport=gone) as client, pytest.raises(errors.UnexpectedResponse, match="status 404"):

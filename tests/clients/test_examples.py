@@ -214,7 +214,7 @@ print(json.dumps([SLUG, elected, run("", "User: Who?", llm, "m")]))
     assert reasoner.bodies[3] == {"model": "m", "messages": [{"role": "user", "content": "Who?"}], "n": 8}
 
 
-def test_optillm_s_candidates_without_an_answer(gateway: Running) -> None:
+def test_optillm_s_candidates_without_an_answer_are_elected_by_their_rewards(gateway: Running) -> None:
     program = """
 import sys
 sys.path.insert(0, "clients/examples")
@@ -225,7 +225,7 @@ print(run("", "User: Who?", OpenAI(base_url=sys.argv[1], api_key="none"), "m", {
 """
     with upstream("I do not know.", "Nobody knows.") as reasoner:
         output = printed(sys.executable, "-c", program, reasoner.url, **variables(gateway))
-    assert output == "I do not know.\n"
+    assert output == "Nobody knows.\n"
 
 
 def rewarded(server: Running) -> float:

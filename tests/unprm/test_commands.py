@@ -207,7 +207,7 @@ def test_a_value_of_another_type_is_named_with_its_option(tmp_path):
 
 
 def test_the_public_names_are_listed():
-    assert dir(unprm) == ["__version__", "load_prm", "score", "vote"]
+    assert dir(unprm) == ["__version__", "grade", "load_prm", "score", "vote"]
     assert all(hasattr(unprm, name) for name in dir(unprm))
     assert unprm.__version__ == version("unprm")
 

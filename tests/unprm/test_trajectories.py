@@ -136,7 +136,7 @@ def test_atif_becomes_messages() -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_atif_is_refused_at_its_place(trajectory: dict[str, Any], place: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"^no trajectory in ATIF: {place}: ") as raised:
+    with pytest.raises(InvalidRequest, match=f"^not a trajectory in ATIF: {place}: ") as raised:
         from_atif(trajectory)
     assert raised.value.pointer == place
 

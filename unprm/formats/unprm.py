@@ -53,10 +53,12 @@ class ModelConfig(BaseModel):
                 f"{directory} has no {CONFIG_NAME}, which `training train` writes: for a PRM that another program made "
                 "give --step-tag, --positive and --negative"
             )
+        text = path.read_text("utf-8")
         try:
-            return cls.model_validate_json(path.read_text("utf-8"))
+            return cls.model_validate_json(text)
         except ValidationError as error:
-            raise ModelInvalid(f"{path}: {summary(validation_errors(error, None, cls))}") from error
+            sent = None if error.errors()[0]["type"] == "json_invalid" else json.loads(text)
+            raise ModelInvalid(f"{path}: {summary(validation_errors(error, sent, cls))}") from error
 
     def write(self, directory: Path) -> None:
         """Writes `prm_config.json` into a model's directory."""

@@ -110,9 +110,9 @@ def test_what_makes_no_sense_is_refused() -> None:
             ({"requests": [stream], "budget": 2}, "can't stream"),
             ({"requests": [], "budget": 2}, "at least 1"),
             ({"requests": [request("a"), request(" ")], "budget": 2}, '"param": "/requests/1/messages"'),
-            ({"requests": [request("a", budget=0)], "budget": 2}, "greater than or equal to 1"),
+            ({"requests": [request("a", budget=0)], "budget": 2}, "expected at least 1, got 0"),
             ({"requests": [request("a")]}, "required"),
-            ({"requests": [request("a")], "budget": 4097}, "less than or equal to 4096"),
+            ({"requests": [request("a")], "budget": 4097}, "expected at most 4096, got 4097"),
         ):
             refused = running.post(PATH, body)
             assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")

@@ -389,9 +389,9 @@ def test_an_unreachable_upstream_is_reported() -> None:
 @pytest.mark.parametrize(
     ("more", "pointer", "detail"),
     [
-        ({"n": 0}, "/n", "greater than or equal to 1"),
-        ({"extra_body": {"unprm": {"budget": 0}}}, "/unprm/budget", "greater than or equal to 1"),
-        ({"extra_body": {"unprm": {"strategy": "best"}}}, "/unprm/strategy", "'majority'"),
+        ({"n": 0}, "/n", "expected at least 1, got 0"),
+        ({"extra_body": {"unprm": {"budget": 0}}}, "/unprm/budget", "expected at least 1, got 0"),
+        ({"extra_body": {"unprm": {"strategy": "best"}}}, "/unprm/strategy", "expected one of majority, prm"),
         ({"extra_body": {"unprm": {"speed": 1}}}, "/unprm/speed", "not a field"),
         ({"messages": [{"role": "user", "content": " "}]}, "/messages", "no text; send the problem as `unprm.problem`"),
         (
@@ -410,7 +410,7 @@ def test_a_request_that_makes_no_sense_is_refused(more: dict[str, Any], pointer:
         assert body["errors"][0]["pointer"] == pointer
         assert detail in str(caught.value)
         assert caught.value.code == "invalid_request"
-        with pytest.raises(openai.UnprocessableEntityError, match="less than or equal to 256"):
+        with pytest.raises(openai.UnprocessableEntityError, match="expected at most 256, got 257"):
             elected(running, budget=257)
     assert reasoner.bodies == []
 
@@ -528,9 +528,9 @@ def test_where_the_upstream_lists_nothing_any_name_may_be_its_own() -> None:
     [
         ("wrf-2@m", {"budget": 3}, "budget: in the model's name and in unprm"),
         ("wrf-2@m", {"budget": 3, "strategy": "prm"}, "budget and strategy: in the model's name"),
-        ("wrf-0@m", {}, "greater than or equal to 1"),
-        ("wrf-257@m", {}, "less than or equal to 256"),
-        ("wrf-2@m", 3, "must be a JSON object"),
+        ("wrf-0@m", {}, "expected at least 1, got 0"),
+        ("wrf-257@m", {}, "expected at most 256, got 257"),
+        ("wrf-2@m", 3, "expected an object, got 3"),
     ],
 )
 def test_a_name_that_does_not_fit_is_refused(model: str, unprm: Any, reason: str) -> None:

@@ -417,13 +417,13 @@ def test_what_is_encoded_for_a_caller_is_bounded(monkeypatch: pytest.MonkeyPatch
 def test_a_long_body_is_checked_while_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     gate, checking = threading.Event(), threading.Event()
 
-    def split(text: str, mode: str, most: int) -> list[str]:
+    def spans(text: str, mode: str, most: int) -> list[tuple[int, int]]:
         if len(text) > 100_000:
             checking.set()
             gate.wait(PATIENCE)
-        return [text]
+        return [(0, len(text))]
 
-    monkeypatch.setattr(wire.step_text, "split", split)
+    monkeypatch.setattr(wire.step_text, "spans", spans)
     with serving() as server:
         given = {"text": "x" * 200_000, "step_scores": [0.5]}
         long = Background(lambda: server.post("/score_steps", ask(given)))

@@ -141,7 +141,8 @@ def _unbounded(schema: Any, name: str) -> Iterator[str]:
             yield from _unbounded(each, name)
     elif isinstance(schema, dict):
         elements = schema.get("values_schema" if schema.get("type") == "dict" else "items_schema")
-        checked = any(
+        pair = isinstance(elements, list) and "variadic_item_index" not in schema
+        checked = not pair and any(
             each.get("type") != "any" for each in (elements if isinstance(elements, list) else [elements or {}])
         )
         if elements and checked and not schema.get("fail_fast") and schema.get("max_length", SIZE) > 4096:

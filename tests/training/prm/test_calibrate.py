@@ -99,7 +99,7 @@ def test_the_command_writes_what_the_engine_reads(adapter, tmp_path):
     calibration = load_engine(str(place), device="cpu").description.calibration
     assert calibration == Calibration.read(place) != Calibration()
     (place / NAME).write_text('{"scale": "much"}')
-    with pytest.raises(ModelInvalid, match="no calibration of scale and shift"):
+    with pytest.raises(ModelInvalid, match="not a calibration of scale and shift"):
         load_engine(str(place), device="cpu")
 
 

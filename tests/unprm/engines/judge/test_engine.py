@@ -48,7 +48,7 @@ def test_the_description_says_how_it_is_read_and_what_the_self_test_found() -> N
             lambda body: answered(
                 choice("Yes", token("Yes", **({"No": 0.9, "Yes": 0.1} if is_sum(last_step(body)) else {"Yes": 1.0})))
             ),
-            r"right steps score 0\.10, 0\.10, 0\.10, 0\.10 and wrong ones 1\.00.* must lie .* of 0\.5: it is no judge",
+            r"right steps score 0\.10, 0\.10, 0\.10, 0\.10 and wrong ones 1\.00.* must lie .* it is not a judge",
         ),
         (
             lambda body: answered(choice("Yes", token("Yes", Yes=0.9, No=0.1))),
@@ -63,12 +63,12 @@ def test_the_description_says_how_it_is_read_and_what_the_self_test_found() -> N
             lambda body: checks_sums(body) if is_sum(last_step(body)) else answered(choice("?", token("?", Hm=1.0))),
             "gives no verdict that can be read",
         ),
-        (lambda body: {"nonsense": 1}, "answered what is no chat completion"),
-        (lambda body: b"nonsense", "answered what is no chat completion"),
-        (lambda body: answered(choice("Yes"), prompt=10**400), "answered what is no chat completion"),
+        (lambda body: {"nonsense": 1}, "did not answer with a chat completion"),
+        (lambda body: b"nonsense", "did not answer with a chat completion"),
+        (lambda body: answered(choice("Yes"), prompt=10**400), "did not answer with a chat completion"),
         (
             lambda body: answered(choice("Yes", {"token": "Yes", "logprob": math.nan, "top_logprobs": []})),
-            "answered what is no chat completion",
+            "did not answer with a chat completion",
         ),
     ],
 )

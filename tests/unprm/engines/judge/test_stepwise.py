@@ -128,7 +128,7 @@ def test_grades_are_expected_digits_and_criteria_are_averaged() -> None:
 
     with (
         judging(lambda body: answered(choice("9", token("9", **{"9": 1.0})))) as judge,
-        pytest.raises(ModelInvalid, match=r"right steps score 1\.00.* wrong ones 1\.00.* no judge"),
+        pytest.raises(ModelInvalid, match=r"right steps score 1\.00.* wrong ones 1\.00.* not a judge"),
     ):
         judge.load(judge_readout="grade")
 

@@ -205,7 +205,7 @@ def test_what_is_no_probe_of_its_base_is_refused(plain, adapter, tmp_path):
     refused("is a probe, which reads its base as it is: leave out --adapter", plain, adapter=str(adapter))
     refused("vLLM does not give the hidden states of several layers", plain, engine="vllm")
     refused("says in prm_config.json how it is read: leave out --positive", plain, positive="+")
-    refused("'unprm'", plain, family="unprm")
+    refused("/family: expected one of unprm", plain, family="unprm")
     shutil.copytree(plain.parent, tmp_path / "copy")
     place = tmp_path / "copy" / plain.name
     config = ProbeConfig.read(place)
@@ -217,7 +217,7 @@ def test_what_is_no_probe_of_its_base_is_refused(plain, adapter, tmp_path):
     refused("a probe reads a base as it is: .*adapter is an adapter, merge it first", place)
     config.write(place)
     (place / FILE).write_bytes(b"no tensors")
-    refused("is no readable file of a probe's weights", place)
+    refused("can't be read as a probe's weights", place)
     (place / CONFIG_NAME).write_text('{"family": "probe", "name": "x"}')
     refused("layers", place)
 
