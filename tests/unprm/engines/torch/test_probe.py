@@ -219,7 +219,7 @@ def test_what_is_no_probe_of_its_base_is_refused(plain, adapter, tmp_path):
     (place / FILE).write_bytes(b"no tensors")
     refused("can't be read as a probe's weights", place)
     (place / CONFIG_NAME).write_text('{"family": "probe", "name": "x"}')
-    refused("layers", place)
+    refused("4 errors, the first: /base: is required", place)
 
 
 def test_logits_that_are_capped_are_refused(tmp_path):
