@@ -263,6 +263,8 @@ def _problem(
     said = fields.message([error], quoting=name in quoted)
     if not name:
         return said
+    if name not in known:  # a field of one of the models
+        return f"{places['model']}: {name}: {said}"
     if SecretStr in get_args(known[name].annotation):
         said, _, _ = said.partition(", got ")
     return f"{places[name]}: {said}"
