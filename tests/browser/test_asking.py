@@ -84,7 +84,7 @@ def test_candidates_are_scored_as_they_arrive_and_vote(asking: Sheet) -> None:
     send(asking, ": keep-alive", 'data: {"choices": [{"delta": {"role": "assistant"}}]}', candidate(2, 7))
     expect(page.locator("#solutions .solution")).to_have_count(1)
     expect(page.locator("#solutions .chip")).to_have_count(2)
-    expect(page.locator(".side .head")).to_have_text(f"7 elected by all {len(REWARD_STRATEGIES)} votes")
+    expect(page.locator(".side .head:visible")).to_have_text(f"7 elected by all {len(REWARD_STRATEGIES)} votes")
     expect(page.locator(".side")).to_be_in_viewport(ratio=1)
     send(asking, candidate(0, 8), {"progress": {"sampled": 2, "budget": 8, "answer": "8"}}, candidate(1, 8))
     expect(page.locator("#solutions .solution")).to_have_count(3)
