@@ -46,7 +46,7 @@ class StepReward(SolutionReward):
     """A reward after each step: a turn of the policy is a step, and one that doesn't end at `STEP_END` is the last.
 
     The first step gets its score; a later one what it takes from the lowest score so far, 0 or less. So the rewards of
-    a solution sum to its lowest step score. A blank turn is no step. Needs
+    a solution sum to its lowest step score. A blank turn does not count. Needs
     `generator.use_conversation_multi_turn=false`.
     """
 

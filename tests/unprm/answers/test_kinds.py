@@ -148,6 +148,13 @@ def test_the_result_of_the_last_sentence_is_read_where_nothing_is_stated(text: s
     assert (joined.candidates[0].count, joined.read_from) == (2, "last_sentence")
 
 
+def test_the_last_sentence_is_not_read_where_most_state_an_answer() -> None:
+    stated = [rf"The answer is \boxed{{{number}}}." for number in (1, 2, 3)]
+    last = ["So the total is = 2", "We add them.\nTotal: 2"]
+    assert voted(*stated, *last).without_answer_count == 2
+    assert voted(*stated[:2], *last).without_answer_count == 0
+
+
 @pytest.mark.parametrize(
     "text",
     [
