@@ -170,12 +170,12 @@ def test_first_errors_on_real_scores(world: World, blocks: list[Block]) -> None:
     assert all(figure in output for figure in ("83.7", "30.3"))
 
 
-@runs("docs/lab/qwen.md", "research ideal")
+@runs("docs/lab/uncertainty.md", "research ideal")
 def test_searches_with_perfect_rollouts(world: World, blocks: list[Block]) -> None:
     world.link("docs", DOCS)
     output = world.run(blocks[0].text)
     assert "| uncertainty-literal | 1.22 |" in output
-    assert "| uncertainty-literal | 1.22 |" in (DOCS / "lab" / "qwen.md").read_text("utf-8")
+    assert "| uncertainty-literal | 1.22 |" in (DOCS / "lab" / "uncertainty.md").read_text("utf-8")
 
 
 @runs("docs/lab/README.md", "research lab")

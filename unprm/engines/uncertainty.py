@@ -1,7 +1,7 @@
 """Step scores by the log-probabilities that the reasoner's server gives its tokens: no model runs, no text is read.
 
 How surprised a model is by its text tells something of where it errs, more than the length of a step does and less
-than a PRM of 7B: docs/lab/qwen.md has figures.
+than a PRM of 7B: docs/lab/uncertainty.md has figures.
 """
 
 import hashlib
