@@ -38,11 +38,13 @@ _FAILED = 2
 @dataclass(slots=True, eq=False)
 class Source:
     """An upstream that candidates are sampled from, at most `budget` of them; what came of it, without the completions.
-    `failed`: candidates that did not come; `failing`: consecutive rounds without any."""
+    `asked`: whether any was requested; `failed`: candidates that did not come; `failing`: consecutive rounds without
+    any."""
 
     name: str
     upstream: Upstream
     budget: int
+    asked: bool = False
     received: int = 0
     failed: int = 0
     failing: int = 0
@@ -169,7 +171,7 @@ class SampledCandidates:
 
         async def ask(source: Source) -> None:
             """The candidates at the places of a source."""
-            start = places.index(source)
+            source.asked, start = True, places.index(source)
             # different in every round
             seeded = {} if self._seed is None else {"seed": self._seed + first + start}
             kept = None if self._shows_logprobs else _WITH_TEXTS if self._by_logprobs else ("logprob",)

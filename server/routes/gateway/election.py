@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from operator import attrgetter
 
 from unprm import pipeline
 from unprm.answers.options import lists_options
@@ -179,7 +180,7 @@ class Rounds:
         spent.model = origin.sampled.model
         told = Told.model_validate(spent.details) if spent.details else None
         if terms.several:
-            asked = [source for source in terms.sources if source.received or source.failed]
+            asked = filter(attrgetter("asked"), terms.sources)
             won |= {"upstream": origin.name, "models": {source.name: source.spent for source in asked}}
         won |= {
             "model": self._scorer.name,
