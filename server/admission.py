@@ -228,7 +228,7 @@ def _elsewhere(error: HTTPException, scope: Scope) -> HTTPException:
         votes = [*registry.VOTES, "compare"]
         return HTTPException(404, f"what follows /vote/ {unknown(path.removeprefix('/vote/'), votes, 'a vote')}")
     settings = scope["app"].state.service.settings
-    if path in GATEWAY and settings.upstream_url is None:
+    if path in GATEWAY and not settings.upstream_url:
         return HTTPException(404, f"{path} needs a model to sample from: start the server with --upstream-url")
     if f"{path}/".startswith("/admin/models/") and settings.admin_key is None:
         return HTTPException(404, "/admin/models needs a key of its own: start the server with --admin-key")

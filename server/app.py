@@ -62,7 +62,7 @@ def create_app(
     app.state.service = service
     for routes in (votes.work, pooling.router, verifying.router, about.about):
         app.include_router(routes)
-    if settings.upstream_url is None:
+    if not settings.upstream_url:
         app.include_router(about.listing)
     else:
         # imported only here: the HTTP client takes long to import
@@ -85,7 +85,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         await service.stop()
-        for upstream in filter(None, getattr(app.state, "upstreams", ())):
+        for upstream in getattr(app.state, "upstreams", {}).values():
             await upstream.close()
 
 

@@ -10,11 +10,12 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -29,7 +30,16 @@ from pydantic.fields import FieldInfo
 from unprm import fields
 from unprm.commands import PREFIX, SettingsInvalid, option, variable
 from unprm.engines import uncertainty
-from unprm.models.options import JUDGE, MEMORY, Address, EngineOptions, JudgeOptions, LoadModelRequest, ModelOptions
+from unprm.models.options import (
+    JUDGE,
+    MEMORY,
+    Address,
+    EngineOptions,
+    JudgeOptions,
+    LoadModelRequest,
+    ModelOptions,
+    checked_address,
+)
 from unprm.votes.registry import Strategy
 from unprm.wire import MAX_SOLUTIONS
 
@@ -43,6 +53,11 @@ UNPRM_SERVICE_HOST, UNPRM_PORT=tcp://10.0.0.11:80, UNPRM_PORT_80_TCP_ADDR and th
 
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Key = Annotated[SecretStr, Field(min_length=1)]
+_Word = Annotated[str, Field(min_length=1)]
+FIRST = "first"
+"""Name of an upstream that is given without one."""
+_NAMED = re.compile(r"([\w.-]{1,64})=(.+)", re.ASCII | re.DOTALL)
 
 
 # `GROUP`: the section of `--help` that has the fields
@@ -124,20 +139,39 @@ class _Limits(BaseModel):
     )
 
 
+class UpstreamOptions(NamedTuple):
+    """Where candidates are sampled, with which key, and of which model: None for the request's."""
+
+    url: str
+    key: str | None
+    model: str | None
+
+
+def _named_address(value: str) -> str:
+    """An address, or NAME=ADDRESS, unchanged. Raises `ValueError`."""
+    checked_address(_split_name(value)[1])
+    return value
+
+
+def _split_name(value: str) -> tuple[str, str]:
+    """The name before the first `=`, or `FIRST`, and the rest."""
+    named = _NAMED.fullmatch(value)
+    return (named[1], named[2]) if named else (FIRST, value)
+
+
 class _Gateway(BaseModel):
     GROUP: ClassVar = "Gateway (answers sampled from an upstream, and voted on)"
 
-    upstream_url: Address | None = Field(
-        default=None,
-        description="Server with OpenAI's chat API that /v1/chat/completions samples from; without it, no such route.",
+    upstream_url: list[Annotated[str, AfterValidator(_named_address)]] = Field(
+        default=[],
+        description="Server with OpenAI's chat API that /v1/chat/completions samples from; without it, no such route. "
+        "Several: NAME=URL each, the cheapest first.",
     )
-    upstream_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the upstream.")
-    escalate_url: Address | None = Field(
-        default=None, description="Second upstream, for answers that are not accepted at a request's risk."
+    upstream_key: list[_Key] = Field(
+        default=[], description="API key of the upstream; of several: NAME=KEY, for each that needs one."
     )
-    escalate_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the second upstream.")
-    escalate_model: str | None = Field(
-        default=None, min_length=1, description="Model to ask there. Default: the request's."
+    upstream_model: list[_Word] = Field(
+        default=[], description="Model to ask there; of several: NAME=MODEL. Default: the request's."
     )
     gateway_strategy: Strategy | None = Field(
         default=None,
@@ -188,7 +222,7 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
 
     model_config = ConfigDict(frozen=True)
 
-    @field_validator("model", "host", mode="before")
+    @field_validator("model", "host", "upstream_url", "upstream_key", "upstream_model", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return value.split(",") if isinstance(value, str) else value
@@ -206,6 +240,7 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
             if any(getattr(self, name) is not None for name in ModelOptions.model_fields):
                 options = ", ".join(map(option, ModelOptions.model_fields))
                 raise ValueError(f"{options} go with a single --model; several are each a PRM's directory or hub name")
+        self.upstreams()  # what is wrong with them is said at once
         return self
 
     @property
@@ -225,13 +260,26 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
         """Maximum time for running requests to finish."""
         if self.drain_seconds is not None:
             return self.drain_seconds
-        return self.max_request_seconds if self.upstream_url is None else self.gateway_seconds
+        return self.gateway_seconds if self.upstream_url else self.max_request_seconds
 
     def models(self) -> dict[str, LoadModelRequest]:
         """The models to serve, by name; the name of a single one may be empty."""
         options = self.model_dump(include={*ModelOptions.model_fields, *JudgeOptions.model_fields})
         split = [spec.rpartition("=") for spec in self.model]
         return {name: LoadModelRequest(name=name or "model", model=model, **options) for name, _, model in split}
+
+    def upstreams(self) -> dict[str, UpstreamOptions]:
+        """Where candidates are sampled, by name, in the order in which they were given. Raises `ValueError`."""
+        urls = dict(map(_split_name, self.upstream_url))
+        if len(urls) < len(self.upstream_url):
+            raise ValueError("several upstreams are each given as NAME=URL, with different names")
+        keys, models = [each.get_secret_value() for each in self.upstream_key], self.upstream_model
+        alone = self.upstream_url == [*urls.values()]  # without a name, so that nothing is to be split
+        known = [
+            {FIRST: ",".join(values)} if alone and values else _by_upstream(what, values, [*urls])
+            for what, values in (("key", keys), ("model", models))
+        ]
+        return {name: UpstreamOptions(url, *(each.get(name) for each in known)) for name, url in urls.items()}
 
     @classmethod
     def read(cls, given: Mapping[str, Any], *, quoting: bool = True) -> Self:
@@ -253,6 +301,20 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
         raise SettingsInvalid("\n".join(_problem(each, known, places, given if quoting else ()) for each in wrong))
 
 
+def _by_upstream(what: str, values: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Keys or models by the names of upstreams. Raises `ValueError`."""
+    found = dict(map(_split_name, values))
+    if len(found) < len(values) or not found.keys() <= {*names}:
+        expected = " or ".join(f"{name}={what.upper()}" for name in names)
+        raise ValueError(f"{option(f'upstream_{what}')}: expected {expected}, each once")
+    return found
+
+
+def is_secret(setting: FieldInfo) -> bool:
+    """Whether it is a key, or a list of keys."""
+    return "SecretStr" in repr(setting.annotation)
+
+
 def _problem(
     error: Mapping[str, Any], known: Mapping[str, FieldInfo], places: Mapping[str, str], quoted: Collection[str]
 ) -> str:
@@ -265,7 +327,7 @@ def _problem(
         return said
     if name not in known:  # a field of one of the models
         return f"{places['model']}: {name}: {said}"
-    if SecretStr in get_args(known[name].annotation):
+    if is_secret(known[name]):
         said, _, _ = said.partition(", got ")
     return f"{places[name]}: {said}"
 

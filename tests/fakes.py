@@ -122,8 +122,9 @@ class Upstream:
     whether it heeds `n` and `stream`;
     `gives_logprobs`: whether it has log-probabilities for callers that ask for them; `logprobs`: what it has instead of
     its own for single texts, by their number; `cut`: the numbers of texts that end at `max_tokens`; `lists`: the models
-    that it says it has. `bodies` and `keys` are the JSON bodies and Authorization headers of the calls, `given` counts
-    choices, `gone` the callers that disconnected, `most_running` the calls at a time.
+    that it says it has; `usage`: what it tells of each call beside the tokens. `bodies` and `keys` are the JSON bodies
+    and Authorization headers of the calls, `given` counts choices, `gone` the callers that disconnected, `most_running`
+    the calls at a time.
     """
 
     texts: Sequence[str | dict[str, Any]]
@@ -136,6 +137,7 @@ class Upstream:
     logprobs: Mapping[int, dict[str, Any] | None] = field(default_factory=dict)
     cut: Collection[int] = ()
     lists: Sequence[str] = ("reasoner",)
+    usage: Mapping[str, Any] = field(default_factory=dict)
     media_type: str = "application/json"
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -171,7 +173,8 @@ class Upstream:
         count = body.get("n", 1) if self.takes_n else 1
         first = self.given % max(1, len(self.texts))
         choices = [self._choice(index, body) for index in range(count)]
-        usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": count * COMPLETION_TOKENS, "total_tokens": 0}
+        usage: dict[str, Any] = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": count * COMPLETION_TOKENS}
+        usage |= {"total_tokens": 0, **self.usage}
         common = {"id": "x", "object": "chat.completion", "created": 1, "model": f"{body['model']}-served"}
         if body.get("stream") and self.streams:
             hangs = {number - first: place for number, place in self.hangs.items() if first <= number < first + count}

@@ -75,7 +75,7 @@ async def model(service: TheService, context: TheContext, name: ModelName | None
             max_body_bytes=settings.max_body_bytes,
             max_queued_tokens=settings.max_queued_tokens,
             max_request_seconds=settings.max_request_seconds,
-            max_candidates=None if settings.upstream_url is None else settings.max_candidates,
+            max_candidates=settings.max_candidates if settings.upstream_url else None,
         ),
     }
     return ModelResponse(**fields)

@@ -1,13 +1,13 @@
 """Settings of a cluster: those of a server, used by every replica, and the number of replicas."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
 from unprm.commands import SettingsInvalid
 
-from ..settings import Settings
+from ..settings import Settings, is_secret
 
 RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",  # sends no usage statistics
@@ -55,7 +55,7 @@ class ScaleSettings(Settings):
         """
         if unknown := sorted(arguments.keys() - cls.model_fields.keys()):
             raise SettingsInvalid(f"unknown settings: {', '.join(unknown)}")
-        if keys := [name for name in sorted(arguments) if SecretStr in get_args(cls.model_fields[name].annotation)]:
+        if keys := [name for name in sorted(arguments) if is_secret(cls.model_fields[name])]:
             raise SettingsInvalid(f"not for a configuration, which Ray logs, but for a variable: {', '.join(keys)}")
         return cls.read(arguments, quoting=False)
 

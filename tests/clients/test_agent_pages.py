@@ -62,7 +62,7 @@ def test_the_pages_have_their_blocks() -> None:
     ],
 )
 def test_a_program_prints(gateway: Running, number: int, output: str, capsys: pytest.CaptureFixture[str]) -> None:
-    reasoner = str(gateway.service.settings.upstream_url)
+    (reasoner,) = gateway.service.settings.upstream_url
     exec(
         AGENTS_PROGRAMS[number].replace("http://127.0.0.1:8000", gateway.url).replace("http://gpu-1:8000/v1", reasoner),
         {},
@@ -102,20 +102,38 @@ def test_the_gateway_s_attempts_are_those_of_its_page(tmp_path: Path) -> None:
     terms = {"strategy": "majority", "budget": 8, "stable": 0.5, "risk": 0.05, "on_reject": "escalate"}
     body = {"model": "small", "messages": [{"role": "user", "content": "How many?"}], "unprm": terms}
     with upstream(*FARM) as first, upstream(FARM[1]) as second:
-        settings = {"upstream_url": first.url, "escalate_url": second.url, "escalate_model": "large"}
+        settings = {"upstream_url": [f"small={first.url}", f"large={second.url}"], "upstream_model": "large=large"}
         with serving(vote_calibration=calibration(tmp_path), **settings) as running:
             report = running.post("/v1/chat/completions", body).json()["unprm"]
     attempts = [each | {"model": each["model"].removesuffix("-served")} for each in report["attempts"]]
     assert {"attempts": attempts} == json.loads(block("json", '{"attempts"'))
 
 
+def test_several_models_give_and_take_what_the_page_says(tmp_path: Path) -> None:
+    told = {"prompt_tokens_details": {"cached_tokens": 8}, "cost": 0.002}
+    terms = {"strategy": "majority", "models": {"small": 4, "large": 2}}
+    body = {"model": "any", "messages": [{"role": "user", "content": "How many?"}], "unprm": terms}
+    texts = [f"The answer is \\boxed{{{number}}}." for number in range(4)]
+    with upstream(*texts) as small, upstream(FARM[0], usage=told) as large:
+        text = block("toml", "upstream-url").replace("http://gpu-1:8000", small.url)
+        (tmp_path / "a.toml").write_text(text.replace("http://gpu-2:8000", large.url), "utf-8")
+        settings = Settings.read({"config": tmp_path / "a.toml"})
+        with serving(**settings.model_dump(include={"upstream_url", "upstream_key", "upstream_model"})) as running:
+            report = running.post("/v1/chat/completions", body).json()["unprm"]
+    for each in report["models"].values():
+        each["model"] = each["model"].removesuffix("-served")
+    shown = json.loads(block("json", '{"upstream"'))
+    assert part(report, {"upstream": None, "models": None}) == shown
+    assert large.keys == ["Bearer KEY"]
+
+
 def test_the_settings_of_the_page_exist_with_their_defaults() -> None:
     rows = re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", AGENTS, re.MULTILINE)
-    assert len(rows) == 10
+    assert len(rows) == 8
     for name, default in rows:
         value: Any = Settings.model_fields[name.replace("-", "_")].default
         assert default.strip("`") == (
-            "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+            "none" if value in (None, []) else f"{value:g}" if isinstance(value, float) else str(value)
         )
     for option in re.findall(r" --([\w-]+)", block("sh", "python -m server --model")):
         assert option.replace("-", "_") in Settings.model_fields

@@ -13,18 +13,17 @@ import tomllib
 import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from pydantic import SecretStr
 
 from server.scale.settings import RAY, ScaleSettings
 from server.serving import LAST_SECONDS
-from server.settings import PREFIX, Settings
+from server.settings import PREFIX, Settings, is_secret
 from tests.docker.manifests import DOCKER, ray_service
 from tests.server.options import read
 from tests.support import ROOT
@@ -105,7 +104,7 @@ def test_secrets_become_variables_and_the_image_is_pulled_by_its_digest() -> Non
     assert {"envFrom", "imagePullSecrets"} & {*_container(), *_server()["spec"]} == set()
     named = set(re.findall(r"UNPRM_[A-Z_]+", (DOCKER / "helm" / "values.yaml").read_text("utf-8")))
     fields = Settings.model_fields.items()
-    secret = {PREFIX + name.upper() for name, field in fields if SecretStr in get_args(field.annotation)}
+    secret = {PREFIX + name.upper() for name, field in fields if is_secret(field)}
     assert named == secret - {"UNPRM_API_KEY"}
 
 

@@ -45,6 +45,45 @@ def test_a_model_is_chosen_by_option_variable_or_file(tmp_path: Path, monkeypatc
         assert settings.model == unchosen.model
 
 
+def test_upstreams_are_the_same_as_options_in_a_variable_and_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "unprm.toml"
+    urls, key, model = ["small=http://a", "large=http://b/?c=d"], "large=K==", "small=org/a"
+    file.write_text(f'upstream-url = {urls}\nupstream-key = "{key}"\nupstream-model = ["{model}"]', "utf-8")
+    options = [f"--upstream-url={each}" for each in urls]
+    given = [
+        read(Settings, [*options, f"--upstream-key={key}", f"--upstream-model={model}"]).upstreams(),
+        read(Settings, [f"--config={file}"]).upstreams(),
+    ]
+    for name, value in (("URL", ",".join(urls)), ("KEY", key), ("MODEL", model)):
+        monkeypatch.setenv(f"UNPRM_UPSTREAM_{name}", value)
+    for upstreams in (*given, read(Settings, []).upstreams()):
+        assert upstreams == {"small": ("http://a", None, "org/a"), "large": ("http://b/?c=d", "K==", None)}
+
+
+def test_the_key_of_an_upstream_without_a_name_is_taken_as_it_is() -> None:
+    settings = read(Settings, ["--upstream-url=http://a/?b=c", "--upstream-key=a,small=K=="])
+    assert settings.upstreams() == {"first": ("http://a/?b=c", "a,small=K==", None)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--upstream-url=http://a", "--upstream-url=http://b"], "each given as NAME=URL, with different names"),
+        (["--upstream-url=a=http://a", "--upstream-url=b=CANARY"], "^--upstream-url: expected the address of a server"),
+        (["--upstream-url=a=http://a", "--upstream-key=CANARY"], "^--upstream-key: expected a=KEY, each once"),
+        (["--upstream-url=a=http://a", "--upstream-key=b=CANARY"], "^--upstream-key: expected a=KEY, each once"),
+        (["--upstream-url=http://a", "--upstream-key="], "^--upstream-key: must not be empty"),
+        (["--upstream-url=a=http://a", "--upstream-model=a=b,a=c"], "^--upstream-model: expected a=MODEL, each once"),
+    ],
+)
+def test_what_is_wrong_with_upstreams_is_said_without_any_key(arguments: list[str], message: str) -> None:
+    with pytest.raises(SettingsInvalid, match=message) as refused:
+        read(Settings, arguments)
+    assert "CANARY" not in str(refused.value).partition(", got ")[0]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -31,7 +31,7 @@ JUDGE = "judge"
 """The model name for a language model with OpenAI's chat API as the judge."""
 
 
-def _checked_address(value: str) -> str:
+def checked_address(value: str) -> str:
     """The address, unchanged. Raises `ValueError` if it is not an HTTP URL."""
     try:
         TypeAdapter(AnyHttpUrl).validate_python(value)
@@ -40,7 +40,7 @@ def _checked_address(value: str) -> str:
     return value
 
 
-Address = Annotated[str, AfterValidator(_checked_address)]
+Address = Annotated[str, AfterValidator(checked_address)]
 _Token = Annotated[str, Field(min_length=1)]
 
 

@@ -132,21 +132,43 @@ class ChatChoice(Choice):
 _Count = Annotated[int, BeforeValidator(lambda sent: 0 if sent is None else sent), Field(ge=0, le=2**53)]
 
 
+def _told(*kinds: type) -> BeforeValidator:
+    """None for what is no number of these kinds: vendors extend the usage each in their own way."""
+    return BeforeValidator(lambda sent: sent if type(sent) in kinds and 0 <= sent <= 2**53 else None)
+
+
 class _Details(_Object):
-    cached_tokens: int | None = None
+    cached_tokens: Annotated[int | None, _told(int)] = None
+    reasoning_tokens: Annotated[int | None, _told(int)] = None
+
+
+_AnyDetails = Annotated[_Details, BeforeValidator(lambda sent: sent or {})]
 
 
 class UsageInfo(_Object):
-    """The tokens of a completion by the server's count; 0 where it says nothing."""
+    """The tokens of a completion by the server's count, 0 where it says nothing; what it cost, as OpenRouter tells."""
 
     prompt_tokens: _Count = 0
     completion_tokens: _Count = 0
-    prompt_tokens_details: Annotated[_Details, BeforeValidator(lambda sent: sent or {})] = _Details()
+    prompt_tokens_details: _AnyDetails = _Details()
+    completion_tokens_details: _AnyDetails = _Details()
+    cost: Annotated[float | None, _told(int, float)] = None
 
     @property
     def cached_tokens(self) -> int:
         """Tokens of the prompt that were not computed again."""
         return min(self.prompt_tokens, self.prompt_tokens_details.cached_tokens or 0)
+
+    @property
+    def details(self) -> dict[str, float]:
+        """What the server tells beyond the tokens, by name: nothing is 0 that it doesn't."""
+        cached = self.prompt_tokens_details.cached_tokens
+        told = {
+            "cached_tokens": None if cached is None else self.cached_tokens,
+            "reasoning_tokens": self.completion_tokens_details.reasoning_tokens,
+            "cost": self.cost,
+        }
+        return {name: value for name, value in told.items() if value is not None}
 
 
 AnyChoice = TypeVar("AnyChoice", bound=Choice)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from unprm import steps as step_text
 from unprm.answers.extraction import extract
 from unprm.answers.kinds import json_answer
-from unprm.concurrent import first_of
+from unprm.concurrent import all_of, first_of
 from unprm.errors import UnprmError, UpstreamFailed
 from unprm.openai.models import Json, LogProbs, is_json
 from unprm.types import Extraction
@@ -23,7 +23,7 @@ from ...admission import Context
 from ...service import Service
 from .completion import NO_ANSWER, NO_CALL, JsonAnswer, Verbatim, action, calls_of, length_of, text_of
 from .replies import Sampled
-from .report import Sample, UpstreamFailure
+from .report import Sample, Spent, UpstreamFailure
 from .schema import ChatRequest
 from .upstream import Upstream
 
@@ -35,9 +35,40 @@ _FAILED = 2
 """Consecutive rounds without a candidate after which sampling stops."""
 
 
+@dataclass(slots=True, eq=False)
+class Source:
+    """An upstream that candidates are sampled from, at most `budget` of them; what came of it, without the completions.
+    `asked`: whether any was requested; `failed`: candidates that did not come; `failing`: consecutive rounds without
+    any."""
+
+    name: str
+    upstream: Upstream
+    budget: int
+    asked: bool = False
+    received: int = 0
+    failed: int = 0
+    failing: int = 0
+    sampled: Sampled = field(default_factory=Sampled)
+
+    @property
+    def left(self) -> int:
+        """Candidates that may still be requested."""
+        return self.budget - self.received - self.failed
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether more is worth requesting."""
+        return self.left > 0 and self.failing < _FAILED
+
+    @property
+    def spent(self) -> Spent:
+        """As reported."""
+        return Spent.model_validate({"model": self.sampled.model, "sampled": self.received, **self.sampled.spent})
+
+
 class SampledCandidates:
-    """The candidates of one request, sampled in rounds; with log-probabilities for a vote by confidence, or where
-    rewards are made of them (`by_logprobs`).
+    """The candidates of one election, sampled in rounds from the sources, in their order; with log-probabilities for a
+    vote by confidence, or where rewards are made of them (`by_logprobs`).
 
     Their texts together are at most as long as a request's body may be; they count in its size and its memory.
     """
@@ -45,14 +76,14 @@ class SampledCandidates:
     def __init__(
         self,
         service: Service,
-        upstream: Upstream,
+        sources: Sequence[Source],
         request: ChatRequest,
-        budget: int,
         strategy: Strategy,
         by_logprobs: bool,
         context: Context,
     ) -> None:
-        self._service, self._upstream, self._context = service, upstream, context
+        self._service, self.sources, self._context = service, sources, context
+        self.budget = sum(source.budget for source in sources)
         self._confident, self._by_logprobs = VOTES[strategy].signal == "confidence", by_logprobs
         self._has_logprobs, self._split = False, request.unprm.split
         self._body = request.for_upstream()
@@ -63,7 +94,7 @@ class SampledCandidates:
         self._wants_json, self._schema = request.wants_json, request.schema_of_answer
         self._apart = request.stream and request.unprm.candidates  # together they would arrive together
         self._seed = request.seed
-        if budget > 1 and request.temperature == 0:
+        if self.budget > 1 and request.temperature == 0:
             self._body["temperature"] = WARM
             self._seed = request.seed or 0  # a repeated request stays deterministic
         self.sampled = Sampled()
@@ -71,7 +102,7 @@ class SampledCandidates:
         self._room = service.settings.max_body_bytes
         self.rounds = self._requested = 0
         self.failures: list[UpstreamFailure] = []
-        self._failed = 0
+        self._origins: list[Source] = []
 
     @property
     def attempted(self) -> int:
@@ -80,8 +111,8 @@ class SampledCandidates:
 
     @property
     def failing(self) -> bool:
-        """Whether the upstream keeps failing, so that no more is worth requesting."""
-        return self._failed >= _FAILED
+        """Whether what keeps failing is all that is left, so that no more is worth requesting."""
+        return any(each.failing >= _FAILED for each in self.sources) and not any(each.goes_on for each in self.sources)
 
     @property
     def cut(self) -> int:
@@ -119,28 +150,46 @@ class SampledCandidates:
     ) -> None:
         """Samples one more round, until a time of the event loop's clock, or until `enough` says of all completions so
         far that no more are needed; `observe` is called with each candidate as soon as it and those before it have
-        arrived. Failures are recorded, and tokens are charged as they come; raises `UpstreamRefused`, `UpstreamFailed`,
-        `Overloaded` or `TimeoutError` if there is no candidate so far."""
+        arrived. Failures are recorded, and tokens are charged as they come; a source that keeps failing, or whose
+        first candidates all fail, is given up. Raises `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or
+        `TimeoutError` if there is no candidate so far, and no other source."""
         self.rounds += 1
-        seeded = {} if self._seed is None else {"seed": self._seed + self._requested}  # different in every round
+        first, places = self._requested, list[Source]()
+        for source in self.sources:
+            places += [source] * min(source.left, count - len(places))
         self._requested += count
-        sampled, early = Sampled(), dict[int, list[Json]]()
+        sampled, early, origins = Sampled(), dict[int, list[Json]](), list[Source]()
         came, whole = asyncio.Event(), True
         late, missing = False, "the upstream returned fewer candidates than requested"
+        errors: dict[Source, UnprmError] = {}
 
-        def add(choices: list[Json]) -> None:
+        def add(number: int, choices: list[Json]) -> None:
             for index, choice in enumerate(choices, len(self.sampled.choices) + len(sampled.choices)):
                 observe(_sample(index, choice))
             sampled.choices += choices
+            origins.extend([places[number]] * len(choices))
+
+        async def ask(source: Source) -> None:
+            """The candidates at the places of a source."""
+            source.asked, start = True, places.index(source)
+            # different in every round
+            seeded = {} if self._seed is None else {"seed": self._seed + first + start}
+            kept = None if self._shows_logprobs else _WITH_TEXTS if self._by_logprobs else ("logprob",)
+            request = self._body | seeded, places.count(source), self._context, kept, self._apart
+            try:
+                await source.upstream.sample(*request, lambda number, part: arrived(start + number, part))
+            except UnprmError as error:
+                errors[source] = error
 
         def arrived(number: int, part: Sampled) -> None:
-            sampled.add(replace(part, choices=[]))
+            for each in (sampled, places[number].sampled):
+                each.add(replace(part, choices=[]))
             self._context.claims.charge(part.tokens)
             if part.choices:
                 early[number] = early.get(number, []) + part.choices
                 came.set()
             while (due := early.pop(len(sampled.choices), None)) is not None:
-                add(due)
+                add(len(sampled.choices), due)
 
         async def wait_for_enough() -> None:
             before = so_far = self.sampled.choices
@@ -152,29 +201,40 @@ class SampledCandidates:
 
         try:
             async with asyncio.timeout_at(until):
-                kept = None if self._shows_logprobs else _WITH_TEXTS if self._by_logprobs else ("logprob",)
-                body = self._body | seeded
-                sampling = self._upstream.sample(body, count, self._context, kept, self._apart, arrived)
-                whole = await first_of(sampling, wait_for_enough())
-        except (UnprmError, TimeoutError) as error:
+                whole = await first_of(all_of(map(ask, dict.fromkeys(places))), wait_for_enough())
+        except TimeoutError:
             if not (self.sampled.choices or sampled.choices or early):
                 raise
-            late = isinstance(error, TimeoutError)
-            missing = "they were not waited for: time ran out" if late else str(error)
-        for _, choices in sorted(early.items()):  # those before them failed
-            add(choices)
+            late, missing = True, "they were not waited for: time ran out"
+        for number, choices in sorted(early.items()):  # those before them failed
+            add(number, choices)
         try:
             solutions = await self._read(sampled)
         except UnprmError as error:
             if not self.sampled.choices:
                 raise
-            sampled.choices, sampled.size = [], 0
+            sampled.choices, sampled.size, origins = [], 0, []
             solutions, whole, missing = [], True, str(error)
-        if whole and (lacking := count - len(sampled.choices)) > 0:
-            self.failures.append(UpstreamFailure(candidates=lacking, detail=missing))
-        self._failed = _FAILED if late else 0 if sampled.choices else self._failed + 1
         self.sampled.add(sampled)
         self._solutions += solutions
+        self._origins += origins
+        for source in dict.fromkeys(places):
+            lost = places.count(source) - (received := origins.count(source))
+            source.received += received
+            source.failing = 0 if received or not whole else source.failing + 1 if self.sampled.choices else _FAILED
+            if source.failing >= _FAILED and any(each.goes_on for each in self.sources):
+                lost = source.left
+            if whole and lost > 0:
+                named = "" if len(self.sources) == 1 else f"{source.name}: "
+                self.failures.append(UpstreamFailure(candidates=lost, detail=f"{named}{errors.get(source, missing)}"))
+                source.failed += lost
+        if late:
+            for source in self.sources:
+                source.failing = _FAILED
+        if errors and not self.sampled.choices:
+            if self.failing:
+                raise next(iter(errors.values()))
+            await self.sample(min(count, self.budget - self.attempted), until, observe, enough)
 
     def solutions(self, extraction: Extraction) -> list[AnySolution]:
         """All candidates so far, in sampling order, with what they vote for where that is not the answer that a whole
@@ -211,6 +271,10 @@ class SampledCandidates:
         if acting and text.strip() and extract(text, extraction) is None:
             return Verbatim.model_validate({"text": text, "answer": NO_CALL, **sure})
         return solution
+
+    def origin(self, index: int) -> Source:
+        """Where a candidate comes from."""
+        return self._origins[index]
 
     def choice(self, index: int) -> Json:
         """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for. Raises

@@ -3,9 +3,9 @@ while its answer is not accepted at the request's risk; several may share one bu
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Literal
+from operator import attrgetter
 
 from unprm import pipeline
 from unprm.answers.options import lists_options
@@ -23,9 +23,9 @@ from ...admission import Context
 from ...models.model import Model
 from ...scoring import RequestScorer
 from ...service import Service
-from .candidates import SampledCandidates
+from .candidates import SampledCandidates, Source
 from .replies import Sampled
-from .report import Attempt, Report, Sample, Stopped, UnscoredCandidate, notes
+from .report import Attempt, ElectionUsage, Report, Sample, Stopped, Told, UnscoredCandidate, notes
 from .schema import Election
 
 IN_FLIGHT = 8
@@ -44,18 +44,20 @@ class _AnyVoteRequest(VoteRequest, VoteTerms):
 class ElectionTerms:
     """How an answer is elected: what the request says, and what the server decides where it says nothing.
 
-    `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `why_majority`: why
-    a vote that nobody named is by majority. `by_logprobs`: rewards are made of the log-probabilities of tokens.
+    `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `sources`: of the
+    candidates; `why_majority`: why a vote that nobody named is by majority. `by_logprobs`: rewards are made of the
+    log-probabilities of tokens. `several`: whether the server has several upstreams.
     """
 
     request: Election
     question: str
     problem: str | None
     strategy: Strategy
-    budget: int
+    sources: Sequence[Source]
     stable: float
     why_majority: str | None = None
     by_logprobs: bool = False
+    several: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ after each vote but the last."""
 @dataclass(frozen=True, slots=True)
 class Elected:
     """A completion of each answer as the upstream sent it, the elected one first, then those of the other answers
-    in the order of the vote; all completions with their tokens; the report."""
+    in the order of the vote; the tokens of all, with the model of the elected one; the report."""
 
     choices: list[Json]
     sampled: Sampled
@@ -111,7 +113,7 @@ class Rounds:
         self._probes = (
             VOTES[terms.strategy].signal == "none"
             and "round" not in terms.request.model_fields_set
-            and terms.budget > terms.request.round
+            and candidates.budget > terms.request.round
         )
 
     @property
@@ -120,7 +122,7 @@ class Rounds:
         attempted, size = self.candidates.attempted, self.terms.request.round
         if self._probes and attempted < size:
             size = size - attempted if attempted else PROBE
-        return min(size, self.terms.budget - attempted)
+        return min(size, self.candidates.budget - attempted)
 
     async def run(self) -> Elected:
         """Samples until the election stops; the elected completion. Raises as `sample` and `elected`."""
@@ -149,12 +151,12 @@ class Rounds:
             self._leader = self._ballot.outcome(self.terms.strategy, LONGEST_COMPARED).answer
         await self._judge()
         if self.stopped is None:
-            self._observe(Progress(len(self.candidates.sampled.choices), self.terms.budget, self._leader))
+            self._observe(Progress(len(self.candidates.sampled.choices), self.candidates.budget, self._leader))
 
     def _arrived(self, candidate: Sample) -> None:
         if self.terms.request.candidates:
             self._observe(candidate)
-        self._observe(Progress(candidate.index + 1, self.terms.budget, self._leader))
+        self._observe(Progress(candidate.index + 1, self.candidates.budget, self._leader))
 
     async def elected(self) -> Elected:
         """The completion that the last vote elects. Raises `UpstreamFailed` if rewards are to decide and none has text
@@ -172,18 +174,26 @@ class Rounds:
             others = [representative(each.members, values) for each in vote.candidates[1:]]
         if terms.request.risk is not None:  # what was not voted on as calibrated is not accepted
             won["accept"] = won.get("accept") or False
+        spent, origin = Sampled(), candidates.origin(won["solution_index"])
+        for source in terms.sources:
+            spent.add(source.sampled)
+        spent.model = origin.sampled.model
+        told = Told.model_validate(spent.details) if spent.details else None
+        if terms.several:
+            asked = filter(attrgetter("asked"), terms.sources)
+            won |= {"upstream": origin.name, "models": {source.name: source.spent for source in asked}}
         won |= {
             "model": self._scorer.name,
             "strategy": terms.strategy,
-            "budget": terms.budget,
+            "budget": candidates.budget,
             "sampled": len(candidates.sampled.choices),
-            "saved": terms.budget - candidates.attempted,
+            "saved": candidates.budget - candidates.attempted,
             "cut": candidates.cut,
             "rounds": candidates.rounds,
             "stopped": self.stopped or "budget",
             "stable": self.stable,
             "failures": candidates.failures,
-            "usage": self._context.usage,
+            "usage": ElectionUsage(**asdict(self._context.usage), upstream=told),
             "solutions": candidates.samples if terms.request.candidates else None,
         }
         report = Report(**won)
@@ -195,7 +205,7 @@ class Rounds:
             by_frequency=ballot is not None and strategy != terms.strategy,
         )
         choices = [candidates.choice(index) for index in (report.solution_index, *others)]
-        return Elected(choices, candidates.sampled, report)
+        return Elected(choices, spent, report)
 
     async def _enough(self, choices: Sequence[Json]) -> bool:
         """Whether the vote on these completions is stable, so that no others need be waited for; False for a vote that
@@ -204,7 +214,7 @@ class Rounds:
         if VOTES[terms.strategy].signal != "none" or self._exhaust:
             return False
         ballot = await self._vote(terms.strategy, partial(self.candidates.provisional, choices))
-        left = terms.budget - self.candidates.attempted - (len(choices) - len(self.candidates.sampled))
+        left = self.candidates.budget - self.candidates.attempted - (len(choices) - len(self.candidates.sampled))
         return ballot is not None and await self._stability(ballot, left) >= terms.stable
 
     async def _vote(
@@ -224,7 +234,7 @@ class Rounds:
 
     async def _judge(self) -> None:
         """Decides whether sampling stops."""
-        left = self.terms.budget - self.candidates.attempted
+        left = self.candidates.budget - self.candidates.attempted
         self.stable = 0.0 if self._ballot is None else await self._stability(self._ballot, left)
         if self.candidates.failing:
             self.stopped = "failures"
@@ -291,60 +301,61 @@ class Rounds:
 async def elect(
     service: Service,
     candidates: SampledCandidates,
-    second: SampledCandidates | None,
+    further: Sequence[SampledCandidates],
     terms: ElectionTerms,
     context: Context,
     observe: Observer = lambda step: None,
 ) -> Elected:
     """The elected completion. If it is not accepted, `on_reject` says how far to go: to the rest of the budget, and
-    from there to the `second` upstream's candidates, given for `escalate`. The last one stands, accepted or not.
+    from there to the `further` candidates, which are given for `escalate`, until one is. The last one stands, accepted
+    or not.
 
-    Raises as `Rounds`; but where the second upstream fails, the first one's answer stands.
+    Raises as `Rounds`; but where a further upstream fails, the answer so far stands.
     """
     attempts: list[Attempt] = []
+
+    def follow(step: Sample | Progress) -> None:
+        if isinstance(step, Progress):  # the numbers of candidates begin anew
+            observe(step)
+
     with service.models.chosen(terms.request.model) as models:
         rounds = Rounds(service, models, candidates, terms, context, observe)
-        elected = await _attempt(rounds, "first", attempts)
-        further = terms.request.on_reject in ("sample_more", "escalate")
-        if further and not elected.report.accept and rounds.stopped == "stable":
+        elected = await _attempt(rounds, attempts)
+        more = terms.request.on_reject in ("sample_more", "escalate")
+        if more and not elected.report.accept and rounds.stopped == "stable":
             rounds.exhaust()
-            elected = await _attempt(rounds, "first", attempts)
-        if second is not None and not elected.report.accept:
-
-            def follow(step: Sample | Progress) -> None:
-                if isinstance(step, Progress):  # the numbers of candidates begin anew
-                    observe(step)
-
+            elected = await _attempt(rounds, attempts)
+        for later in further:
+            if elected.report.accept:
+                break
             try:
-                later = await _attempt(Rounds(service, models, second, terms, context, follow), "second", attempts)
+                elected = await _attempt(Rounds(service, models, later, terms, context, follow), attempts)
             except (UpstreamFailed, UpstreamRefused, Overloaded, DeadlineExceeded) as error:
-                elected.report.notes.append(f"the second upstream gave no answer: {error}")
-            else:
-                later.sampled.add_tokens(elected.sampled)
-                elected = later
+                elected.report.notes.append(f"the upstream {_names(later)} gave no answer: {error}")
     if terms.request.on_reject is not None:
         elected.report.attempts = attempts
     return elected
 
 
-async def _attempt(rounds: Rounds, upstream: Literal["first", "second"], attempts: list[Attempt]) -> Elected:
+async def _attempt(rounds: Rounds, attempts: list[Attempt]) -> Elected:
     """Samples until the election stops; adds what that took."""
     sampled = rounds.candidates.sampled
-    count, before = len(sampled), sampled.usage
+    count, before = len(sampled), sampled.spent
     elected = await rounds.run()
-    after = sampled.usage
-    attempts.append(
-        Attempt(
-            upstream=upstream,
-            model=sampled.model,
-            sampled=len(sampled) - count,
-            prompt_tokens=after["prompt_tokens"] - before["prompt_tokens"],
-            completion_tokens=after["completion_tokens"] - before["completion_tokens"],
-            answer=elected.report.answer,
-            accept=bool(elected.report.accept),
-        )
-    )
+    told = {
+        "upstream": _names(rounds.candidates),
+        "model": elected.sampled.model,
+        "sampled": len(sampled) - count,
+        "answer": elected.report.answer,
+        "accept": bool(elected.report.accept),
+    }
+    spent = {name: value - before.get(name, 0) for name, value in sampled.spent.items()}
+    attempts.append(Attempt.model_validate(told | spent))
     return elected
+
+
+def _names(candidates: SampledCandidates) -> str:
+    return "+".join(source.name for source in candidates.sources)
 
 
 async def elect_all(elections: Sequence[Rounds], budget: int) -> list[Elected | Exception]:
@@ -396,7 +407,7 @@ def _least_decided(elections: Sequence[Rounds], indices: set[int]) -> int | None
     """The index of the election that gets the next round."""
     waiting = sorted(indices)
     chosen = [elections[index] for index in waiting]
-    place = least_decided([Standing(each.candidates.attempted, each.terms.budget, each.stable) for each in chosen])
+    place = least_decided([Standing(each.candidates.attempted, each.candidates.budget, each.stable) for each in chosen])
     return None if place is None else waiting[place]
 
 

@@ -30,7 +30,8 @@ Kept = Collection[str] | None
 @dataclass(slots=True)
 class Sampled:
     """Completions of one prompt in OpenAI's form, in `size` bytes; `usage`: the tokens of all of them together;
-    `context_tokens`: of the prompt alone, however often it was sent."""
+    `context_tokens`: of the prompt alone, however often it was sent; `details`: what else the upstream tells of the
+    tokens and their cost, as in `UsageInfo`."""
 
     model: str = ""
     choices: list[Json] = field(default_factory=list)
@@ -38,6 +39,7 @@ class Sampled:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     size: int = 0
+    details: dict[str, float] = field(default_factory=dict)
 
     def add(self, other: "Sampled") -> None:
         """Adds the other's completions and tokens."""
@@ -45,12 +47,9 @@ class Sampled:
         self.choices += other.choices
         self.context_tokens = max(self.context_tokens, other.context_tokens)
         self.size += other.size
-        self.add_tokens(other)
-
-    def add_tokens(self, other: "Sampled") -> None:
-        """Adds the other's tokens alone."""
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
+        self.details |= {name: self.details.get(name, 0) + value for name, value in other.details.items()}
 
     def __len__(self) -> int:
         return len(self.choices)
@@ -61,13 +60,22 @@ class Sampled:
         return self.prompt_tokens + self.completion_tokens
 
     @property
+    def spent(self) -> dict[str, float]:
+        """The tokens and the details, by name."""
+        return {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.completion_tokens, **self.details}
+
+    @property
     def usage(self) -> Json:
-        """The token usage in the form of OpenAI's API."""
-        return {
+        """The token usage in the form of OpenAI's API; the details in it are missing unless the upstream told them."""
+        used: Json = {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "total_tokens": self.tokens,
         }
+        for name, of in (("cached_tokens", "prompt"), ("reasoning_tokens", "completion")):
+            if name in self.details:
+                used[f"{of}_tokens_details"] = {name: int(self.details[name])}
+        return used
 
 
 class Used:
@@ -134,7 +142,7 @@ def read_completions(answer: bytes, count: int, kept: Kept) -> Sampled:
         written = usage.completion_tokens
         usage.completion_tokens = written + round(written * sum(others) / first)
     prompt = usage.prompt_tokens
-    return Sampled(read.model, choices, prompt, prompt, usage.completion_tokens, len(answer))
+    return Sampled(read.model, choices, prompt, prompt, usage.completion_tokens, len(answer), usage.details)
 
 
 def read_choice(sent: Any) -> Json | None:

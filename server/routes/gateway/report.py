@@ -1,9 +1,10 @@
 """What the gateway reports about an election, in fields and in sentences."""
 
 from collections.abc import Iterator
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from unprm.openai.models import Json
 from unprm.types import DecidedBy, Usage
@@ -12,6 +13,10 @@ from unprm.wire import Accept, Calibrated, CandidateOut, ComparedAsField, Demons
 
 Stopped = Literal["stable", "budget", "failures", "no_answer"]
 """Why an election sampled no more candidates, see `Report`."""
+
+
+def _untold(value: object) -> bool:
+    return value is None
 
 
 class UnscoredCandidate(Unscored):
@@ -32,21 +37,43 @@ class Sample(BaseModel):
 
     index: int
     text: str
-    tool_calls: list[Json] | None = Field(default=None, exclude_if=lambda calls: calls is None)
+    tool_calls: list[Json] | None = Field(default=None, exclude_if=_untold)
     finish_reason: str | None
 
 
-class Attempt(BaseModel):
-    """An election whose answer could be accepted: the candidates that were sampled for it and the tokens they took, at
-    the `first` upstream or the `second`."""
+class Told(BaseModel):
+    """What the upstreams tell of the candidates' tokens and cost, summed over those that tell it; what none tells is
+    missing. `cached_tokens` of the prompts; `reasoning_tokens`; `cost` in the upstream's unit."""
 
-    upstream: Literal["first", "second"]
+    cached_tokens: int | None = Field(default=None, exclude_if=_untold)
+    reasoning_tokens: int | None = Field(default=None, exclude_if=_untold)
+    cost: Annotated[float | None, AfterValidator(lambda cost: cost and round(cost, 12))] = Field(
+        default=None, exclude_if=_untold
+    )
+
+
+class Spent(Told):
+    """Candidates that were sampled, and the tokens they took."""
+
     model: str
     sampled: int
     prompt_tokens: int
     completion_tokens: int
+
+
+class Attempt(Spent):
+    """An election whose answer could be accepted, and the upstream of its candidates."""
+
+    upstream: str
     answer: str | None
     accept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionUsage(Usage):
+    """Of the PRM, and of the upstreams what they tell."""
+
+    upstream: Annotated[Told | None, Field(exclude_if=_untold)] = None
 
 
 class Report(BaseModel):
@@ -67,7 +94,8 @@ class Report(BaseModel):
     request asks for them, and is missing otherwise, and in a stream.
 
     With `risk`, `accept` says whether the answer is accepted, and `calibration` by what; with `on_reject`, `attempts`
-    has all elections, the last one being reported.
+    has all elections, the last one being reported. Of several upstreams, `upstream` gave the elected candidate, and
+    `models` has what was sampled from each that was asked.
     """
 
     notes: list[str] = []
@@ -95,11 +123,13 @@ class Report(BaseModel):
     failures: list[UpstreamFailure]
     model: str
     demonstration: DemonstrationField = None
-    usage: Usage
+    usage: ElectionUsage
+    upstream: str | None = Field(default=None, exclude_if=_untold)
+    models: dict[str, Spent] | None = Field(default=None, exclude_if=_untold)
     accept: Accept = None
     calibration: Calibrated = None
-    attempts: list[Attempt] | None = Field(default=None, exclude_if=lambda attempts: attempts is None)
-    solutions: list[Sample] | None = Field(default=None, exclude_if=lambda solutions: solutions is None)
+    attempts: list[Attempt] | None = Field(default=None, exclude_if=_untold)
+    solutions: list[Sample] | None = Field(default=None, exclude_if=_untold)
 
 
 def notes(

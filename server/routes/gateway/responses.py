@@ -3,7 +3,7 @@ others are passed on."""
 
 import time
 import uuid
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
@@ -142,7 +142,7 @@ class ResponsesRequest(Passed):
 
 def response(request: ResponsesRequest, elected: Elected) -> Json:
     """The elected completion as a response."""
-    usage: dict[str, Any] = elected.sampled.usage
+    usage, told = elected.sampled.usage, elected.sampled.details
     choice = elected.choices[0]
     content: Json = {"type": "output_text", "text": text_of(choice), "annotations": []}
     if refusal := refusal_of(choice):
@@ -174,9 +174,10 @@ def response(request: ResponsesRequest, elected: Elected) -> Json:
         "tools": [],
         "usage": {
             "input_tokens": usage["prompt_tokens"],
-            "input_tokens_details": {"cached_tokens": 0},
+            # required by the API, also where an upstream tells nothing
+            "input_tokens_details": {"cached_tokens": int(told.get("cached_tokens", 0))},
             "output_tokens": usage["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": int(told.get("reasoning_tokens", 0))},
             "total_tokens": usage["total_tokens"],
         },
         "unprm": elected.report.model_dump(mode="json"),

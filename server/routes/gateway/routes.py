@@ -1,19 +1,20 @@
 """OpenAI's endpoints: a client of that API can use them unchanged."""
 
 import json
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from unprm import pipeline
 from unprm.election.acceptance import acceptance
 from unprm.errors import InvalidRequest, NotText, UpstreamFailed, UpstreamRefused
+from unprm.fields import unknown
 from unprm.openai.models import Json
 from unprm.types import DEFAULT_STRATEGY, Usage
 from unprm.votes.registry import VOTES
@@ -25,12 +26,22 @@ from ...service import Service
 from ...settings import Settings
 from ..openapi import problems
 from ..route import WorkRoute
-from .candidates import SampledCandidates
+from .candidates import SampledCandidates, Source
 from .election import Elected, ElectionTerms, Rounds, elect, elect_all
 from .messages import CountRequest, MessageEvents, MessagesRequest, message
 from .replies import Sampled
 from .responses import ResponsesRequest, response
-from .schema import BUDGET, MISSPELLED, NAMED, BulkRequest, ChatRequest, CompletionRequest, Passed, TooManyCandidates
+from .schema import (
+    BUDGET,
+    MAX_CANDIDATES,
+    MISSPELLED,
+    NAMED,
+    BulkRequest,
+    ChatRequest,
+    CompletionRequest,
+    Passed,
+    TooManyCandidates,
+)
 from .stream import EVENTS, Chunks, ElectionStream, chat_completion
 from .upstream import Upstream
 
@@ -63,23 +74,24 @@ class GatewayRoute(WorkRoute):
         return settings.gateway_seconds
 
 
-def upstreams(service: Service) -> list[Upstream | None]:
-    """The upstream of the settings, and the second one."""
-    settings, made = service.settings, list[Upstream | None]()
-    for url, key in ((settings.upstream_url, settings.upstream_key), (settings.escalate_url, settings.escalate_key)):
-        secret = None if key is None else key.get_secret_value()
-        made.append(None if url is None else Upstream(url, secret, service))
-    return made
+def upstreams(service: Service) -> dict[str, Upstream]:
+    """The upstreams of the settings, by name."""
+    return {name: Upstream(options, service) for name, options in service.settings.upstreams().items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """What an endpoint answers a request with. `second`: for answers that are not accepted."""
+    """What an endpoint answers a request with. `budget`: of the request's header."""
 
     service: Service
-    upstream: Upstream
-    second: Upstream | None
+    upstreams: Mapping[str, Upstream]
     context: Context
+    budget: int | None = None
+
+    @property
+    def upstream(self) -> Upstream:
+        """The first one, for what is not elected."""
+        return next(iter(self.upstreams.values()))
 
     async def read(self, function: Callable[[], T]) -> T:
         """As `Service.read`, all texts of the request."""
@@ -90,17 +102,14 @@ class Gateway:
         await self.check_names([request])
         service, context, terms = self.service, self.context, await self.terms(request)
         with service.models.chosen(terms.request.model):
-            chosen = terms.budget, terms.strategy, terms.by_logprobs
-            make = partial(SampledCandidates, service, self.upstream, request, *chosen, context)
-            candidates = await self.read(make)
-            later = None
-            if terms.request.on_reject == "escalate":
-                if self.second is None:
-                    raise InvalidRequest("there is no second upstream: it is set by --escalate-url", "/unprm/on_reject")
-                escalated = request.model_copy(update={"model": service.settings.escalate_model or request.model})
-                make = partial(SampledCandidates, service, self.second, escalated, *chosen, context)
-                later = await self.read(make)
-            return partial(elect, service, candidates, later, terms, context)
+            groups = [[each] for each in terms.sources] if request.unprm.on_reject == "escalate" else [terms.sources]
+            first, *further = [
+                await self.read(
+                    partial(SampledCandidates, service, group, request, terms.strategy, terms.by_logprobs, context)
+                )
+                for group in groups
+            ]
+            return partial(elect, service, first, further, terms, context)
 
     async def check_names(self, requests: Sequence[ChatRequest]) -> None:
         """Raises `InvalidRequest` for a model whose name seems to choose a vote, unless the upstream lists that name or
@@ -127,8 +136,7 @@ class Gateway:
         """Raises `TooManyCandidates`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for messages that the
         PRM would have to read and can't, and for a risk that no calibration fits. `pointer`: to the request."""
         election, service, settings = request.unprm, self.service, self.service.settings
-        budget = election.budget or settings.gateway_budget or min(BUDGET, settings.max_candidates)
-        _check_count(budget, settings)
+        sources = self._sources(request, pointer)
         problem, why_majority = None, None
         with service.models.chosen(election.model) as models:
             scorer = RequestScorer(service, models, self.context)
@@ -148,6 +156,9 @@ class Gateway:
                         why_majority = pipeline.why_majority(scorer, problem)
             if why_majority is not None:
                 strategy, problem = "majority", None
+            if VOTES[strategy].signal == "reward":  # nothing is bought that nobody can score
+                for model in models:
+                    model.scorer.check_ready()
             if election.risk is not None:
                 at = f"{pointer}/unprm/risk"
                 if request.may_call:
@@ -158,16 +169,47 @@ class Gateway:
             by_logprobs = VOTES[strategy].signal == "reward" and scorer.by_logprobs
         question = await self.read(request.question)
         stable = settings.gateway_stable if election.stable is None else election.stable
-        return ElectionTerms(election, question, problem, strategy, budget, stable, why_majority, by_logprobs)
+        several = len(self.upstreams) > 1
+        return ElectionTerms(election, question, problem, strategy, sources, stable, why_majority, by_logprobs, several)
+
+    def _sources(self, request: ChatRequest, pointer: str) -> list[Source]:
+        """Where candidates are sampled, and how many. Raises `InvalidRequest`."""
+        election, settings = request.unprm, self.service.settings
+        budgets = [self.budget or request.budget, election.budget]
+        if election.models and any(budgets):
+            raise InvalidRequest("models say how many candidates there are: send no budget", f"{pointer}/unprm/models")
+        for name in election.models:
+            if name not in self.upstreams:
+                raise InvalidRequest(unknown(name, self.upstreams, "an upstream"), f"{pointer}/unprm/models")
+        budget = next(filter(None, budgets), settings.gateway_budget or min(BUDGET, settings.max_candidates))
+        escalates = election.on_reject == "escalate"
+        counts = election.models or dict.fromkeys(self.upstreams if escalates else [*self.upstreams][:1], budget)
+        _check_count(sum(election.models.values()) or budget, settings)
+        if escalates and len(counts) == 1:
+            raise InvalidRequest(
+                "there is no further upstream: it is set by another --upstream-url", f"{pointer}/unprm/on_reject"
+            )
+        return [Source(name, self.upstreams[name], count) for name, count in counts.items()]
 
 
 async def _gateway(request: Request) -> Gateway:
-    service, (upstream, second) = request.app.state.service, request.app.state.upstreams
-    return Gateway(service, upstream, second, context_of(request.scope))
+    return Gateway(request.app.state.service, request.app.state.upstreams, context_of(request.scope))
 
 
 TheGateway = Annotated[Gateway, Depends(_gateway)]
 """As a parameter of an endpoint."""
+_Budget = Annotated[
+    int | None,
+    Header(alias="X-ITS-Budget", ge=1, le=MAX_CANDIDATES, description="In place of a body's `budget`, as in its_hub."),
+]
+
+
+async def _electing(gateway: TheGateway, budget: _Budget = None) -> Gateway:
+    return replace(gateway, budget=budget)
+
+
+ElectingGateway = Annotated[Gateway, Depends(_electing)]
+"""The same for an endpoint that elects."""
 
 router = APIRouter(prefix="/v1", route_class=GatewayRoute)
 _listing = APIRouter(route_class=WorkRoute)
@@ -179,7 +221,7 @@ def _described(name: str, codes: Iterable[str] = _CODES) -> Json:
 
 
 @router.post("/chat/completions", response_model=None, **_described("chat_completions"))
-async def chat(gateway: TheGateway, chat_request: ChatRequest) -> Response | Json:
+async def chat(gateway: ElectingGateway, chat_request: ChatRequest) -> Response | Json:
     """Answers as OpenAI's API does, with the completion that a vote elects among the upstream's candidates.
 
     `unprm` has the settings of the vote in the request, and its report in the answer.
@@ -191,17 +233,17 @@ async def chat(gateway: TheGateway, chat_request: ChatRequest) -> Response | Jso
 
 
 @router.post("/chat/completions/bulk", response_model=None, **_described("chat_completions_bulk"))
-async def chats(gateway: TheGateway, bulk: BulkRequest) -> Json:
+async def chats(gateway: ElectingGateway, bulk: BulkRequest) -> Json:
     """Answers many requests with one budget: after a first round for each, candidates go where the vote is least
     decided. `data` has a chat completion, or an error, for each request in turn."""
-    service, upstream, context = gateway.service, gateway.upstream, gateway.context
+    service, context = gateway.service, gateway.context
     await gateway.check_names(bulk.requests)
     elections = [await gateway.terms(request, f"/requests/{index}") for index, request in enumerate(bulk.requests)]
     contexts = [replace(context, usage=Usage()) for _ in elections]
 
     def candidates() -> list[SampledCandidates]:
         return [
-            SampledCandidates(service, upstream, request, terms.budget, terms.strategy, terms.by_logprobs, each)
+            SampledCandidates(service, terms.sources, request, terms.strategy, terms.by_logprobs, each)
             for request, terms, each in zip(bulk.requests, elections, contexts, strict=True)
         ]
 
@@ -233,7 +275,7 @@ async def completion(gateway: TheGateway, request: CompletionRequest) -> Respons
 
 
 @router.post("/responses", response_model=None, **_described("responses"))
-async def respond(gateway: TheGateway, request: ResponsesRequest) -> Response | Json:
+async def respond(gateway: ElectingGateway, request: ResponsesRequest) -> Response | Json:
     """As `/v1/chat/completions`, for OpenAI's responses API; with tools or as a stream, without a vote."""
     if request.passed_on:
         return await gateway.relayed("/responses", request, 1)
@@ -242,7 +284,7 @@ async def respond(gateway: TheGateway, request: ResponsesRequest) -> Response | 
 
 
 @router.post("/messages", response_model=None, **_described("messages"))
-async def converse(gateway: TheGateway, request: MessagesRequest) -> Response | Json:
+async def converse(gateway: ElectingGateway, request: MessagesRequest) -> Response | Json:
     """As `/v1/chat/completions`, for Anthropic's messages API."""
     election = await gateway.election(await gateway.read(request.chat))
     if request.stream:

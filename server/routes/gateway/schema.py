@@ -50,6 +50,12 @@ class Election(VoteTerms, RiskTerms):
     budget: int | None = Field(
         default=None, ge=1, le=MAX_CANDIDATES, description="Maximum number of candidates to sample."
     )
+    models: dict[str, Annotated[int, Field(ge=1, le=MAX_CANDIDATES)]] = Field(
+        default={},
+        fail_fast=True,
+        description="In place of `budget`, the maximum number of candidates of each of several upstreams, by name; "
+        'they are sampled in this order: `{"small": 6, "large": 2}`. Default: the first upstream\'s.',
+    )
     stable: Probability | None = Field(
         default=None, description="Sampling stops once the vote won't change with this probability; 1: once it can't."
     )
@@ -71,7 +77,7 @@ class Election(VoteTerms, RiskTerms):
     on_reject: Literal["say_so", "sample_more", "escalate"] | None = Field(
         default=None,
         description="If the answer is not accepted at `risk`: `say_so` (the default) returns it with `accept` false, "
-        "`sample_more` first samples the rest of the budget, `escalate` then asks a second upstream, too.",
+        "`sample_more` first samples the rest of the budget, `escalate` then asks the further upstreams in turn.",
     )
 
     @model_validator(mode="after")
@@ -112,6 +118,9 @@ class ChatRequest(Passed):
     tools: JsonList | None = None
     tool_choice: str | Json | None = None
     response_format: Any = None
+    budget: int | None = Field(
+        default=None, ge=1, le=MAX_CANDIDATES, description="As `unprm.budget`, for clients of its_hub."
+    )
     unprm: Election = Election()
 
     @model_validator(mode="before")
@@ -184,7 +193,7 @@ class ChatRequest(Passed):
 
     def for_upstream(self) -> Json:
         """The request without the gateway's fields."""
-        left_out = {"unprm", "stream", "stream_options", "n"}
+        left_out = {"unprm", "stream", "stream_options", "n", "budget"}
         return self.model_dump(mode="json", exclude_unset=True, exclude=left_out)
 
 

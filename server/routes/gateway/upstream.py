@@ -26,6 +26,7 @@ from unprm.openai.models import Json, UsageInfo
 
 from ...admission import Context
 from ...service import Service
+from ...settings import UpstreamOptions
 from .completion import length_of
 from .deltas import Deltas
 from .replies import (
@@ -59,14 +60,15 @@ Arrived = Callable[[int, Sampled], None]
 
 
 class Upstream:
-    """One upstream; its address may end in `/v1`. The caller sets the deadline.
+    """One upstream; its address may end in `/v1`, and its model replaces a request's. The caller sets the deadline.
 
     What is sent and answered is encoded and parsed as the service reads texts, and counted in the caller's share of
     memory meanwhile. `context`: of the request that it is done for.
     """
 
-    def __init__(self, url: str, key: str | None, service: Service) -> None:
-        self._client = OpenAIClient([url], key, timeout=None, observe=service.metrics.called_upstream)
+    def __init__(self, options: UpstreamOptions, service: Service) -> None:
+        self._client = OpenAIClient([options.url], options.key, timeout=None, observe=service.metrics.called_upstream)
+        self._model = {} if options.model is None else {"model": options.model}
         self._service = service
         self._choices = Choices()
         self._refused: set[str] = set()
@@ -80,7 +82,7 @@ class Upstream:
         """
 
         async def ask(first: int, size: int) -> Sampled:
-            request = _reseeded(body, first) | ({"n": size} if size > 1 else {})
+            request = _reseeded(body, first) | self._model | ({"n": size} if size > 1 else {})
             added = self._added(request)
             while True:
                 try:
@@ -124,7 +126,7 @@ class Upstream:
     async def relay(self, path: str, body: Json, context: Context) -> AsyncGenerator[bytes, None]:
         """The upstream's answer as it arrives: first its media type, then its parts. Its tokens are charged when it
         ends, however that is. Raises as `sample`."""
-        content = await self._service.read(context, partial(encoded, body))
+        content = await self._service.read(context, partial(encoded, body | self._model))
         async with self._place(context, MAX_CONCURRENT):
             with _upstream_errors():
                 response = await self._client.stream(path, content)
@@ -211,7 +213,7 @@ class Upstream:
                     estimate = UsageInfo(prompt_tokens=len(content) // _BYTES, completion_tokens=deltas.written)
                     usage = deltas.usage or estimate
                     prompt = usage.prompt_tokens
-                    arrived(0, Sampled(deltas.model, [], prompt, prompt, usage.completion_tokens))
+                    arrived(0, Sampled(deltas.model, [], prompt, prompt, usage.completion_tokens, 0, usage.details))
             if not streamed:
                 sampled = await self._read(context, partial(read_completions, count=count, kept=kept), bytes(unread))
                 arrived(0, sampled)

@@ -146,7 +146,7 @@ def test_a_long_text_is_streamed_in_few_parts() -> None:
 async def test_of_a_caller_s_long_answers_two_are_read_at_a_time() -> None:
     """The others wait for room, instead of failing for lack of it."""
     state = create_app(Settings(upstream_url="http://127.0.0.1:9"), FakeEngine()).state
-    reasoner: upstream_module.Upstream = state.upstreams[0]
+    reasoner: upstream_module.Upstream = state.upstreams["first"]
     mine, other = (Context("id", 0.0, Claims(state.service.admission, share)) for share in ("me", "other"))
     async with AsyncExitStack() as stack:
         first, second = AsyncExitStack(), AsyncExitStack()

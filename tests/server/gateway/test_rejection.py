@@ -21,9 +21,10 @@ TERMS: dict[str, Any] = {"strategy": "majority", "risk": 0.05, "budget": 6, "rou
 
 @contextmanager
 def judged(tmp_path: Path, first: Upstream, second: Upstream | None = None, **changes: Any) -> Iterator[Running]:
-    more = {} if second is None else {"escalate_url": second.url, "escalate_model": "large"}
+    more = {} if second is None else {"upstream_model": "second=large"}
+    urls = [first.url] if second is None else [first.url, f"second={second.url}"]
     path = calibration(tmp_path, **changes)
-    with serving(FakeEngine(), upstream_url=first.url, vote_calibration=path, **more) as running:
+    with serving(FakeEngine(), upstream_url=urls, vote_calibration=path, **more) as running:
         yield running
 
 
@@ -80,6 +81,21 @@ def test_if_no_upstream_s_answer_is_accepted_the_second_s_says_so(tmp_path: Path
     assert "a risk of 0.05 takes a certainty of 0.600, it has 0.500" in report["notes"][-1]
 
 
+def test_upstreams_are_asked_in_turn_until_an_answer_is_accepted(tmp_path: Path) -> None:
+    terms = TERMS | {"on_reject": "escalate", "models": {"small": 4, "large": 2}}
+    del terms["budget"]
+    with upstream(*SPLIT) as small, upstream(*AGREED, usage={"cost": 0.5}) as large, upstream() as unused:
+        urls = [f"{name}={each.url}" for name, each in (("unused", unused), ("small", small), ("large", large))]
+        with serving(FakeEngine(), upstream_url=urls, vote_calibration=calibration(tmp_path)) as running:
+            answer, report = elected(running, **terms)
+    assert tried(report) == [("small", 2, "1", False), ("small", 2, "1", False), ("large", 2, "7", True)]
+    assert [each.get("cost") for each in report["attempts"]] == [None, None, 0.5]
+    assert {name: each["sampled"] for name, each in report["models"].items()} == {"small": 4, "large": 2}
+    assert (report["upstream"], report["usage"]["upstream"]) == ("large", {"cost": 0.5})
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 6 * COMPLETION_TOKENS
+
+
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
@@ -98,7 +114,7 @@ def test_if_the_second_upstream_fails_the_first_s_answer_stands(tmp_path: Path, 
     ):
         _, report = elected(running, **TERMS, on_reject="escalate")
     assert (report["answer"], report["accept"]) == ("1", False)
-    assert report["notes"][-1] == f"the second upstream gave no answer: {why}"
+    assert report["notes"][-1] == f"the upstream second gave no answer: {why}"
 
 
 def test_candidates_without_an_answer_are_not_accepted(tmp_path: Path) -> None:
@@ -129,7 +145,7 @@ def test_a_stream_reports_it_too(tmp_path: Path) -> None:
     ("terms", "detail"),
     [
         ({"on_reject": "sample_more"}, "on_reject needs a risk"),
-        ({"risk": 0.05, "on_reject": "escalate"}, "it is set by --escalate-url"),
+        ({"risk": 0.05, "on_reject": "escalate"}, "it is set by another --upstream-url"),
         ({"risk": 0.05, "strategy": "wrf", "alpha": 0.1}, "is of alpha 0.5, and the vote has 0.1"),
     ],
 )

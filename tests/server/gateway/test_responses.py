@@ -30,6 +30,10 @@ def test_a_text_is_answered_with_the_elected_one() -> None:
     assert answer.usage is not None
     assert answer.usage.output_tokens == 3 * COMPLETION_TOKENS
     assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens
+    assert (answer.usage.input_tokens_details.cached_tokens, answer.usage.output_tokens_details.reasoning_tokens) == (
+        0,
+        0,
+    )
     report: Any = answer.unprm  # type: ignore[attr-defined]
     assert (report["answer"], report["sampled"]) == ("2", 3)
     body = reasoner.bodies[0]

@@ -50,6 +50,15 @@ def test_what_a_server_does_not_count_is_none(sent: Any, counts: tuple[int, int,
     assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == counts
 
 
+def test_of_the_details_only_what_is_told_as_a_number_is_known() -> None:
+    told = {"prompt_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 0}, "cost": 0.5}
+    assert UsageInfo.model_validate(told).details == {"reasoning_tokens": 0, "cost": 0.5}
+    odd = {"prompt_tokens_details": {"cached_tokens": -1}, "cost": {"total_cost": 1}}
+    odd["completion_tokens_details"] = {"reasoning_tokens": "many"}
+    for nothing in ({}, odd, {"cost": float("nan"), "completion_tokens_details": None}, {"cost": True}):
+        assert UsageInfo.model_validate(nothing).details == {}
+
+
 @pytest.mark.parametrize(
     "usage", [{"prompt_tokens": -1}, {"completion_tokens": 10**400}, {"prompt_tokens": 1.5}, {"prompt_tokens": "many"}]
 )
