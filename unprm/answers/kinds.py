@@ -26,9 +26,10 @@ _LAST_LINE = 300
 """Characters of a text in which the last sentence is searched."""
 _MARKS = " \t*_`\"'“”‘’«»"
 _CLAUSE = words("clause")
-_BY_FIELD = frozenset(
-    ["$schema", "$id", "$defs", "definitions", "title", "description", "default", "examples", "type", "properties", "patternProperties", "additionalProperties", "propertyNames", "required", "minProperties", "maxProperties"]
-)
+_BY_FIELD = {"$schema", "$id", "$defs", "definitions", "title", "description", "default", "examples", "type"} | {
+    *("properties", "patternProperties", "additionalProperties", "propertyNames"),
+    *("required", "minProperties", "maxProperties"),
+}
 """Keywords of an object's schema that hold for its names, or for each field by itself."""
 
 

@@ -3,13 +3,14 @@ while its answer is not accepted at the request's risk; several may share one bu
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 from unprm import pipeline
 from unprm.answers.options import lists_options
 from unprm.concurrent import all_of
+from unprm.election.acceptance import ElectionRecord
 from unprm.election.adaptive import Standing, least_decided, stability
 from unprm.election.decide import representative
 from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable, UpstreamFailed, UpstreamRefused
@@ -174,6 +175,10 @@ class Rounds:
             if (parts := await self._scorer.read(partial(candidates.by_parts, vote))) is not None:
                 won |= _won_by_parts(parts, vote, ballot, others[parts.place])
             del others[0 if parts is None else parts.place]
+            request, scored_by = terms.request, (self._scorer.name, terms.request.aggregate)
+            held = ElectionRecord.of(vote, len(ballot.classes), ballot.rewards, request, *scored_by)
+            answer = ballot.solutions[vote.solution_index].answer if parts is None else won["answer"]
+            self._context.election = replace(held, answer=answer)
         if terms.request.risk is not None:  # what was not voted on as calibrated is not accepted
             won["accept"] = won.get("accept") or False
         won |= {
