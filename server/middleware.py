@@ -100,7 +100,9 @@ class Envelope:
             caller = "" if self._service.settings.open_metrics else context.caller
             self._service.metrics.worked(route, caller, context, seconds)
         if (journal := self._service.journal) is not None and journalled and context.body:
-            election = context.election and asdict(context.election) | ({} if journal.texts else {"answer": None})
+            election = None if context.election is None else asdict(context.election)
+            if election is not None and not journal.texts:
+                election["answer"] = None
             entry = Entry(
                 time=datetime.now(UTC).isoformat(timespec="milliseconds"),
                 request_id=context.request_id,
@@ -110,7 +112,7 @@ class Envelope:
                 milliseconds=round(1000 * seconds, 1),
                 request=context.body,
                 response=bytes(answer),
-                election=election and json.dumps(election),
+                election=None if election is None else json.dumps(election),
             )
             journal.note(entry)
         return log_request(scope["method"], route, status, seconds, context)
