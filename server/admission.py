@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
+from unprm.election.acceptance import ElectionRecord
 from unprm.errors import DeadlineExceeded, ShuttingDown
 from unprm.fields import unknown
 from unprm.shares import Capacity, Held, Quota, Turns
@@ -175,7 +176,7 @@ class Context:
     """One request. `arrived`: a time of the event loop's clock; `claims`: what it may use and holds; `caller`: the name
     of the key that was sent; `scope`: whose caches it uses; `code`: the error's, if the response is an error, for the
     log and the metrics; `size`: bytes of the texts to be read for it, which are its body and, in the gateway, what the
-    upstream answers."""
+    upstream answers; `election`: the one that it held, for the journal."""
 
     request_id: str
     arrived: float
@@ -187,6 +188,7 @@ class Context:
     solutions: int = 0
     usage: Usage = field(default_factory=Usage)
     code: str = ""
+    election: ElectionRecord | None = None
 
     def note(self, error: Exception) -> None:
         """Notes an error's code, or `CALLER_DEADLINE`."""
@@ -230,6 +232,10 @@ def _elsewhere(error: HTTPException, scope: Scope) -> HTTPException:
     settings = scope["app"].state.service.settings
     if path in GATEWAY and not settings.upstream_url:
         return HTTPException(404, f"{path} needs a model to sample from: start the server with --upstream-url")
+    if path == "/feedback" and settings.journal is None:
+        return HTTPException(
+            404, "feedback goes to the journal, and there is none: start the server with --journal FILE"
+        )
     if f"{path}/".startswith("/admin/models/") and settings.admin_key is None:
         return HTTPException(404, "/admin/models needs a key of its own: start the server with --admin-key")
     if error.detail == HTTPStatus.NOT_FOUND.phrase:

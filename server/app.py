@@ -19,7 +19,7 @@ from .admission import respond
 from .middleware import Authorization, Envelope, Keys
 from .models.model import Open, Source
 from .observe import Metrics
-from .routes import about, pooling, verifying, votes
+from .routes import about, feedback, pooling, verifying, votes
 from .routes.openapi import ABOUT, DocumentedApp
 from .service import Service
 from .settings import Settings
@@ -62,6 +62,8 @@ def create_app(
     app.state.service = service
     for routes in (votes.work, pooling.router, verifying.router, about.about):
         app.include_router(routes)
+    if settings.journal is not None:
+        app.include_router(feedback.router)
     if not settings.upstream_url:
         app.include_router(about.listing)
     else:

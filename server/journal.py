@@ -1,16 +1,26 @@
-"""Requests and their answers in an SQLite file, for audits.
+"""Requests and their answers in an SQLite file, for audits; and of elections, whether their answer was right, once
+somebody says so.
 
-Off by default: it holds callers' texts. It is bounded in size; the oldest entries are deleted first. Requests never
-wait for it: entries that can't be written, or not fast enough, are counted and left out.
+Off by default: it holds callers' texts, unless it is to do without. It is bounded in size; the oldest entries are
+deleted first. Requests never wait for it: entries that can't be written, or not fast enough, are counted and left out.
 """
 
+import asyncio
+import json
 import logging
 import os
 import sqlite3
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from unprm.election.acceptance import error_interval
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +39,9 @@ CREATE TABLE IF NOT EXISTS requests (
     status INTEGER NOT NULL,      -- 499: the caller did not wait
     milliseconds REAL NOT NULL,
     request TEXT NOT NULL,        -- the body as it was sent
-    response TEXT NOT NULL
+    response TEXT NOT NULL,
+    election TEXT,                -- as `ElectionRecord`; NULL for what is none
+    correct INTEGER               -- whether its answer was right, as far as somebody said so
 );
 CREATE VIEW IF NOT EXISTS verdicts AS
     SELECT id, time, request_id, caller, path, response ->> 'strategy' AS strategy, response ->> 'answer' AS answer,
@@ -38,8 +50,21 @@ CREATE VIEW IF NOT EXISTS verdicts AS
     FROM requests WHERE status = 200 AND path LIKE '/vote%' AND path <> '/vote/compare';
 """
 _INSERT = """
-INSERT INTO requests (time, request_id, caller, path, status, milliseconds, request, response)
-VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))
+INSERT INTO requests (time, request_id, caller, path, status, milliseconds, request, response, election)
+VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?)
+"""
+_ADDED = {"election": "TEXT", "correct": "INTEGER"}
+"""Columns that journals of before lack."""
+_INDICES = """
+CREATE INDEX IF NOT EXISTS elections ON requests (request_id) WHERE election IS NOT NULL;
+CREATE INDEX IF NOT EXISTS judged ON requests (correct) WHERE correct IS NOT NULL;
+"""
+_FIND = """
+SELECT id, election FROM requests WHERE request_id = ? AND caller = ? AND election IS NOT NULL ORDER BY id DESC LIMIT 1
+"""
+_ACCEPTED = """
+SELECT count(*), total(correct = 0), avg(election ->> 'risk') FROM requests
+WHERE correct IS NOT NULL AND election ->> 'accept' = 1
 """
 _DROP_OLDEST = "DELETE FROM requests WHERE id <= (SELECT min(id) + (max(id) - min(id)) / 100 FROM requests)"
 _LARGEST = 64
@@ -52,7 +77,7 @@ class JournalUnusable(Exception):
 
 
 class Entry(NamedTuple):
-    """A request and its answer; `request` and `response` are the bodies."""
+    """A request and its answer; `request` and `response` are the bodies, `election` is JSON."""
 
     time: str
     request_id: str
@@ -62,13 +87,40 @@ class Entry(NamedTuple):
     milliseconds: float
     request: bytes
     response: bytes
+    election: str | None = None
+
+
+class AcceptedErrors(NamedTuple):
+    """How many accepted answers were judged, how many of them were wrong, and the mean of the risks at which they were
+    accepted; `interval`: as `error_interval`."""
+
+    judged: int = 0
+    wrong: int = 0
+    risk: float = 0.0
+    interval: tuple[float, float] = (0.0, 1.0)
+
+    def metrics(self) -> Iterator[Metric]:
+        """For Prometheus; without values if none was judged."""
+        judged = GaugeMetricFamily("unprm_accepted_judged", "Accepted answers judged by /feedback.", labels=[])
+        risk = GaugeMetricFamily("unprm_accepted_risk", "Mean risk at which they were accepted.", labels=[])
+        help = "Share of them that was wrong (share), and the ends of its exact 95 % interval (low, high)."
+        error = GaugeMetricFamily("unprm_accepted_error", help, labels=["bound"])
+        if self.judged:
+            judged.add_metric([], self.judged)
+            risk.add_metric([], self.risk)
+            for bound, value in zip(("share", "low", "high"), (self.wrong / self.judged, *self.interval), strict=True):
+                error.add_metric([bound], value)
+        return iter((judged, risk, error))
 
 
 class Journal:
-    """A file of at most about `max_bytes`. `dropped`: number of entries left out. Raises `JournalUnusable`."""
+    """A file of at most about `max_bytes`. `texts`: whether callers' texts are kept; `dropped`: number of entries left
+    out; `accepted`: of the answers that the journal still has. Raises `JournalUnusable`."""
 
-    def __init__(self, file: Path, max_bytes: int, waiting_bytes: int = WAITING_BYTES) -> None:
+    def __init__(self, file: Path, max_bytes: int, waiting_bytes: int = WAITING_BYTES, *, texts: bool = True) -> None:
         self.dropped = 0
+        self.texts = texts
+        self.accepted = AcceptedErrors()
         self._max_bytes, self._most_waiting = max_bytes, waiting_bytes
         self._lock = threading.Lock()
         self._waiting_bytes = 0
@@ -81,6 +133,11 @@ class Journal:
                     each.chmod(0o600)
             self._database = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
             self._database.executescript(_SCHEMA)
+            known = {row[1] for row in self._database.execute("PRAGMA table_info(requests)")}
+            for name in _ADDED.keys() - known:
+                self._database.execute(f"ALTER TABLE requests ADD COLUMN {name} {_ADDED[name]}")
+            self._database.executescript(_INDICES)
+            self._count_accepted()
         except (OSError, sqlite3.Error) as error:
             raise JournalUnusable(f"the journal {file} can't be written to ({error})") from None
         self._writer = ThreadPoolExecutor(1, "journal")
@@ -95,6 +152,33 @@ class Journal:
             self._waiting_bytes += size
         self._writer.submit(self._write, entry, size)
 
+    async def find(self, request_id: str, caller: str) -> tuple[int, dict[str, Any]] | None:
+        """The number and the `ElectionRecord`, as a dictionary, of the last election with this id that the caller held;
+        None if there is none."""
+        row = await self._run(lambda: self._database.execute(_FIND, (request_id, caller)).fetchone())
+        return None if row is None else (row[0], json.loads(row[1]))
+
+    async def judge(self, number: int, correct: bool) -> None:
+        """Notes whether the answer of the election of this number was right."""
+
+        def write() -> None:
+            self._database.execute("UPDATE requests SET correct = ? WHERE id = ?", (correct, number))
+            self._count_accepted()
+
+        await self._run(write)
+
+    async def _run(self, function: Callable[[], T]) -> T:
+        """Calls a function after the entries before it were written."""
+        try:
+            return await asyncio.wrap_future(self._writer.submit(function))
+        except sqlite3.Error as error:
+            raise JournalUnusable(f"the journal can't be used ({type(error).__name__})") from None
+
+    def _count_accepted(self) -> None:
+        judged, wrong, risk = self._database.execute(_ACCEPTED).fetchone()
+        if judged:
+            self.accepted = AcceptedErrors(judged, int(wrong), risk, error_interval(int(wrong), judged))
+
     def close(self) -> None:
         """Writes the queued entries and closes the file."""
         self._writer.shutdown()
@@ -104,7 +188,7 @@ class Journal:
         failed = None
         try:
             needed = size
-            if size > self._max_bytes // _LARGEST:
+            if not self.texts or size > self._max_bytes // _LARGEST:
                 entry, needed = entry._replace(request=_LEFT_OUT, response=_LEFT_OUT), 0
             while (used := self._used()) and used + needed > self._max_bytes:
                 self._database.execute(_DROP_OLDEST)

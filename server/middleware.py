@@ -3,10 +3,12 @@ again when they change. A request counts against its caller's share of the serve
 
 import asyncio
 import hashlib
+import json
 import re
 import string
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
@@ -97,7 +99,10 @@ class Envelope:
         if context.claims.deadline is not None and not route.startswith(_ADMIN):
             caller = "" if self._service.settings.open_metrics else context.caller
             self._service.metrics.worked(route, caller, context, seconds)
-        if self._service.journal is not None and journalled and context.body:
+        if (journal := self._service.journal) is not None and journalled and context.body:
+            election = None if context.election is None else asdict(context.election)
+            if election is not None and not journal.texts:
+                election["answer"] = None
             entry = Entry(
                 time=datetime.now(UTC).isoformat(timespec="milliseconds"),
                 request_id=context.request_id,
@@ -107,8 +112,9 @@ class Envelope:
                 milliseconds=round(1000 * seconds, 1),
                 request=context.body,
                 response=bytes(answer),
+                election=None if election is None else json.dumps(election),
             )
-            self._service.journal.note(entry)
+            journal.note(entry)
         return log_request(scope["method"], route, status, seconds, context)
 
 

@@ -48,7 +48,8 @@ class Service(Collector):
         self.metrics = metrics
         self.journal = None
         if settings.journal is not None:
-            self.journal = Journal(settings.journal, int(settings.journal_mb * 2**20))
+            size = int(settings.journal_mb * 2**20)
+            self.journal = Journal(settings.journal, size, texts=not settings.journal_without_texts)
         path = settings.vote_calibration
         self.vote_calibration = None if path is None else acceptance.read(path)
         self._readers = FairPool("readers", _THREADS)
@@ -121,6 +122,7 @@ class Service(Collector):
         if self.journal is not None:
             dropped = self.journal.dropped
             yield CounterMetricFamily("unprm_journal_dropped", "Requests left out of the journal.", dropped)
+            yield from self.journal.accepted.metrics()
         yield GaugeMetricFamily("unprm_running_requests", "Requests being worked on.", self.admission.running.count)
         loading, ready = sum(model.state.state == "loading" for model in self.models), 0
         with suppress(UnprmError):

@@ -210,6 +210,9 @@ class _Records(BaseModel):
         allow_inf_nan=False,
         description="MiB of the journal; the oldest entries are deleted first.",
     )
+    journal_without_texts: bool = Field(
+        default=False, description="Keep callers' texts and answers out of the journal, and what /feedback needs in it."
+    )
     otlp_endpoint: Address | None = Field(
         default=None, description="OpenTelemetry collector for traces (OTLP over HTTP)."
     )

@@ -197,6 +197,11 @@ def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None
     return None if answer is None or not answer.strip() else answer
 
 
+def shortened(answer: str, longest: int) -> str:
+    """The answer in at most so many characters, and an ellipsis if it has more."""
+    return answer if len(answer) <= longest else answer[:longest] + "…"
+
+
 def _graded(match: Match | None) -> dict[str, Any]:
     """The fields of a verdict on an answer; None if there is no answer."""
     if match is None:
@@ -394,7 +399,7 @@ class Ballot:
             judged = self.acceptance.judged(strategy, self.classes, rewards, self.terms, members)
         answers = [self.solutions[each.members[0]].answer or "" for each in result.classes]
         if longest is not None:
-            answers = [answer if len(answer) <= longest else answer[:longest] + "…" for answer in answers]
+            answers = [shortened(answer, longest) for answer in answers]
         return judged | {
             "strategy": strategy,
             "answer": answers[0],

@@ -38,7 +38,7 @@ _OF_CANDIDATES = (
     *("too_many_solutions", "blank", "too_many_steps", "solution_too_long", "no_verdict", "no_logprobs"),
     *("unknown_model", "no_answer", "model_unavailable"),
 )
-_NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer",), "grade": _OF_CANDIDATES}
+_NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer",), "grade": _OF_CANDIDATES, "feedback": _OF_CANDIDATES}
 
 _TIMEOUT: Json = {
     "name": TIMEOUT_HEADER,
@@ -51,7 +51,7 @@ _TIMEOUT: Json = {
 _GROUPS = {
     "Scores": ("/score_steps", "/preview"),
     "Votes": ("/vote",),
-    "Grades": ("/grade",),
+    "Grades": ("/grade", "/feedback"),
     "Answers of an upstream": ("/v1/",),
     "Administration": ("/admin/",),
 }
@@ -103,6 +103,7 @@ REQUESTS: dict[str, Json] = {
     "vote_compare": _VOTE | DEFAULTS.model_dump(),
     "preview": _PREVIEW,
     "grade": _GRADE,
+    "feedback": {"request_id": "5c2f8a3e9b1d4f60", "correct": False},
 }
 """Example requests by operation name."""
 

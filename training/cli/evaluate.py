@@ -204,8 +204,14 @@ def every(
 
 @app.command("calibrate-votes")
 def calibrate_votes(
-    run: Annotated[Path, typer.Argument(help="Directory that `best-of-n --output` wrote.", file_okay=False)],
     output: Annotated[Path, typer.Option(help="File for the calibration: `serve --vote-calibration`.")],
+    run: Annotated[
+        Path | None, typer.Argument(help="Directory that `best-of-n --output` wrote.", file_okay=False)
+    ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(help="Instead of RUN, a server's journal, whose votes were judged by /feedback.", exists=True),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="Name of the served PRM whose rewards these are. Default: the run's.")
     ] = None,
@@ -218,7 +224,15 @@ def calibrate_votes(
 
     from ..evaluate import acceptance
 
-    made = acceptance.calibrated(run, date.today().isoformat(), model, aggregate)
+    today = date.today().isoformat()
+    if (run is None) == (journal is None):
+        raise typer.BadParameter("expected one of RUN and --journal")
+    if run is not None:
+        made = acceptance.calibrated(run, today, model, aggregate)
+    elif journal is not None:
+        made, left_out = acceptance.recalibrated(journal, today)
+        if left_out:
+            console.print(f"{left_out} votes are left out: not the model, settings or kind of answers of the others")
     made.write(output)
     for strategy, elections in made.elections.items():
         if reason := made.disorder(strategy):

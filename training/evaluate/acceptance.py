@@ -1,11 +1,24 @@
 """Calibrates when an elected answer is accepted at a given risk, from candidates whose answers are known."""
 
 import json
+import sqlite3
+from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
-from unprm.election.acceptance import CONFIDENCE, Election, Statistics, VoteCalibration, certainty, rewards_used
+from pydantic import TypeAdapter
+
+from unprm.election.acceptance import (
+    CONFIDENCE,
+    Election,
+    ElectionRecord,
+    Statistics,
+    VoteCalibration,
+    certainty,
+    rewards_used,
+)
 from unprm.election.decide import decide, needed_signal, of_answered
 from unprm.errors import RecordInvalid
 from unprm.types import Aggregate
@@ -35,8 +48,6 @@ def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggreg
     if not electable:
         raise RecordInvalid(str(run), 0, "no candidate of any question has an answer")
     made_by = json.loads((run / "candidates.config.json").read_text("utf-8"))["model"]
-    statistics = [asdict(Statistics.of(question.classes, question.rewards)) for question in electable]
-    known = {name: [row[name] for row in statistics if row[name] is not None] for name in statistics[0]}
     return VoteCalibration(
         pool=run.resolve().name,
         date=date,
@@ -45,8 +56,49 @@ def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggreg
         aggregate=aggregate,
         terms=DEFAULTS.model_dump(),
         elections={strategy: elections(electable, strategy) for strategy in takeable(electable)},
-        ranges={name: (min(values), max(values)) for name, values in known.items() if values},
+        ranges=_ranges(Statistics.of(question.classes, question.rewards) for question in electable),
     )
+
+
+def recalibrated(journal: Path, date: str) -> tuple[VoteCalibration, int]:
+    """The calibration of the votes in a server's journal whose answers were judged by its callers; and how many of them
+    are left out, since their model or settings are not those of the most. Raises `RecordInvalid` if there are none."""
+    try:
+        with closing(sqlite3.connect(f"{journal.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            query = "SELECT election, correct FROM requests WHERE correct IS NOT NULL ORDER BY id"
+            rows = database.execute(query).fetchall()
+    except sqlite3.Error as error:
+        raise RecordInvalid(str(journal), 0, f"it is no journal of a server ({error})") from None
+    made = [(TypeAdapter(ElectionRecord).validate_json(election), bool(correct)) for election, correct in rows]
+    stated = [(record, correct) for record, correct in made if record.compared_as == "stated"]
+    if not stated:
+        raise RecordInvalid(str(journal), 0, "no vote in it was judged: its callers do so by POST /feedback")
+    names = {name: value for record, _ in stated for name, value in record.settings.items()}
+    for name in names:
+        values = [record.settings[name] for record, _ in stated if name in record.settings]
+        names[name] = Counter(values).most_common(1)[0][0]
+    alike = [(record, correct) for record, correct in stated if record.settings.items() <= names.items()]
+    by_vote: dict[Strategy, list[Election]] = {}
+    for record, correct in alike:
+        by_vote.setdefault(record.strategy, []).append((record.certainty, correct))
+    calibration = VoteCalibration(
+        pool=journal.name,
+        date=date,
+        confidence=CONFIDENCE,
+        model=names.pop("model", None),
+        aggregate=names.pop("aggregate", None),
+        terms=names,
+        elections=by_vote,
+        ranges=_ranges([record.statistics for record, _ in alike]),
+    )
+    return calibration, len(made) - len(alike)
+
+
+def _ranges(statistics: Iterable[Statistics]) -> dict[str, tuple[float, float]]:
+    """By field, the lowest and highest value; without those of which there is none."""
+    rows = list(map(asdict, statistics))
+    known = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
+    return {name: (min(values), max(values)) for name, values in known.items() if values}
 
 
 def elections(questions: Iterable[JudgedCandidates], strategy: Strategy) -> list[Election]:

@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 from unprm import fields
 from unprm.election.decide import needed_signal
 from unprm.errors import InvalidRequest, RecordInvalid
-from unprm.types import Aggregate
+from unprm.types import Aggregate, ComparedAs
 from unprm.votes.registry import VOTES, Strategy
 from unprm.votes.vote import Terms, Values
-from unprm.wire import AppliedCalibration, VoteCalibrationOut
+from unprm.wire import AppliedCalibration, VoteCalibrationOut, VoteOut
 
 CONFIDENCE = 0.9
 """Probability over the calibration questions that the risk is kept, unless the calibration says otherwise."""
@@ -130,6 +130,38 @@ class VoteCalibration:
     def write(self, path: Path) -> None:
         """Writes it as JSON."""
         path.write_text(json.dumps(asdict(self)) + "\n", "utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionRecord:
+    """What is kept of an election until its answer is known to be right or wrong. `statistics`: of its candidates;
+    `settings`: what a calibration must have in common with it; `accept`, `risk`: None if no risk was named; `answer`:
+    the elected one, None where texts are not kept."""
+
+    strategy: Strategy
+    compared_as: ComparedAs
+    certainty: float
+    statistics: Statistics
+    settings: dict[str, Any]
+    accept: bool | None
+    risk: float | None
+    answer: str | None
+
+    @classmethod
+    def of(
+        cls, vote: VoteOut, count: int, rewards: Values | None, terms: Terms, model: str | None, aggregate: Aggregate
+    ) -> "ElectionRecord":
+        """`count`: of the candidates; `rewards`: of each; `model`, `aggregate`: as in `VoteCalibration.mismatch`."""
+        places = {k: place for place, each in enumerate(vote.candidates) for k in each.members}
+        classes = [places.get(k) for k in range(count)]
+        used = rewards_used(vote.strategy, classes, rewards, terms)
+        settings = {name: getattr(terms, name) for name in VOTES[vote.strategy].terms.model_fields}
+        if VOTES[vote.strategy].signal == "reward":
+            settings |= {"model": model, "aggregate": aggregate}
+        value = certainty(classes, used, vote.candidates[0].members)
+        risk = None if vote.calibration is None else vote.calibration.risk
+        statistics = Statistics.of(classes, used)
+        return cls(vote.strategy, vote.compared_as, value, statistics, settings, vote.accept, risk, vote.answer)
 
 
 class Acceptance(NamedTuple):
@@ -237,6 +269,20 @@ def threshold(elections: Iterable[Election], risk: float, confidence: float) -> 
             break
         found = value
     return found
+
+
+def error_interval(wrong: int, count: int) -> tuple[float, float]:
+    """The exact 95 % interval (Clopper and Pearson) of a share of which `wrong` of `count` were found, in [0, 1]."""
+
+    def share(most: int, probability: float) -> float:
+        """The share at which at most so many are wrong with this probability, which falls with it."""
+        low, high = 0.0, 1.0
+        while high - low > 1e-6:
+            middle = (low + high) / 2
+            low, high = (middle, high) if _at_most(most, count, middle) > probability else (low, middle)
+        return (low + high) / 2
+
+    return share(wrong - 1, 0.975) if wrong else 0.0, share(wrong, 0.025) if wrong < count else 1.0
 
 
 def disorder(elections: Iterable[Election]) -> str | None:

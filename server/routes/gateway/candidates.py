@@ -17,11 +17,12 @@ from unprm.errors import UnprmError, UpstreamFailed
 from unprm.openai.models import Json, LogProbs, is_json
 from unprm.types import Extraction
 from unprm.votes.registry import VOTES, Strategy
-from unprm.wire import AnySolution, SolutionIn, confidence_of
+from unprm.wire import AnySolution, SolutionIn, VoteOut, confidence_of
 
 from ...admission import Context
 from ...service import Service
 from .completion import NO_ANSWER, NO_CALL, JsonAnswer, Verbatim, action, calls_of, length_of, text_of
+from .parts import Parts, by_parts
 from .replies import Sampled
 from .report import Sample, Spent, UpstreamFailure
 from .schema import ChatRequest
@@ -90,6 +91,7 @@ class SampledCandidates:
         self._shows_logprobs = bool(self._body.get("logprobs"))
         if self._confident or by_logprobs:
             self._body["logprobs"] = True
+        self._request = request
         self._exclude_args, self._vote_on = request.unprm.exclude_args, request.unprm.vote_on
         self._wants_json, self._schema = request.wants_json, request.schema_of_answer
         self._apart = request.stream and request.unprm.candidates  # together they would arrive together
@@ -275,6 +277,10 @@ class SampledCandidates:
     def origin(self, index: int) -> Source:
         """Where a candidate comes from."""
         return self._origins[index]
+
+    def by_parts(self, vote: VoteOut) -> Parts | None:
+        """As the function `by_parts`, of the candidates so far."""
+        return by_parts(self._request, vote, self.sampled.choices)
 
     def choice(self, index: int) -> Json:
         """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for. Raises

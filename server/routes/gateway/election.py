@@ -3,13 +3,14 @@ while its answer is not accepted at the request's risk; several may share one bu
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
 
 from unprm import pipeline
 from unprm.answers.options import lists_options
 from unprm.concurrent import all_of
+from unprm.election.acceptance import ElectionRecord
 from unprm.election.adaptive import Standing, least_decided, stability
 from unprm.election.decide import representative
 from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable, UpstreamFailed, UpstreamRefused
@@ -24,6 +25,7 @@ from ...models.model import Model
 from ...scoring import RequestScorer
 from ...service import Service
 from .candidates import SampledCandidates, Source
+from .parts import Parts
 from .replies import Sampled
 from .report import Attempt, ElectionUsage, Report, Sample, Stopped, Told, UnscoredCandidate, notes
 from .schema import Election
@@ -161,7 +163,7 @@ class Rounds:
     async def elected(self) -> Elected:
         """The completion that the last vote elects. Raises `UpstreamFailed` if rewards are to decide and none has text
         that can be scored."""
-        candidates, terms = self.candidates, self.terms
+        candidates, terms, parts = self.candidates, self.terms, None
         ballot, strategy = self._ballot, terms.strategy
         if ballot is None:  # there may be answers, but without what the vote needs: then their frequency decides
             ballot, strategy = await self._vote("majority"), "majority"
@@ -171,7 +173,14 @@ class Rounds:
             vote = ballot.outcome(strategy, LONGEST_COMPARED)
             self._metrics.voted(vote)
             won, values = _won(ballot, vote), ballot.values(strategy)
-            others = [representative(each.members, values) for each in vote.candidates[1:]]
+            others = [representative(each.members, values) for each in vote.candidates]
+            if (parts := await self._scorer.read(partial(candidates.by_parts, vote))) is not None:
+                won |= _won_by_parts(parts, vote, ballot, others[parts.place])
+            del others[0 if parts is None else parts.place]
+            request, scored_by = terms.request, (self._scorer.name, terms.request.aggregate)
+            held = ElectionRecord.of(vote, len(ballot.classes), ballot.rewards, request, *scored_by)
+            answer = ballot.solutions[vote.solution_index].answer if parts is None else won["answer"]
+            self._context.election = replace(held, answer=answer)
         if terms.request.risk is not None:  # what was not voted on as calibrated is not accepted
             won["accept"] = won.get("accept") or False
         spent, origin = Sampled(), candidates.origin(won["solution_index"])
@@ -205,6 +214,8 @@ class Rounds:
             by_frequency=ballot is not None and strategy != terms.strategy,
         )
         choices = [candidates.choice(index) for index in (report.solution_index, *others)]
+        if parts is not None and parts.choice is not None:
+            choices[0] = parts.choice
         return Elected(choices, spent, report)
 
     async def _enough(self, choices: Sequence[Json]) -> bool:
@@ -422,6 +433,21 @@ def _won(ballot: Ballot, vote: VoteOut) -> Json:
         "without_answer_count": ballot.without_answer_count,
         "demonstration": ballot.demonstration,
         "compared_as_text": list(ballot.compared_as_text),
+    }
+
+
+def _won_by_parts(parts: Parts, vote: VoteOut, ballot: Ballot, index: int) -> Json:
+    """What the report has of an answer that is elected by its parts. `index`: of the candidate that is the nearest."""
+    nearest, written = vote.candidates[parts.place], parts.report.written
+    return {
+        "answer": pipeline.shortened(parts.answer or nearest.answer, LONGEST_COMPARED),
+        "solution_index": index,
+        "decided_by": "majority",
+        "share": nearest.count / sum(each.count for each in vote.candidates) if written else 0.0,
+        "reward": ballot.rewards[index] if ballot.rewards is not None and written else None,
+        "tie": False,
+        "margin": None,
+        "by_parts": parts.report,
     }
 
 

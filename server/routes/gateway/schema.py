@@ -71,6 +71,14 @@ class Election(VoteTerms, RiskTerms):
     vote_on: list[Annotated[str, Field(pattern="^/")]] = Field(
         default=[], max_length=64, description='JSON pointers to what answers in JSON are compared by: `["/label"]`.'
     )
+    tool_vote: Literal["call", "name", "args"] = Field(
+        default="call",
+        description="Where no whole call has a majority: `name` elects the tools' names first, then the call; `args` "
+        "elects each argument.",
+    )
+    json_vote: Literal["whole", "field"] = Field(
+        default="whole", description="Where no whole object has a majority: `field` elects each field."
+    )
     candidates: bool = Field(
         default=False, description="Show every candidate: in a stream as it arrives, else as `solutions` in the report."
     )
@@ -84,6 +92,8 @@ class Election(VoteTerms, RiskTerms):
     def _check(self) -> Self:
         if self.on_reject is not None and self.risk is None:
             raise ValueError("on_reject needs a risk: without one no answer is rejected")
+        if self.vote_on and self.json_vote == "field":
+            raise ValueError("json_vote field elects every field: expected without vote_on, which picks some")
         return self
 
 

@@ -70,3 +70,40 @@ def test_the_result_of_the_last_sentence_is_read_where_nothing_is_stated() -> No
     assert answer.choices[0].message.content == texts[1]
     for found in (report, voted):
         assert (found["answer"], found["read_from"], "compared_as" in found) == ("150", "last_sentence", False)
+
+
+OBJECTS = ['{"city": "Rome", "year": 1}', '{"city": "Bonn", "year": 2}', '{"year": 2.0, "city": "Rome"}', '["x"]']
+FIELDS = {"budget": 4, "json_vote": "field", **MAJORITY}
+
+
+def test_json_without_a_majority_is_voted_on_field_by_field() -> None:
+    made = ['{"city": "Rome", "year": 1}', '{"city": "Bonn", "year": 2}', '{"city": "Rome", "year": 3}', OBJECTS[1]]
+    third = [*made[:3], '{"city": "Oslo", "year": 2}']
+    with upstream(*OBJECTS) as reasoner, gateway(reasoner) as running:
+        written, report = elected(running, **FIELDS)
+        _, whole = elected(running, budget=4, **MAJORITY)
+        asked = {"model": "m", "messages": [{}], "unprm": {"json_vote": "field", "vote_on": ["/city"]}}
+        refused = running.post("/v1/chat/completions", asked).json()["detail"]
+    assert written.choices[0].message.content == OBJECTS[2]
+    assert report["by_parts"] == {"by": "field", "counts": {"city": 2, "year": 2}, "written": True}
+    assert (report["answer"], report["solution_index"], report["share"]) == ('{"city":"Rome","year":2}', 2, 0.25)
+    assert (whole["answer"], "by_parts" in whole) == ('{"city":"Rome","year":1}', False)
+    assert "json_vote field elects every field: expected without vote_on" in refused
+    with upstream(*third) as reasoner, gateway(reasoner) as running:
+        composed, report = elected(running, **FIELDS)
+    assert composed.choices[0].message.content == '{"city": "Rome", "year": 2}'
+    assert (report["answer"], report["share"]) == ('{"city":"Rome","year":2}', 0.0)
+    assert report["notes"] == [
+        "no whole answer has a majority, so each field is voted on (city 2, year 2), and no candidate wrote all of "
+        "them together"
+    ]
+
+
+def test_fields_that_a_schema_ties_together_are_not_voted_on_apart() -> None:
+    schema = {"type": "object", "properties": {"city": {}, "year": {}}}
+    tied = schema | {"anyOf": [{"properties": {"year": {"const": 1}}}, {"properties": {"city": {"const": "Bonn"}}}]}
+    options: dict[str, Any] = {"extra_body": {"unprm": FIELDS}}
+    with upstream(*OBJECTS) as reasoner, gateway(reasoner) as running:
+        by_field = ask(running, response_format=formed(schema), **options).unprm
+        whole = ask(running, response_format=formed(tied), **options).unprm
+    assert (by_field["by_parts"]["by"], "by_parts" in whole, whole["solution_index"]) == ("field", False, 0)

@@ -1,3 +1,5 @@
+CREATE INDEX elections ON requests (request_id) WHERE election IS NOT NULL
+CREATE INDEX judged ON requests (correct) WHERE correct IS NOT NULL
 CREATE TABLE requests (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     time TEXT NOT NULL,           -- of the answer, UTC
@@ -7,7 +9,9 @@ CREATE TABLE requests (
     status INTEGER NOT NULL,      -- 499: the caller did not wait
     milliseconds REAL NOT NULL,
     request TEXT NOT NULL,        -- the body as it was sent
-    response TEXT NOT NULL
+    response TEXT NOT NULL,
+    election TEXT,                -- as `ElectionRecord`; NULL for what is none
+    correct INTEGER               -- whether its answer was right, as far as somebody said so
 )
 CREATE TABLE sqlite_sequence(name,seq)
 CREATE VIEW verdicts AS
@@ -15,5 +19,5 @@ CREATE VIEW verdicts AS
            response ->> 'decided_by' AS decided_by, response ->> 'tie' AS tie, response ->> 'margin' AS margin,
            response ->> 'model' AS model
     FROM requests WHERE status = 200 AND path LIKE '/vote%' AND path <> '/vote/compare'
-(1, '2026-01-31T12:00:00Z', '0', '', '/vote/prm', 200, 1.5, '{}', '{"strategy":"prm","answer":"4"}')
+(1, '2026-01-31T12:00:00Z', '0', '', '/vote/prm', 200, 1.5, '{}', '{"strategy":"prm","answer":"4"}', None, None)
 (1, '2026-01-31T12:00:00Z', '0', '', '/vote/prm', 'prm', '4', None, None, None, None)

@@ -1,0 +1,69 @@
+"""The route that says, later, whether an elected answer was right. It exists where there is a journal to note it in."""
+
+from functools import partial
+from typing import Self
+
+from fastapi import APIRouter
+from pydantic import Field, model_validator
+
+from unprm.answers.equivalence import Pair
+from unprm.answers.kinds import KINDS, canonical_json, json_value
+from unprm.errors import InvalidRequest
+from unprm.types import ComparedAs
+from unprm.wire import FreeText, WireModel
+
+from ..admission import Context, TheContext
+from ..service import Service, TheService
+from .openapi import describe
+from .route import WorkRoute
+
+router = APIRouter(route_class=WorkRoute)
+
+
+class FeedbackRequest(WireModel):
+    """Whether the answer of an earlier vote was right, or the right answer, to be compared with it."""
+
+    request_id: str = Field(description="`X-Request-ID` of the response to a vote, or to a chat completion.")
+    correct: bool | None = None
+    answer: FreeText | None = Field(None, description="Instead of it, the right answer.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.correct is None) == (self.answer is None):
+            raise ValueError("expected one of correct and answer")
+        return self
+
+
+class FeedbackResponse(WireModel):
+    """What was noted. `accept`: as in the vote, null if it named no risk."""
+
+    correct: bool
+    accept: bool | None
+
+
+@router.post("/feedback", **describe("feedback"))
+async def feedback(service: TheService, request: FeedbackRequest, context: TheContext) -> FeedbackResponse:
+    """Notes whether the answer of an earlier vote was right; a later verdict replaces an earlier one. Only the key that
+    asked for the vote may judge it, as long as the journal has it."""
+    assert service.journal is not None, "without a journal there is no such route"
+    found = await service.journal.find(request.request_id, context.caller)
+    if found is None:
+        raise InvalidRequest("the journal has no vote of this request_id by your key", "/request_id")
+    number, election = found
+    correct = request.correct
+    if correct is None:
+        if election["answer"] is None:
+            raise InvalidRequest("the journal keeps no answers here: send correct in place of answer", "/answer")
+        correct = await _equal(service, context, election["compared_as"], election["answer"], request.answer or "")
+    await service.journal.judge(number, correct)
+    return FeedbackResponse(correct=correct, accept=election["accept"])
+
+
+async def _equal(service: Service, context: Context, kind: ComparedAs, elected: str, right: str) -> bool:
+    """Whether an elected answer equals the right one, both compared as that kind is."""
+    if kind == "json" and (value := await service.read(context, partial(json_value, right))) is not None:
+        right = canonical_json(value)
+    if (key := KINDS[kind].key(elected)) is not None:
+        return key == KINDS[kind].key(right)
+    (match,) = await service.match(context, [Pair(elected, [right])])
+    return match.correct

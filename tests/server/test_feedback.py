@@ -1,0 +1,155 @@
+"""Feedback: whether elected answers were right, from a client to the metrics and to a new calibration."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import OpenAI
+from typer.testing import CliRunner
+
+from tests.fakes import upstream
+from tests.server.harness import Running, ask, boxed, serving
+from tests.support import until
+from training.__main__ import app
+from unprm.election.acceptance import VoteCalibration, error_interval, read
+from unprm.votes.registry import DEFAULTS
+
+VOTE = ask(boxed(5, "a"), boxed("5.0", "b"), boxed(6, "c"))
+CALIBRATION = VoteCalibration(
+    pool="some",
+    date="2026-01-31",
+    confidence=0.9,
+    model=None,
+    aggregate=None,
+    terms=DEFAULTS.model_dump(),
+    elections={"majority": [(share / 100, share > 40) for share in range(1, 100) for _ in range(9)]},
+    ranges={},
+)
+
+
+@contextmanager
+def journalled(tmp_path: Path, **options: Any) -> Iterator[Running]:
+    CALIBRATION.write(tmp_path / "calibration.json")
+    with serving(journal=tmp_path / "j", vote_calibration=tmp_path / "calibration.json", **options) as server:
+        yield server
+
+
+def judge(server: Running, request_id: str, key: str = "none", **verdict: Any) -> Any:
+    headers = {"Authorization": f"Bearer {key}"}
+    return server.post("/feedback", {"request_id": request_id, **verdict}, headers=headers)
+
+
+def metrics(server: Running) -> dict[str, float]:
+    lines = [line.rsplit(" ", 1) for line in server.get("/metrics").text.splitlines() if "_accepted_" in line]
+    return {name.removeprefix("unprm_accepted_"): float(value) for name, value in lines if name[0] != "#"}
+
+
+def test_accepted_answers_that_were_wrong_are_a_metric(tmp_path: Path) -> None:
+    with journalled(tmp_path) as server:
+        ids = [
+            server.post("/vote/majority", VOTE | {"risk": risk}).headers["X-Request-ID"] for risk in (0.05, 0.15, 0.1)
+        ]
+        unasked = server.post("/vote/wrf", VOTE).headers["X-Request-ID"]
+        assert metrics(server) == {}
+        assert judge(server, ids[0], correct=False).json() == {"correct": False, "accept": True}
+        assert judge(server, ids[1], correct=False).json()["accept"]
+        assert judge(server, ids[1], answer="5").json() == {"correct": True, "accept": True}  # replaces the first
+        assert judge(server, ids[2], answer="x = 5").json()["correct"]
+        assert judge(server, unasked, answer="6").json() == {"correct": False, "accept": None}
+        found = metrics(server)
+    assert found == {
+        "judged": 3,
+        "risk": pytest.approx(0.1),
+        'error{bound="share"}': pytest.approx(1 / 3),
+        'error{bound="low"}': pytest.approx(0.0084, abs=1e-4),
+        'error{bound="high"}': pytest.approx(0.9057, abs=1e-4),
+    }
+    with journalled(tmp_path) as server:
+        assert metrics(server) == found
+
+
+def test_only_the_key_that_asked_may_judge_and_only_votes(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("anna anna-s-own-key\nbert bert-s-own-key\n")
+    anna = {"Authorization": "Bearer anna-s-own-key"}
+    with journalled(tmp_path, api_keys_file=tmp_path / "keys") as server:
+        vote = server.post("/vote/majority", VOTE, headers=anna).headers["X-Request-ID"]
+        scores = server.post("/score_steps", VOTE, headers=anna).headers["X-Request-ID"]
+        refused = [
+            judge(server, vote, "bert-s-own-key", correct=True),
+            judge(server, scores, "anna-s-own-key", correct=True),
+        ]
+        assert judge(server, vote, "anna-s-own-key", correct=True).status_code == 200
+        for wrong in ({}, {"correct": True, "answer": "5"}):
+            assert (
+                "expected one of correct and answer" in judge(server, vote, "anna-s-own-key", **wrong).json()["detail"]
+            )
+    for each in refused:
+        assert (each.status_code, each.json()["errors"][0]["pointer"]) == (422, "/request_id")
+
+
+def test_without_a_journal_the_option_is_named() -> None:
+    with serving() as server:
+        refused = judge(server, "x", correct=True)
+    assert (refused.status_code, "start the server with --journal FILE" in refused.json()["detail"]) == (404, True)
+
+
+def test_texts_are_left_out_if_the_operator_says_so(tmp_path: Path) -> None:
+    with journalled(tmp_path, journal_without_texts=True) as server:
+        vote = server.post("/vote/majority", VOTE | {"risk": 0.1}).headers["X-Request-ID"]
+        assert "send correct in place of answer" in judge(server, vote, answer="5").json()["detail"]
+        assert judge(server, vote, correct=True).json()["accept"]
+    with closing(sqlite3.connect(tmp_path / "j")) as database:
+        rows = database.execute("SELECT request, response, election FROM requests").fetchall()
+    assert {row[:2] for row in rows} == {("null", "null")}
+    assert json.loads(rows[0][2])["answer"] is None
+
+
+def test_a_journal_of_before_gets_the_columns(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "j")) as database:
+        database.executescript(
+            "CREATE TABLE requests (id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT, request_id TEXT, caller TEXT, "
+            "path TEXT, status INTEGER, milliseconds REAL, request TEXT, response TEXT); INSERT INTO requests "
+            "(time, request_id, caller, path, status, milliseconds, request, response) "
+            "VALUES ('t', 'old', '', '/vote', 200, 1, '{}', '{}')"
+        )
+    with journalled(tmp_path) as server:
+        assert judge(server, "old", correct=True).status_code == 422
+        vote = server.post("/vote/majority", VOTE).headers["X-Request-ID"]
+        assert judge(server, vote, correct=True).status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_chat_completions_are_judged_and_recalibrate_their_votes(tmp_path: Path, stream: bool) -> None:
+    with (
+        upstream("It is \\boxed{5}.", "5", "6", *["5", "5", "6"]) as reasoner,
+        journalled(tmp_path, upstream_url=reasoner.url) as server,
+    ):
+        client = OpenAI(base_url=f"{server.url}/v1", api_key="none")
+        for right in ("5", "6"):
+            terms = {"strategy": "majority", "budget": 3, "round": 3, "risk": 0.1}
+            messages: Any = [{"role": "user", "content": "2 + 3?"}]
+            with client.chat.completions.with_streaming_response.create(
+                model="m", messages=messages, stream=stream, extra_body={"unprm": terms}
+            ) as answer:
+                answer.read()
+            judging = partial(judge, server, answer.headers["X-Request-ID"], answer=right)
+            until(lambda judging=judging: judging().status_code == 200)  # a stream's end is sent before it is noted
+            assert judging().json()["correct"] == (right == "5")
+    made = CliRunner().invoke(
+        app, ["evaluate", "calibrate-votes", "--journal", str(tmp_path / "j"), "--output", str(tmp_path / "new.json")]
+    )
+    assert made.exit_code == 0, made.output
+    calibration = read(tmp_path / "new.json")
+    assert (calibration.pool, calibration.elections) == ("j", {"majority": [(2 / 3, True), (2 / 3, False)]})
+    assert calibration.ranges["candidates"] == (3, 3)
+
+
+def test_the_interval_is_exact() -> None:
+    assert error_interval(0, 10) == (0.0, pytest.approx(0.3085, abs=1e-4))
+    assert error_interval(5, 100) == (pytest.approx(0.0164, abs=1e-4), pytest.approx(0.1128, abs=1e-4))
+    assert error_interval(3, 3)[1] == 1.0
