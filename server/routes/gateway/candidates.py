@@ -23,7 +23,7 @@ from ...admission import Context
 from ...service import Service
 from .completion import NO_ANSWER, NO_CALL, JsonAnswer, Verbatim, action, calls_of, length_of, text_of
 from .replies import Sampled
-from .report import Sample, UpstreamFailure
+from .report import Piece, Sample, UpstreamFailure
 from .schema import ChatRequest
 from .upstream import Upstream
 
@@ -114,17 +114,18 @@ class SampledCandidates:
         self,
         count: int,
         until: float,
-        observe: Callable[[Sample], None],
+        observe: Callable[[Sample | Piece], None],
         enough: Callable[[Sequence[Json]], Coroutine[Any, Any, bool]],
     ) -> None:
         """Samples one more round, until a time of the event loop's clock, or until `enough` says of all completions so
         far that no more are needed; `observe` is called with each candidate as soon as it and those before it have
-        arrived. Failures are recorded, and tokens are charged as they come; raises `UpstreamRefused`, `UpstreamFailed`,
-        `Overloaded` or `TimeoutError` if there is no candidate so far."""
+        arrived; if the request shows candidates, first with the pieces of its text as they are written. Failures are
+        recorded, and tokens are charged as they come; raises `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or
+        `TimeoutError` if there is no candidate so far."""
         self.rounds += 1
         seeded = {} if self._seed is None else {"seed": self._seed + self._requested}  # different in every round
         self._requested += count
-        sampled, early = Sampled(), dict[int, list[Json]]()
+        sampled, early, told = Sampled(), dict[int, list[Json]](), dict[int, int]()
         came, whole = asyncio.Event(), True
         late, missing = False, "the upstream returned fewer candidates than requested"
 
@@ -133,9 +134,20 @@ class SampledCandidates:
                 observe(_sample(index, choice))
             sampled.choices += choices
 
+        def tell(number: int, text: str) -> None:
+            told[number] = told.get(number, 0) + len(text)
+            observe(Piece(candidate=len(self.sampled.choices) + number, text=text))
+
+        def take_back(number: int) -> None:
+            if told.pop(number, 0) > 0:
+                tell(number, "")
+
         def arrived(number: int, part: Sampled) -> None:
             sampled.add(replace(part, choices=[]))
             self._context.claims.charge(part.tokens)
+            if self._apart and part.choices and told.get(number, 0) != len(text := text_of(part.choices[0])):
+                take_back(number)  # it was asked for again, or was not streamed
+                tell(number, text)
             if part.choices:
                 early[number] = early.get(number, []) + part.choices
                 came.set()
@@ -154,13 +166,16 @@ class SampledCandidates:
             async with asyncio.timeout_at(until):
                 kept = None if self._shows_logprobs else _WITH_TEXTS if self._by_logprobs else ("logprob",)
                 body = self._body | seeded
-                sampling = self._upstream.sample(body, count, self._context, kept, self._apart, arrived)
+                pieces = tell if self._apart else None
+                sampling = self._upstream.sample(body, count, self._context, kept, arrived, pieces)
                 whole = await first_of(sampling, wait_for_enough())
         except (UnprmError, TimeoutError) as error:
             if not (self.sampled.choices or sampled.choices or early):
                 raise
             late = isinstance(error, TimeoutError)
             missing = "they were not waited for: time ran out" if late else str(error)
+        for number in range(len(sampled.choices), count):
+            take_back(number)
         for _, choices in sorted(early.items()):  # those before them failed
             add(choices)
         try:

@@ -25,7 +25,7 @@ from ...scoring import RequestScorer
 from ...service import Service
 from .candidates import SampledCandidates
 from .replies import Sampled
-from .report import Attempt, Report, Sample, Stopped, UnscoredCandidate, notes
+from .report import Attempt, Piece, Report, Sample, Stopped, UnscoredCandidate, notes
 from .schema import Election
 
 IN_FLIGHT = 8
@@ -67,9 +67,11 @@ class Progress:
     answer: str | None
 
 
-Observer = Callable[[Sample | Progress], None]
-"""Is called with every candidate as it arrives, if they are to be shown, and with the progress after each of them, and
-after each vote but the last."""
+Step = Piece | Sample | Progress
+"""What a stream tells of an election."""
+Observer = Callable[[Step], None]
+"""Is called with every candidate, as it is written and when it has arrived, if they are to be shown, and with the
+progress after each of them, and after each vote but the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +153,11 @@ class Rounds:
         if self.stopped is None:
             self._observe(Progress(len(self.candidates.sampled.choices), self.terms.budget, self._leader))
 
-    def _arrived(self, candidate: Sample) -> None:
+    def _arrived(self, step: Sample | Piece) -> None:
         if self.terms.request.candidates:
-            self._observe(candidate)
-        self._observe(Progress(candidate.index + 1, self.terms.budget, self._leader))
+            self._observe(step)
+        if isinstance(step, Sample):
+            self._observe(Progress(step.index + 1, self.terms.budget, self._leader))
 
     async def elected(self) -> Elected:
         """The completion that the last vote elects. Raises `UpstreamFailed` if rewards are to decide and none has text
@@ -311,7 +314,7 @@ async def elect(
             elected = await _attempt(rounds, "first", attempts)
         if second is not None and not elected.report.accept:
 
-            def follow(step: Sample | Progress) -> None:
+            def follow(step: Step) -> None:
                 if isinstance(step, Progress):  # the numbers of candidates begin anew
                     observe(step)
 

@@ -36,6 +36,13 @@ class Sample(BaseModel):
     finish_reason: str | None
 
 
+class Piece(BaseModel):
+    """Text of a candidate that goes on, `candidate` being its index; an empty one takes back what was told of it."""
+
+    candidate: int
+    text: str
+
+
 class Attempt(BaseModel):
     """An election whose answer could be accepted: the candidates that were sampled for it and the tokens they took, at
     the `first` upstream or the `second`."""

@@ -66,7 +66,8 @@ class Election(VoteTerms, RiskTerms):
         default=[], max_length=64, description='JSON pointers to what answers in JSON are compared by: `["/label"]`.'
     )
     candidates: bool = Field(
-        default=False, description="Show every candidate: in a stream as it arrives, else as `solutions` in the report."
+        default=False,
+        description="Show every candidate: in a stream as it is written, else as `solutions` in the report.",
     )
     on_reject: Literal["say_so", "sample_more", "escalate"] | None = Field(
         default=None,
