@@ -118,7 +118,8 @@ class Upstream:
 
     `for_problem` has texts for single problems, the next one last, and `refused` responses to them. `errors` maps the
     number of a call, from 0, to the response it gets, `held` to an event before which it gets none; `hangs`, the number
-    of a text to the place of a token after which its stream has nothing more. `takes_n` and `streams`:
+    of a text to the place of a token after which its stream has nothing more, `paused` to an event before which its
+    stream has only the first. `takes_n` and `streams`:
     whether it heeds `n` and `stream`;
     `gives_logprobs`: whether it has log-probabilities for callers that ask for them; `logprobs`: what it has instead of
     its own for single texts, by their number; `cut`: the numbers of texts that end at `max_tokens`; `lists`: the models
@@ -131,6 +132,7 @@ class Upstream:
     errors: Mapping[int, Response] = field(default_factory=dict)
     held: Mapping[int, threading.Event] = field(default_factory=dict)
     hangs: Mapping[int, int] = field(default_factory=dict)
+    paused: Mapping[int, threading.Event] = field(default_factory=dict)
     takes_n: bool = True
     streams: bool = True
     gives_logprobs: bool = True
@@ -178,29 +180,40 @@ class Upstream:
         common = {"id": "x", "object": "chat.completion", "created": 1, "model": f"{body['model']}-served"}
         if body.get("stream") and self.streams:
             hangs = {number - first: place for number, place in self.hangs.items() if first <= number < first + count}
-            chunks = self._chunks(common, choices, usage, hangs)
+            pauses = [self.paused[number] for number in range(first, first + count) if number in self.paused]
+            chunks = self._chunks(common, choices, usage, hangs, pauses)
             return StreamingResponse(chunks, media_type="text/event-stream")
         return JSONResponse(common | {"choices": choices, "usage": usage})
 
     async def _chunks(
-        self, common: dict[str, Any], choices: list[dict[str, Any]], usage: Any, hangs: dict[int, int]
+        self,
+        common: dict[str, Any],
+        choices: list[dict[str, Any]],
+        usage: Any,
+        hangs: dict[int, int],
+        pauses: Sequence[threading.Event],
     ) -> AsyncIterator[str]:
         """The choices in two parts each, or token by token if they have log-probabilities; of one that `hangs` nothing
         after the part at that place, and nothing after the others. Those that end do so at once: how many have come is
         no matter of time."""
-        self.gone += 1
-        for place in range(TOKENS):
-            events = [
-                f"data: {json.dumps(common | {'choices': [{'index': index} | part]})}\n\n"
-                for index, choice in enumerate(choices)
-                if place <= hangs.get(index, TOKENS)
-                for part in _parts(choice, place)
-            ]
-            yield "".join(events)
-        if hangs:
-            await asyncio.Event().wait()
-        self.gone -= 1
-        yield f"data: {json.dumps(common | {'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n"
+        whole = False
+        try:
+            for place in range(TOKENS):
+                events = [
+                    f"data: {json.dumps(common | {'choices': [{'index': index} | part]})}\n\n"
+                    for index, choice in enumerate(choices)
+                    if place <= hangs.get(index, TOKENS)
+                    for part in _parts(choice, place)
+                ]
+                yield "".join(events)
+                while not all(pause.is_set() for pause in pauses):
+                    await asyncio.sleep(0.01)
+            if hangs:
+                await asyncio.Event().wait()
+            yield f"data: {json.dumps(common | {'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n"
+            whole = True
+        finally:
+            self.gone += not whole
 
     async def go_on(self, request: Request) -> Response:
         """The completions API, with the first text."""

@@ -135,6 +135,17 @@ def kind(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
+def listed(values: Any, name: str) -> list[Any]:
+    """The values as a list. Raises `ValueError` if they are not one: a text isn't a list of letters, nor an object a
+    list of fields."""
+    try:
+        if not isinstance(values, str | bytes | Mapping | BaseModel):
+            return list(values)
+    except TypeError:  # not iterable
+        pass
+    raise ValueError(f"{name}: expected a list, got {kind(values)}")
+
+
 def pointer(error: Mapping[str, Any], sent: object) -> str:
     """The JSON pointer into what was `sent`; the error's location begins with "body".
 

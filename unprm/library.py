@@ -1,6 +1,6 @@
 """What `unprm` offers in a program: a PRM is loaded, scores, and votes, without a server."""
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -8,10 +8,10 @@ from pydantic import BaseModel, ValidationError
 from unprm import pipeline
 from unprm.election.decide import RewardsMissing
 from unprm.errors import Unscorable
-from unprm.fields import kind, summary, unknown, validation_errors
+from unprm.fields import listed, summary, unknown, validation_errors
 from unprm.pipeline import Scorer
 from unprm.types import Engine
-from unprm.wire import MAX_PAIRS, VOTE_REQUESTS, Grade, GradeRequest, ScoreRequest, SolutionIn, VoteResponse
+from unprm.wire import MAX_PAIRS, VOTE_REQUESTS, Grade, GradeRequest, ScoreRequest, VoteResponse, with_scores
 
 T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
@@ -24,7 +24,7 @@ def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[flo
     A solution is a text, the list of its steps, or an object as in a request to the server (`unprm.wire.SolutionIn`).
     Raises `ValueError` for anything else.
     """
-    request = _request(ScoreRequest, {"problem": problem, "solutions": _listed(solutions, "solutions")})
+    request = _request(ScoreRequest, {"problem": problem, "solutions": listed(solutions, "solutions")})
     try:
         scored = _done(pipeline.score(request, Scorer(prm))).solutions
     except Unscorable:
@@ -53,9 +53,7 @@ def vote(
     """
     if strategy not in VOTE_REQUESTS:
         raise ValueError(f"{strategy!r} {unknown(strategy, VOTE_REQUESTS, 'a vote')}")
-    candidates = _listed(solutions, "solutions")
-    if step_scores is not None:
-        candidates = _with_scores(candidates, _listed(step_scores, "step_scores"))
+    candidates = listed(solutions, "solutions") if step_scores is None else with_scores(solutions, step_scores)
     request = _request(VOTE_REQUESTS[strategy], {"problem": problem, "solutions": candidates, **settings})
     try:
         return _done(pipeline.vote(request, strategy, Scorer(prm)))
@@ -80,38 +78,11 @@ def grade(pairs: Sequence[Any], *, extraction: str = "auto") -> list[Grade]:
     A pair is an object with `gold`, the right answer or a list of them, and an `answer`, or a `text` to find it in
     (`unprm.wire.PairIn`). What a pair may cost is bounded, whatever it says. Raises `ValueError` for anything else.
     """
-    sent, found = _listed(pairs, "pairs"), list[Grade]()
+    sent, found = listed(pairs, "pairs"), list[Grade]()
     for start in range(0, len(sent), MAX_PAIRS):
         request = GradeRequest.model_validate({"pairs": sent[start : start + MAX_PAIRS], "extraction": extraction})
         found += _done(pipeline.grade(request.pairs, request.extraction, Scorer()))
     return found
-
-
-def _listed(values: Any, name: str) -> list[Any]:
-    """The values as a list. Raises `ValueError` if they are not one: a text isn't a list of letters, nor an object a
-    list of fields."""
-    try:
-        if not isinstance(values, str | bytes | Mapping | BaseModel):
-            return list(values)
-    except TypeError:  # not iterable
-        pass
-    raise ValueError(f"{name}: expected a list, got {kind(values)}")
-
-
-def _with_scores(solutions: Sequence[Any], step_scores: Sequence[Any]) -> list[Any]:
-    """The solutions as objects with their step scores. Raises `ValueError` if these are not as many, or not lists."""
-    if len(solutions) != len(step_scores):
-        raise ValueError(f"step_scores: expected a list for each of {len(solutions)} solutions, got {len(step_scores)}")
-    made: list[Any] = []
-    for index, (solution, scores) in enumerate(zip(solutions, step_scores, strict=True)):
-        if isinstance(solution, SolutionIn):
-            fields = solution.model_dump(exclude_unset=True)
-        elif isinstance(solution, Mapping):
-            fields = dict(solution)
-        else:
-            fields = {"text" if isinstance(solution, str) else "steps": solution}
-        made.append(fields | {"step_scores": None if scores is None else _listed(scores, f"step_scores[{index}]")})
-    return made
 
 
 def _done(work: Coroutine[Any, Any, T]) -> T:

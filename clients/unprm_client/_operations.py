@@ -29,11 +29,14 @@ from unprm.wire import (
     ScoreResponse,
     SolutionIn,
     VoteResponse,
+    with_scores,
 )
 from unprm_client import errors
 
 Result = TypeVar("Result", bound=BaseModel)
-_FIELDS = tuple(dict.fromkeys([*CompareRequest.model_fields, *ScoreRequest.model_fields, "strategy", "timeout"]))
+_FIELDS = tuple(
+    dict.fromkeys([*CompareRequest.model_fields, *ScoreRequest.model_fields, "strategy", "step_scores", "timeout"])
+)
 AnySolution = str | Sequence[str] | SolutionIn | Mapping[str, Any]
 """Free text, steps, or the fields of `SolutionIn`."""
 
@@ -98,10 +101,18 @@ def vote(
     problem: str | None = None,
     solutions: Sequence[AnySolution] = (),
     strategy: Strategy | None = None,
+    *,
+    step_scores: Sequence[Sequence[float] | None] | None = None,
     **options: Any,
 ) -> Call[VoteResponse]:
     """The answer that a vote elects among those of the solutions. Without a `strategy`, the server's default vote; the
-    response says which that was. `options` as of `score_steps`, and the settings of the vote (`unprm.votes`)."""
+    response says which that was. No model runs for solution i where `step_scores[i]` is given. `options` as of
+    `score_steps`, and the settings of the vote (`unprm.votes`)."""
+    if step_scores is not None:
+        try:
+            solutions = with_scores(solutions, step_scores)
+        except ValueError as error:
+            raise _invalid(str(error)) from None
     if strategy is None:
         return _work("/vote", DefaultVoteRequest, VoteResponse, problem, options, solutions=solutions)
     if strategy not in [*VOTES]:  # a list, where arguments are in another order, can't be looked up

@@ -1,6 +1,7 @@
-"""A question to the model behind the gateway: its candidates arrive, are scored, and vote."""
+"""A question to the model behind the gateway: its candidates are written, scored, and vote."""
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,7 +80,7 @@ def test_candidates_are_scored_as_they_arrive_and_vote(asking: Sheet) -> None:
     page.route("**/score_steps", by_a_demonstration)
     sent = page.evaluate("window.sentBody")
     assert (sent["model"], sent["stream"]) == ("reasoner", True)
-    assert sent["unprm"] == {"budget": 8, "candidates": True}
+    assert sent["unprm"] == {"problem": "What is 3 + 5?", "budget": 8, "candidates": True}
     assert sent["messages"][-1] == {"role": "user", "content": "What is 3 + 5?"}
     send(asking, ": keep-alive", 'data: {"choices": [{"delta": {"role": "assistant"}}]}', candidate(2, 7))
     expect(page.locator("#solutions .solution")).to_have_count(1)
@@ -120,7 +121,7 @@ def test_candidates_wait_for_their_scores_in_sight(asking: Sheet) -> None:
     page.route("**/score_steps", hold_first)
     with page.expect_request("**/score_steps"):
         send(asking, candidate(0, 8))
-    expect(page.locator("#waiting")).to_contain_text("being scored")
+    expect(page.locator("#waiting")).to_contain_text("being written and scored")
     expect(page.locator("#waiting")).to_contain_text("Step 1: of 0.")
     expect(page.locator("#waiting .solution")).to_be_in_viewport()
     send(asking, candidate(1, 8), candidate(2, 7))
@@ -131,6 +132,57 @@ def test_candidates_wait_for_their_scores_in_sight(asking: Sheet) -> None:
     assert ["step_scores" in each for each in second.value.post_data_json["solutions"]] == [True, False, False]
     expect(page.locator("#solutions .chip")).to_have_count(6)
     expect(page.locator("#waiting")).to_be_empty()
+
+
+def test_candidates_are_shown_while_they_are_written(asking: Sheet) -> None:
+    page, drafts = asking.page, asking.page.locator("#waiting .solution")
+    send(asking, piece(0, "Step 1: <b>of"), piece(3, "Hm"), piece(0, "</b> 0.\n\nStep 2: "))
+    expect(drafts).to_have_count(2)
+    expect(drafts.first.locator(".words")).to_have_text("Step 1: <b>of</b> 0.\n\nStep 2: ")
+    assert page.locator("#waiting").evaluate("node => node.closest('[aria-live], [role=status], [role=alert]')") is None
+    assert flaws(page) == []
+    send(asking, piece(3, ""), piece(1, "Step"))  # one that fails, and another
+    expect(drafts.locator(".words")).to_have_text(["Step 1: <b>of</b> 0.\n\nStep 2: ", "Step"])
+    send(asking, piece(1, ""), piece(1, "So"), candidate(0, 8))
+    expect(page.locator("#solutions .solution")).to_have_count(1)
+    expect(drafts.locator(".words")).to_have_text(["So"])
+    asking.press("Stop")
+    expect(page.locator("#status")).to_have_text("1 candidate had arrived.")
+    expect(drafts).to_have_count(0)
+
+
+def piece(candidate: int, text: str) -> dict[str, Any]:
+    return {"piece": {"candidate": candidate, "text": text}}
+
+
+def test_steps_are_scored_as_they_end(browser: Browser) -> None:
+    more, texts = threading.Event(), ["Step 1: so.\n\nStep 2: the end of it.\n\nThe answer is \\boxed{7}."]
+    page = browser.new_page()
+
+    def holds_the_model(route: Route) -> None:
+        route.fulfill(json=route.fetch().json() | {"memory": {}})
+
+    page.route("**/model", holds_the_model)
+    with (
+        upstream(*texts, paused={0: more}) as reasoner,
+        serving(FakeEngine(), upstream_url=reasoner.url) as running,
+    ):
+        sheet = Sheet(page, running.url).open()
+        page.get_by_label("Problem", exact=True).fill("What is 3 + 4?")
+        page.get_by_label("Number of candidates").fill("1")
+        sheet.press("Ask")
+        steps = page.locator("#waiting .step")
+        expect(steps.locator(".words")).to_have_text(
+            ["Step 1: so.", texts[0][len("Step 1: so.\n\n") : len(texts[0]) // 2]]
+        )
+        expect(steps.first.locator(".chip")).to_have_count(1)
+        expect(page.locator("#outcome")).to_be_hidden()
+        more.set()
+        expect(page.locator("#status")).to_contain_text("the gateway elects 7")
+        expect(page.locator("#solutions .chip")).to_have_count(3)
+        expect(page.locator("#waiting")).to_be_empty()
+        page.close()
+    assert sheet.complaints == []
 
 
 @pytest.mark.parametrize("event", ['data: {"error": {"code": "upstream_failed", "message": "gone"}}', "data: [DONE]"])

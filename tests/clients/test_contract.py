@@ -104,6 +104,17 @@ def test_a_problem_is_not_needed_for_given_scores(server: Running, call: Calls) 
     assert call("vote", None, [given], "prm").answer == "1"
 
 
+def test_step_scores_may_be_given_as_to_the_library(call: Calls) -> None:
+    texts = ["\\boxed{1}", ["a", "\\boxed{2}"]]
+    voted = call("vote", PROBLEM, texts, "prm", step_scores=[[0.2], (0.9, 0.8)])
+    assert (voted.answer, voted.usage.tokens) == ("2", 0)
+    assert call("vote", PROBLEM, texts, "prm", step_scores=[[1.0], None]).solutions[1].step_scores is not None
+    with pytest.raises(
+        unprm.errors.InvalidRequest, match="step_scores: expected a list for each of 2 solutions, got 1"
+    ):
+        call("vote", PROBLEM, texts, "prm", step_scores=[[0.2]])
+
+
 def test_trajectories_stand_in_place_of_solutions(server: Running, call: Calls) -> None:
     task = {"role": "user", "content": "What is the capital of Peru?"}
     given = [{"messages": [task, {"role": "assistant", "content": f"It is {{{name}}}."}]} for name in ("Lima", "Cusco")]

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, T
 from unprm import steps as step_text
 from unprm import trajectories as agents
 from unprm.errors import InvalidRequest
+from unprm.fields import listed
 from unprm.openai.models import MIN_LOGPROB, SampledToken
 from unprm.types import Aggregate, Combination, Evidence, Probability, Solution, Split
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
@@ -136,6 +137,23 @@ class SolutionIn(WireModel, Request):
             lists = step_text.logprobs_of(steps, tokens)
             numbers = [logprob for _, logprob in tokens]
         return numbers or [logprob for each in lists for logprob in each], tuple(lists) if lists else None
+
+
+def with_scores(solutions: Any, step_scores: Any) -> list[Any]:
+    """The solutions as objects with their step scores. Raises `ValueError` if these are not as many, or not lists."""
+    solutions, step_scores = listed(solutions, "solutions"), listed(step_scores, "step_scores")
+    if len(solutions) != len(step_scores):
+        raise ValueError(f"step_scores: expected a list for each of {len(solutions)} solutions, got {len(step_scores)}")
+    made: list[Any] = []
+    for index, (solution, scores) in enumerate(zip(solutions, step_scores, strict=True)):
+        if isinstance(solution, SolutionIn):
+            fields = solution.model_dump(exclude_unset=True)
+        elif isinstance(solution, Mapping):
+            fields = dict(solution)
+        else:
+            fields = {"text" if isinstance(solution, str) else "steps": solution}
+        made.append(fields | {"step_scores": None if scores is None else listed(scores, f"step_scores[{index}]")})
+    return made
 
 
 def confidence_of(sent: float | None, token_logprobs: Sequence[float] | None) -> float | None:

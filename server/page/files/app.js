@@ -5,7 +5,7 @@ import { clearComplaint, complain, guarded, Problem } from "./errors.js";
 import { EXAMPLES } from "./examples.js";
 import * as input from "./input.js";
 import { asCurl, fromFragment, toFragment } from "./link.js";
-import { arrange, showSolutions, waitingCard } from "./solutions.js";
+import { arrange, draftCard, showSolutions } from "./solutions.js";
 import { choice, choose, showAlpha, showVotes, suggest, weights } from "./votes.js";
 
 /** Milliseconds after which a page without a model asks for it again. */
@@ -28,6 +28,8 @@ let limits = null;
 let asking = null;
 /** The code of what keeps the page from knowing the model. */
 let trouble = null;
+/** Whether steps are scored before their candidate has arrived: where the server holds the model, which knows them then. */
+let scoresEarly = false;
 /** Whether candidates are to be scored once the model is ready. */
 let waiting = false;
 
@@ -65,18 +67,12 @@ function say(text) {
   byId("status").textContent = text;
 }
 
-function busy(id, is) {
-  byId(id).setAttribute("aria-busy", String(is));
-}
-
 function reveal() {
   const place = byId("results");
   if (place.getBoundingClientRect().top < window.innerHeight / 2) return;
   place.scrollIntoView({ block: "start" });
   place.focus({ preventScroll: true });
 }
-
-// ---- scoring
 
 /** Scores what stands in the form, or waits until there is a model that can. */
 async function score() {
@@ -108,13 +104,13 @@ async function alone(...actions) {
   running?.abort();
   const controller = new AbortController();
   running = controller;
-  busy("results", true);
+  byId("results").ariaBusy = true;
   try {
     for (const action of actions) await action(controller.signal);
   } finally {
     if (running === controller) {
       running = null;
-      busy("results", false);
+      byId("results").ariaBusy = false;
     }
   }
 }
@@ -142,13 +138,13 @@ async function vote() {
   voting = new AbortController();
   const { signal } = voting;
   const by = weights();
-  busy("ballot", true);
+  byId("ballot").ariaBusy = true;
   try {
     shown.votes = await post("vote/compare", { ...shown.request, ...by, ...input.risk() }, signal);
     shown.weights = by;
     render();
   } finally {
-    if (!signal.aborted) busy("ballot", false);
+    if (!signal.aborted) byId("ballot").ariaBusy = false;
   }
 }
 
@@ -188,8 +184,6 @@ function post(address, request, signal) {
   return fetchJson(address, request, signal);
 }
 
-// ---- asking
-
 /** Asks the model behind the gateway, in place of what is under way. */
 async function ask() {
   waiting = false;
@@ -213,66 +207,92 @@ async function ask() {
   });
 }
 
-/** What has arrived is scored while the rest is written; in the end all are as if they had been pasted. */
-async function askAndVote(question, stop, signal) {
+/** Candidates are scored as they arrive, and their steps as they end; in the end all are as if they had been pasted. */
+async function askAndVote({ problem, model, budget }, stop, signal) {
+  const messages = Object.entries({ system: INSTRUCTION, user: problem }).map(([role, content]) => ({ role, content }));
+  const body = { model, messages, stream: true, unprm: { problem, budget, candidates: true } };
+  const drafts = new Map(); // by the numbers of the candidates that are being written
   const arrived = []; // `scored`: as it is sent once it has been scored
   let scoring = Promise.resolve();
   let outcome = null;
 
+  const requestFor = (solutions) => input.request(solutions, { problem });
   const waitingOnes = () => arrived.filter(({ scored }) => scored === undefined);
-  const showWaiting = () => byId("waiting").replaceChildren(...waitingOnes().map(({ text }) => waitingCard(text)));
+  const showWaiting = () => {
+    byId("waiting").replaceChildren(...[...waitingOnes(), ...drafts.values()].map(({ card }) => card));
+  };
+  const write = ({ candidate, text }) => {
+    const draft = drafts.get(candidate);
+    if (draft && text) {
+      draft.text += text;
+      draft.card.querySelector(".unscored .words").append(text);
+    } else {
+      drafts.delete(candidate); // an empty text takes back what was written
+      if (text) drafts.set(candidate, { text, tried: 0, card: draftCard(text) });
+      showWaiting();
+    }
+  };
+  const scoreDrafts = async () => {
+    const grown = [...drafts.values()].filter(({ text, tried }) => scoresEarly && /\n\s*\S/.test(text.slice(tried)));
+    if (grown.length === 0) return;
+    const request = requestFor(grown.map(({ text }) => text));
+    grown.forEach((draft) => (draft.tried = draft.text.length));
+    const { solutions, demonstration } = await post("score_steps", request, signal);
+    grown.forEach((draft, place) => {
+      const { steps, step_scores: scores } = solutions[place];
+      if (scores === null || demonstration?.in_domain === false) return;
+      const begun = request.solutions[place].lastIndexOf(steps.at(-1)); // it may go on, so it has no score yet
+      const card = draftCard(draft.text.slice(begun), { steps: steps.slice(0, -1), scores, threshold: request.threshold });
+      draft.card.replaceWith(card);
+      draft.card = card;
+    });
+  };
   const scoreArrived = async () => {
     const candidates = [...arrived];
-    const request = input.request(candidates.map(({ text, scored }) => scored ?? text), question);
+    const request = requestFor(candidates.map(({ text, scored }) => scored ?? text));
     const { solutions } = await showScores(request, signal, candidates.some(({ scored }) => scored !== undefined));
-    candidates.forEach((candidate, place) => {
-      candidate.scored = shown.request.solutions[place];
-    });
+    candidates.forEach((candidate, place) => (candidate.scored = shown.request.solutions[place]));
     showWaiting();
     if (solutions.some(({ answer }) => answer !== null)) await vote();
   };
+  const scoreNew = async () => {
+    if (waitingOnes().length > 0) await scoreArrived();
+    await scoreDrafts();
+  };
 
   try {
-    for await (const { candidate, progress, ...report } of asked(question, AbortSignal.any([signal, stop.signal]))) {
+    const response = await fetchResponse("v1/chat/completions", body, AbortSignal.any([signal, stop.signal]));
+    for await (const { unprm } of events(response)) {
+      const { piece, candidate, progress, ...report } = unprm ?? {};
+      if (piece) write(piece);
       if (candidate) {
-        arrived.push(candidate);
+        arrived.push(Object.assign(drafts.get(candidate.index) ?? { card: draftCard(candidate.text) }, candidate));
+        drafts.delete(candidate.index);
         showWaiting();
-        // what goes wrong now goes wrong again in the end, if it matters
-        scoring = scoring.then(() => (waitingOnes().length > 0 ? scoreArrived() : null)).catch(() => null);
-      } else if (progress) {
-        const { sampled, budget, answer } = progress;
+      }
+      // what goes wrong now goes wrong again in the end, if it matters
+      if (piece || candidate) scoring = scoring.then(scoreNew).catch(() => null);
+      if (progress) {
+        const { sampled, answer } = progress;
         say(`${sampled} of ${counted(budget, "candidate")}: ${answer === null ? "no answer yet" : `${answer} leads`}.`);
-      } else {
+      }
+      if (report.strategy) {
         outcome = outcomeOf(report);
         suggest(report.strategy);
       }
     }
+    if (outcome === null) throw new Problem("cut_short");
   } finally {
+    drafts.clear();
     await scoring;
     if (!signal.aborted && arrived.length === 0) sayOld();
     if (!signal.aborted && arrived.length > 0) {
       arrived.sort((one, other) => one.index - other.index);
-      input.fill({ problem: question.problem, solutions: arrived.map(({ text }) => text) });
+      input.fill({ problem, solutions: arrived.map(({ text }) => text) });
       say(outcome ?? `${counted(arrived.length, "candidate")} had arrived.`);
       await scoreArrived();
     }
   }
-}
-
-/** Yields `{candidate}` and `{progress}` of the gateway's stream as they come, and at last the report. Raises `Problem`. */
-async function* asked({ problem, model, budget }, signal) {
-  const messages = [
-    { role: "system", content: INSTRUCTION },
-    { role: "user", content: problem },
-  ];
-  const body = { model, messages, stream: true, unprm: { budget, candidates: true } };
-  let last = {};
-  for await (const { unprm } of events(await fetchResponse("v1/chat/completions", body, signal))) {
-    if (!unprm) continue;
-    last = unprm;
-    yield unprm;
-  }
-  if (!("strategy" in last)) throw new Problem("cut_short");
 }
 
 function outcomeOf({ strategy, sampled, answer, notes }) {
@@ -281,13 +301,12 @@ function outcomeOf({ strategy, sampled, answer, notes }) {
   return `${[elected, ...notes].join("; ")}.`;
 }
 
-// ---- the model
-
 async function showModel() {
   try {
     const name = input.modelName();
     const model = await fetchJson(name === null ? "model" : `model?name=${encodeURIComponent(name)}`);
     limits = model.limits;
+    scoresEarly = model.memory !== null;
     input.offerModel(model);
     byId("model-line").textContent = `${model.name} on ${model.device}${model.demo ? ", a demonstration" : ""}`;
     if (limits.max_candidates) await offerUpstream().catch(() => null); // asked again when it is needed
@@ -308,8 +327,6 @@ async function offerUpstream() {
   const { data } = await fetchJson("v1/models");
   input.offerUpstream(data.map(({ id }) => id), limits.max_candidates);
 }
-
-// ---- taking it elsewhere
 
 async function link() {
   const address = new URL(location.href);
@@ -352,8 +369,6 @@ async function readFile() {
   const number = await input.upload(file);
   say(number > 1 ? `${number} questions were read; choose one.` : "The file is read. Score it when you are ready.");
 }
-
-// ---- wiring
 
 async function scoreAndReveal() {
   await score();
@@ -402,7 +417,7 @@ function listen() {
   });
   byId("alpha").addEventListener("input", () => {
     showAlpha();
-    busy("ballot", true);
+    byId("ballot").ariaBusy = true;
     clearTimeout(pause);
     pause = setTimeout(guarded(vote), PAUSE);
   });
@@ -441,4 +456,4 @@ async function begin() {
 offerExamples();
 listen();
 await begin().catch(complain);
-busy("results", running !== null);
+byId("results").ariaBusy = running !== null;

@@ -73,7 +73,7 @@ export function complain(error) {
   if (requestId !== null && code === "internal") particulars.push(`Request ${requestId}`);
   if (retryAfter !== null) particulars.push(`Try again in ${retryAfter} s.`);
   const list = el("ul", {}, ...particulars.map((text) => el("li", {}, text)));
-  byId("problem-details").replaceChildren(el("div", { class: "complaint", "data-code": code }, el("p", {}, sentence), list));
+  byId("problem-details").replaceChildren(el("div", { class: "complaint", "data-code": code }, el("strong", {}, sentence), list));
   byId("problem-details").scrollIntoView({ block: "nearest" });
   if (code === "unauthorized") {
     byId("options").open = true;

@@ -68,17 +68,20 @@ function card(solution, index, threshold) {
   const { id, steps, step_scores: scores, unscored } = solution;
   const name = `Solution ${index + 1}`;
   const title = el("h3", {}, name, id === null ? null : el("span", { class: "id" }, ` ${id}`));
-  const wrong = scores?.findIndex((score) => score < threshold) ?? -1;
-  const scoredStep = (text, k) => step(text, scores[k], k - wrong, wrong >= 0);
-  const items = steps.map(scores === null ? unscoredStep : scoredStep);
   return el(
     "article",
     { class: "solution", ariaLabel: title.textContent },
     el("header", { class: "facts row" }, title, el("span", { class: "vote" }), ...facts(solution)),
     // the server counts from 0
     unscored ? el("p", { class: "hint" }, `✗ not scored: ${unscored.detail.replace(/^solution \d+/, name)}`) : null,
-    el("ol", { class: "steps" }, ...items),
+    el("ol", { class: "steps" }, ...stepsOf(steps, scores, threshold)),
   );
+}
+
+function stepsOf(steps, scores, threshold) {
+  if (scores === null) return steps.map(unscoredStep);
+  const wrong = scores.findIndex((score) => score < threshold);
+  return steps.map((text, k) => step(text, scores[k], wrong < 0 ? -1 : k - wrong));
 }
 
 function facts({ answer: text, reward }) {
@@ -89,15 +92,15 @@ function facts({ answer: text, reward }) {
   ];
 }
 
-// `past`: how many steps after the first error it is, if there is one
-function step(text, score, past, hasError) {
+// `past`: how many steps after the first error it is; below 0 before it, and where there is none
+function step(text, score, past) {
   const node = STEP.cloneNode(true);
   const words = node.lastChild;
-  node.className = !hasError || past < 0 ? "step" : past === 0 ? "step first-error" : "step after";
+  node.className = past < 0 ? "step" : past === 0 ? "step first-error" : "step after";
   node.style.setProperty("--score", `${100 * score}%`);
   node.firstChild.firstChild.data = score.toFixed(3);
   words.firstChild.data = text;
-  if (hasError && past === 0) node.append(el("strong", { class: "badge" }, "first error"));
+  if (past === 0) node.append(el("strong", { class: "badge" }, "first error"));
   return node;
 }
 
@@ -105,8 +108,9 @@ function unscoredStep(text) {
   return el("li", { class: "step unscored" }, el("div", { class: "words formulas" }, text));
 }
 
-/** The card of a solution that is yet to be scored. */
-export function waitingCard(text) {
-  const steps = el("ol", { class: "steps" }, unscoredStep(text));
-  return el("article", { class: "solution", ariaLabel: "Candidate" }, el("p", { class: "hint" }, "being scored …"), steps);
+/** The card of a candidate that is being written, or has arrived and is being scored: its scored steps, and the rest. */
+export function draftCard(rest, { steps = [], scores = [], threshold } = {}) {
+  const items = [...stepsOf(steps, scores, threshold), unscoredStep(rest)];
+  const hint = el("p", { class: "hint" }, "being written and scored …");
+  return el("article", { class: "solution", ariaLabel: "Candidate" }, hint, el("ol", { class: "steps" }, ...items));
 }

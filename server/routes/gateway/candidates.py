@@ -24,7 +24,7 @@ from ...service import Service
 from .completion import NO_ANSWER, NO_CALL, JsonAnswer, Verbatim, action, calls_of, length_of, text_of
 from .parts import Parts, by_parts
 from .replies import Sampled
-from .report import Sample, Spent, UpstreamFailure
+from .report import Piece, Sample, Spent, UpstreamFailure
 from .schema import ChatRequest
 from .upstream import Upstream
 
@@ -147,20 +147,21 @@ class SampledCandidates:
         self,
         count: int,
         until: float,
-        observe: Callable[[Sample], None],
+        observe: Callable[[Sample | Piece], None],
         enough: Callable[[Sequence[Json]], Coroutine[Any, Any, bool]],
     ) -> None:
         """Samples one more round, until a time of the event loop's clock, or until `enough` says of all completions so
         far that no more are needed; `observe` is called with each candidate as soon as it and those before it have
-        arrived. Failures are recorded, and tokens are charged as they come; a source that keeps failing, or whose
-        first candidates all fail, is given up. Raises `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or
-        `TimeoutError` if there is no candidate so far, and no other source."""
+        arrived; if the request shows candidates, first with the pieces of its text as they are written. Failures are
+        recorded, and tokens are charged as they come; a source that keeps failing, or whose first candidates all fail,
+        is given up. Raises `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or `TimeoutError` if there is no candidate
+        so far, and no other source."""
         self.rounds += 1
         first, places = self._requested, list[Source]()
         for source in self.sources:
             places += [source] * min(source.left, count - len(places))
         self._requested += count
-        sampled, early, origins = Sampled(), dict[int, list[Json]](), list[Source]()
+        sampled, early, origins, told = Sampled(), dict[int, list[Json]](), list[Source](), dict[int, int]()
         came, whole = asyncio.Event(), True
         late, missing = False, "the upstream returned fewer candidates than requested"
         errors: dict[Source, UnprmError] = {}
@@ -177,16 +178,28 @@ class SampledCandidates:
             # different in every round
             seeded = {} if self._seed is None else {"seed": self._seed + first + start}
             kept = None if self._shows_logprobs else _WITH_TEXTS if self._by_logprobs else ("logprob",)
-            request = self._body | seeded, places.count(source), self._context, kept, self._apart
+            request = self._body | seeded, places.count(source), self._context, kept
+            pieces = (lambda number, text: tell(start + number, text)) if self._apart else None
             try:
-                await source.upstream.sample(*request, lambda number, part: arrived(start + number, part))
+                await source.upstream.sample(*request, lambda number, part: arrived(start + number, part), pieces)
             except UnprmError as error:
                 errors[source] = error
+
+        def tell(number: int, text: str) -> None:
+            told[number] = told.get(number, 0) + len(text)
+            observe(Piece(candidate=len(self.sampled.choices) + number, text=text))
+
+        def take_back(number: int) -> None:
+            if told.pop(number, 0) > 0:
+                tell(number, "")
 
         def arrived(number: int, part: Sampled) -> None:
             for each in (sampled, places[number].sampled):
                 each.add(replace(part, choices=[]))
             self._context.claims.charge(part.tokens)
+            if self._apart and part.choices and told.get(number, 0) != len(text := text_of(part.choices[0])):
+                take_back(number)  # it was asked for again, or was not streamed
+                tell(number, text)
             if part.choices:
                 early[number] = early.get(number, []) + part.choices
                 came.set()
@@ -208,6 +221,8 @@ class SampledCandidates:
             if not (self.sampled.choices or sampled.choices or early):
                 raise
             late, missing = True, "they were not waited for: time ran out"
+        for number in range(len(sampled.choices), len(places)):
+            take_back(number)
         for number, choices in sorted(early.items()):  # those before them failed
             add(number, choices)
         try:

@@ -1,6 +1,6 @@
 """A chat completion that arrives as server-sent events: its choices, put together from their deltas."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic_core import from_json
@@ -37,17 +37,17 @@ class Deltas:
         """Characters that are kept so far."""
         return self._kept + len(self._rest)
 
-    def feed(self, data: bytes) -> list[tuple[int, Json]]:
-        """Reads the next part of the stream; returns the choices that end in it, by their indices. Raises
-        `UpstreamFailed`."""
+    def feed(self, data: bytes) -> list[tuple[int, Json | str]]:
+        """Reads the next part of the stream; returns what it has of the choices, by their indices: pieces of their
+        texts, and the choices that end. Raises `UpstreamFailed`."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        ended: list[tuple[int, Json]] = []
+        found: list[tuple[int, Json | str]] = []
         for line in lines:
             if line.startswith(_DATA) and (event := line.removeprefix(_DATA).strip()):
-                ended += self._read(event) if event != _DONE else [self._end(index) for index in list(self._open)]
-        return ended
+                found += self._read(event) if event != _DONE else map(self._end, list(self._open))
+        return found
 
-    def _read(self, event: bytes) -> list[tuple[int, Json]]:
+    def _read(self, event: bytes) -> Iterator[tuple[int, Json | str]]:
         try:
             value = from_json(event, allow_inf_nan=False)
             if value.get("error"):
@@ -57,7 +57,8 @@ class Deltas:
             choices = (value["choices"] if usage is None else value.get("choices")) or ()
             if usage is not None:
                 self._count(UsageInfo.model_validate(usage), last=not choices)
-            return [self._end(part.get("index") or 0) for part in choices if self._add(part)]
+            for part in choices:
+                yield from self._add(part)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise UpstreamFailed("the upstream's stream is not a chat completion") from None
 
@@ -67,18 +68,22 @@ class Deltas:
             usage.completion_tokens += self.usage.completion_tokens
         self.usage, self._counted = usage, last
 
-    def _add(self, part: Json) -> bool:
-        """Whether a choice ends with this part of it."""
+    def _add(self, part: Json) -> Iterator[tuple[int, Json | str]]:
+        """Adds a part to its choice; yields its piece of the text, and the choice if it ends with this part."""
         index = part.get("index") or 0
         if index not in self._waited_for:
-            return False
+            return
         choice = self._open.setdefault(index, {"message": {"role": "assistant", "content": None}})
-        self._kept += _join(choice["message"], part.get("delta") or part.get("message") or {})
+        delta = part.get("delta") or part.get("message") or {}
+        self._kept += _join(choice["message"], delta)
+        if isinstance(text := joined_text(delta.get("content")), str) and text:
+            yield index, text
         self.written += 1
         more = {name: value for name, value in part.items() if name not in ("delta", "message") and value is not None}
         self._kept += sum(len(name) + len(str(value)) for name, value in more.items() if choice.get(name) != value)
         choice |= more
-        return part.get("finish_reason") is not None
+        if part.get("finish_reason") is not None:
+            yield self._end(index)
 
     def _end(self, index: int) -> tuple[int, Json]:
         """A choice that has ended, with its index."""

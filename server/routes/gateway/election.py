@@ -27,7 +27,7 @@ from ...service import Service
 from .candidates import SampledCandidates, Source
 from .parts import Parts
 from .replies import Sampled
-from .report import Attempt, ElectionUsage, Report, Sample, Stopped, Told, UnscoredCandidate, notes
+from .report import Attempt, ElectionUsage, Piece, Report, Sample, Stopped, Told, UnscoredCandidate, notes
 from .schema import Election
 
 IN_FLIGHT = 8
@@ -71,9 +71,11 @@ class Progress:
     answer: str | None
 
 
-Observer = Callable[[Sample | Progress], None]
-"""Is called with every candidate as it arrives, if they are to be shown, and with the progress after each of them, and
-after each vote but the last."""
+Step = Piece | Sample | Progress
+"""What a stream tells of an election."""
+Observer = Callable[[Step], None]
+"""Is called with every candidate, as it is written and when it has arrived, if they are to be shown, and with the
+progress after each of them, and after each vote but the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +157,11 @@ class Rounds:
         if self.stopped is None:
             self._observe(Progress(len(self.candidates.sampled.choices), self.candidates.budget, self._leader))
 
-    def _arrived(self, candidate: Sample) -> None:
+    def _arrived(self, step: Sample | Piece) -> None:
         if self.terms.request.candidates:
-            self._observe(candidate)
-        self._observe(Progress(candidate.index + 1, self.candidates.budget, self._leader))
+            self._observe(step)
+        if isinstance(step, Sample):
+            self._observe(Progress(step.index + 1, self.candidates.budget, self._leader))
 
     async def elected(self) -> Elected:
         """The completion that the last vote elects. Raises `UpstreamFailed` if rewards are to decide and none has text
@@ -325,7 +328,7 @@ async def elect(
     """
     attempts: list[Attempt] = []
 
-    def follow(step: Sample | Progress) -> None:
+    def follow(step: Step) -> None:
         if isinstance(step, Progress):  # the numbers of candidates begin anew
             observe(step)
 

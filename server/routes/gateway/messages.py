@@ -13,8 +13,7 @@ from unprm.wire import Request
 
 from ...errors import event
 from .completion import calls_of, refusal_of, text_of, thoughts_of
-from .election import Elected, Progress
-from .report import Sample
+from .election import Elected, Step
 from .schema import ChatRequest, Election, Passed, chat_request
 from .stream import parts_of, told
 
@@ -205,7 +204,7 @@ class MessageEvents:
         """The start of the message."""
         return _event("message_start", message=_empty(self._model))
 
-    def step(self, step: Sample | Progress) -> bytes:
+    def step(self, step: Step) -> bytes:
         """A ping, which reports the election's progress."""
         return _event("ping", unprm=told(step))
 

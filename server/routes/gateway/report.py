@@ -41,6 +41,13 @@ class Sample(BaseModel):
     finish_reason: str | None
 
 
+class Piece(BaseModel):
+    """Text of a candidate that goes on, `candidate` being its index; an empty one takes back what was told of it."""
+
+    candidate: int
+    text: str
+
+
 class Told(BaseModel):
     """What the upstreams tell of the candidates' tokens and cost, summed over those that tell it; what none tells is
     missing. `cached_tokens` of the prompts; `reasoning_tokens`; `cost` in the upstream's unit."""

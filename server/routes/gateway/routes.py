@@ -299,7 +299,7 @@ async def count(gateway: TheGateway, request: CountRequest) -> Json:
     counted = Sampled()
     body = await gateway.read(chat.for_upstream) | {"max_tokens": 1}
     body.pop("tool_choice", None)  # no call ends within a token
-    await gateway.upstream.sample(body, 1, gateway.context, (), True, lambda _, sampled: counted.add(sampled))
+    await gateway.upstream.sample(body, 1, gateway.context, (), lambda _, sampled: counted.add(sampled))
     gateway.context.claims.charge(counted.tokens)
     return {"input_tokens": counted.context_tokens}
 

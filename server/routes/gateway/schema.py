@@ -80,7 +80,8 @@ class Election(VoteTerms, RiskTerms):
         default="whole", description="Where no whole object has a majority: `field` elects each field."
     )
     candidates: bool = Field(
-        default=False, description="Show every candidate: in a stream as it arrives, else as `solutions` in the report."
+        default=False,
+        description="Show every candidate: in a stream as it is written, else as `solutions` in the report.",
     )
     on_reject: Literal["say_so", "sample_more", "escalate"] | None = Field(
         default=None,

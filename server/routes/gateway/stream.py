@@ -17,8 +17,8 @@ from unprm.openai.models import Json
 from ...admission import respond
 from ...errors import event
 from .completion import calls_of, text_of
-from .election import Elected, Observer, Progress
-from .report import Sample
+from .election import Elected, Observer, Progress, Step
+from .report import Piece
 from .schema import ChatRequest
 
 EVENTS = "text/event-stream"
@@ -51,7 +51,7 @@ class Chunks:
         """The first chunk of an answer."""
         return self._chunk({"role": "assistant", "content": ""}, index=index)
 
-    def step(self, step: Sample | Progress) -> bytes:
+    def step(self, step: Step) -> bytes:
         """An empty chunk of the answer, which reports the election's progress."""
         return self._chunk({}, unprm=told(step))
 
@@ -90,7 +90,7 @@ class Events(Protocol):
         """The first one."""
         ...
 
-    def step(self, step: Sample | Progress) -> bytes:
+    def step(self, step: Step) -> bytes:
         """One that reports the election's progress."""
         ...
 
@@ -111,7 +111,8 @@ class ElectionStream(StreamingResponse):
     ) -> None:
         super().__init__(self._events(), media_type=EVENTS)
         self._election, self._chunks, self._silence = election, chunks, silence
-        self._steps: asyncio.Queue[Sample | Progress | Elected | Exception] = asyncio.Queue()
+        self._steps: asyncio.Queue[Step | Elected | Exception] = asyncio.Queue()
+        self._texts: dict[int, list[str]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Holds the election and sends its events; ends one with the other."""
@@ -121,10 +122,29 @@ class ElectionStream(StreamingResponse):
     async def _elect(self) -> None:
         step: Elected | Exception
         try:
-            step = await self._election(self._steps.put_nowait)
+            step = await self._election(self._observe)
         except Exception as error:  # whatever it is, the reader of the stream is waiting for it
             step = error
         self._steps.put_nowait(step)
+
+    def _observe(self, step: Step) -> None:
+        """Queues a step. Pieces of a candidate that wait for a slow reader become one."""
+        if isinstance(step, Piece):
+            waits = step.candidate in self._texts
+            texts = self._texts.setdefault(step.candidate, [])
+            if not step.text:
+                texts.clear()
+            texts.append(step.text)
+            if waits:
+                return
+        self._steps.put_nowait(step)
+
+    def _waiting(self, candidate: int) -> Iterator[Piece]:
+        texts = self._texts.pop(candidate)
+        if texts[0] == "":
+            yield Piece(candidate=candidate, text="")
+        if text := "".join(texts):
+            yield Piece(candidate=candidate, text=text)
 
     async def _events(self) -> AsyncIterator[bytes]:
         yield self._chunks.begin()
@@ -135,8 +155,9 @@ class ElectionStream(StreamingResponse):
             except TimeoutError:
                 yield _COMMENT
                 continue
-            if isinstance(step, Sample | Progress):
-                yield self._chunks.step(step)
+            if isinstance(step, Step):
+                for each in self._waiting(step.candidate) if isinstance(step, Piece) else [step]:
+                    yield self._chunks.step(each)
                 continue
             try:
                 if isinstance(step, Exception):
@@ -149,9 +170,11 @@ class ElectionStream(StreamingResponse):
             return
 
 
-def told(step: Sample | Progress) -> Json:
+def told(step: Step) -> Json:
     """What the stream's `unprm` says of a step."""
-    return {"candidate": step.model_dump()} if isinstance(step, Sample) else {"progress": asdict(step)}
+    if isinstance(step, Progress):
+        return {"progress": asdict(step)}
+    return {"piece" if isinstance(step, Piece) else "candidate": step.model_dump()}
 
 
 def parts_of(text: str) -> Iterator[str]:

@@ -47,7 +47,7 @@ _PER_REQUEST = 16
 """Maximum number of candidates per request; with log-probabilities, which are long, one."""
 _STREAMED: Json = {"stream": True, "stream_options": {"include_usage": True}}
 _UNREAD = 65_536
-"""A stream is parsed whenever so many bytes have come, or a completion has ended."""
+"""A stream is parsed whenever so many bytes have come, or a completion has ended; line by line if it is shown."""
 _BYTES = 4
 """Bytes that count as one token of a prompt whose tokens the upstream has not told."""
 _ENDING = re.compile(rb'"finish_reason": ?"')
@@ -57,6 +57,8 @@ _WITH_LOGPROBS = 8
 
 Arrived = Callable[[int, Sampled], None]
 """Gets completions as soon as they have come, and the number of the first; and their tokens, with them or later."""
+Written = Callable[[int, str], None]
+"""Gets the text of a completion piece by piece, with its number, if the upstream streams it."""
 
 
 class Upstream:
@@ -74,22 +76,26 @@ class Upstream:
         self._refused: set[str] = set()
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
-    async def sample(self, body: Json, count: int, context: Context, kept: Kept, apart: bool, arrived: Arrived) -> None:
-        """Asks for `count` completions in as many requests as it takes; the upstream may return fewer. `apart`: each
-        completion is requested on its own.
+    async def sample(
+        self, body: Json, count: int, context: Context, kept: Kept, arrived: Arrived, written: Written | None = None
+    ) -> None:
+        """Asks for `count` completions in as many requests as it takes; the upstream may return fewer. For `written`
+        each is requested on its own, and streamed unless it has log-probabilities.
 
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
         """
 
         async def ask(first: int, size: int) -> Sampled:
             request = _reseeded(body, first) | self._model | ({"n": size} if size > 1 else {})
-            added = self._added(request)
+            added = self._added(request, streamed=size > 1 or (written is not None and not body.get("logprobs")))
             while True:
                 try:
                     if "stream" in added:
-                        return await self._streamed(
-                            request | added, size, context, kept, partial(_from, first, arrived)
-                        )
+                        to = partial(_from, first, arrived), written and partial(_from, first, written)
+                        sampled = await self._streamed(request | added, size, context, kept, *to)
+                        if size > 1 or len(sampled) > 0:
+                            return sampled
+                        added = {name: value for name, value in added.items() if name not in _STREAMED}
                     sampled = await self._complete(request | added, size, context, kept)
                 except APIStatusError as error:
                     refused = {name for name in added if error.refuses(name)}
@@ -103,7 +109,7 @@ class Upstream:
                     arrived(first, sampled)
                     return sampled
 
-        size = 1 if apart or body.get("logprobs") else _PER_REQUEST
+        size = _PER_REQUEST if written is None and not body.get("logprobs") else 1
         results = await self._choices.gather(ask, count, size)
         if isinstance(results[0], Exception) and not any(isinstance(each, Sampled) for each in results):
             with _upstream_errors():
@@ -169,15 +175,17 @@ class Upstream:
 
             yield take
 
-    def _added(self, body: Json) -> Json:
+    def _added(self, body: Json, *, streamed: bool) -> Json:
         """What is sent with a request beside what its caller says, as far as the upstream takes it: several completions
         are streamed, so that each comes as soon as it is written."""
-        added = dict(_STREAMED) if "n" in body else {}
+        added = dict(_STREAMED) if streamed else {}
         if not body.keys() & {"max_tokens", "max_completion_tokens"}:
             added["max_tokens"] = self._service.settings.gateway_max_tokens
         return {name: value for name, value in added.items() if name not in self._refused}
 
-    async def _streamed(self, body: Json, count: int, context: Context, kept: Kept, arrived: Arrived) -> Sampled:
+    async def _streamed(
+        self, body: Json, count: int, context: Context, kept: Kept, arrived: Arrived, written: Written | None
+    ) -> Sampled:
         """As `_complete`, for an upstream that streams if it is asked to; `arrived` gets each completion once it is
         written, and at last the tokens of all, estimated if not all were waited for."""
         deltas, unread, sampled = Deltas(count), bytearray(), Sampled()
@@ -191,8 +199,12 @@ class Upstream:
 
             async def read() -> None:
                 before = deltas.size
-                for index, choice in await self._read(context, deltas.feed, bytes(unread)):
-                    made = read_choice(choice) or UNREADABLE
+                for index, found in await self._read(context, deltas.feed, bytes(unread)):
+                    if isinstance(found, str):
+                        if written is not None:
+                            written(index, found)
+                        continue
+                    made = read_choice(found) or UNREADABLE
                     sampled.choices.append(made)
                     arrived(index, Sampled(deltas.model, [made], size=length_of(made)))
                 unread.clear()
@@ -203,7 +215,11 @@ class Upstream:
                     unread += part
                     if not streamed:
                         await take(len(part))
-                    elif len(unread) > _UNREAD or _ENDING.search(unread, max(0, len(unread) - len(part) - 32)):
+                    elif (
+                        len(unread) > _UNREAD
+                        or (written is not None and b"\n" in part)
+                        or _ENDING.search(unread, max(0, len(unread) - len(part) - 32))
+                    ):
                         await read()
                 if streamed:
                     unread += b"\n"
@@ -231,9 +247,9 @@ class Upstream:
                 return await self._service.read(context, partial(read_completions, answer, count, kept), len(answer))
 
 
-def _from(first: int, arrived: Arrived, number: int, sampled: Sampled) -> None:
-    """Calls `arrived` with the number among all completions of one that is numbered within its request."""
-    arrived(first + number, sampled)
+def _from(first: int, function: Callable[[int, Any], None], number: int, value: Any) -> None:
+    """Calls a function with the number among all completions of one that is numbered within its request."""
+    function(first + number, value)
 
 
 def _reseeded(body: Json, number: int) -> Json:

@@ -20,6 +20,10 @@ def part(delta: dict[str, Any], index: Any = 0, **more: Any) -> bytes:
 
 
 def ended(*events: bytes) -> list[tuple[int, dict[str, Any]]]:
+    return [(index, found) for index, found in read(*events) if not isinstance(found, str)]
+
+
+def read(*events: bytes) -> list[tuple[int, dict[str, Any] | str]]:
     deltas = Deltas(CHOICES)
     return [each for data in events for each in deltas.feed(data)]
 
@@ -80,6 +84,17 @@ def test_a_text_may_come_as_parts() -> None:
         part({"content": [thinking]}), part({"content": [{"type": "text", "text": "It is "}]}), part({"content": "5."})
     )
     assert made["content"] == "It is 5."
+
+
+def test_a_text_is_told_piece_by_piece_as_far_as_it_counts() -> None:
+    parts = (
+        part({"content": [{"type": "text", "text": "It "}]}),
+        part({"role": "assistant", "content": None}, 1),
+        part({"content": "is"}, CHOICES),
+        part({"content": "5", "reasoning_content": "Hm."}, finish_reason="stop"),
+        part({"content": "6"}),
+    )
+    assert [found for found in read(*parts) if isinstance(found[1], str)] == [(0, "It "), (0, "5")]
 
 
 def test_a_message_may_come_whole() -> None:

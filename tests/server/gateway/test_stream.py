@@ -3,8 +3,9 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import httpx
@@ -15,10 +16,10 @@ from starlette.types import Message, Receive, Scope, Send
 from server.admission import CONTEXT, Admission, Claims, Context
 from server.routes.gateway.election import Elected, Observer, Progress
 from server.routes.gateway.replies import Sampled
-from server.routes.gateway.report import Report, Sample
+from server.routes.gateway.report import Piece, Report, Sample
 from server.routes.gateway.schema import ChatRequest
 from server.routes.gateway.stream import Chunks, ElectionStream
-from tests.fakes import COMPLETION_TOKENS, upstream
+from tests.fakes import COMPLETION_TOKENS, STREAMED, Upstream, upstream
 from tests.server.gateway.harness import PROBLEM, ask, boxed, gateway
 from tests.server.harness import Running
 from tests.support import asynchronous, until
@@ -114,16 +115,94 @@ def test_every_candidate_is_told_as_it_arrives_if_the_request_wants_it() -> None
         second.set()
         *rest, _ = events
     assert not any("n" in body for body in reasoner.bodies)
-    told = [event["unprm"] for event in rest if "unprm" in event]
-    candidates = [each["candidate"] for each in told if "candidate" in each]
+    candidates = told(rest, "candidate")
     assert [each["index"] for each in candidates] == [0, 1, 2, 3]
     reasons = {each["text"]: each["finish_reason"] for each in candidates}
     assert reasons == dict(zip(texts, ["length", "stop", "stop", "stop"], strict=True))
-    assert [each["progress"]["sampled"] for each in told if "progress" in each] == [1, 2, 3, 4]
-    assert "solutions" not in told[-1]  # they were told
-    for candidate in told[-1]["candidates"]:
+    assert [each["sampled"] for each in told(rest, "progress")] == [1, 2, 3, 4]
+    assert "solutions" not in rest[-1]["unprm"]  # they were told
+    for candidate in rest[-1]["unprm"]["candidates"]:
         (index,) = candidate["members"]
         assert candidates[index]["text"] == boxed(candidate["answer"])
+
+
+def told(events: Iterable[Any], kind: str) -> list[Any]:
+    """What events tell of an election."""
+    return [event["unprm"][kind] for event in events if event != "[DONE]" and kind in event.get("unprm", {})]
+
+
+def test_a_candidate_is_told_while_it_is_written() -> None:
+    more, text = threading.Event(), boxed(1, "Step 1: so.")
+    with (
+        upstream(text, paused={0: more}) as reasoner,
+        gateway(reasoner) as running,
+        streamed(running, budget=1, candidates=True) as events,
+    ):
+        next(events)
+        assert told([next(events)], "piece") == [{"candidate": 0, "text": text[: len(text) // 2]}]
+        more.set()
+        rest = list(events)
+    assert told(rest[:1], "piece") == [{"candidate": 0, "text": text[len(text) // 2 :]}]
+    assert told(rest[1:2], "candidate") == [{"index": 0, "text": text, "finish_reason": "stop"}]
+    assert STREAMED.items() <= reasoner.bodies[0].items()
+
+
+@pytest.mark.parametrize("strategy", ["majority", "cisc"])
+def test_a_candidate_that_is_not_streamed_is_one_piece(strategy: str) -> None:
+    with (
+        upstream(boxed(1), streams=strategy == "cisc") as reasoner,  # whose log-probabilities are not put together
+        gateway(reasoner) as running,
+        streamed(running, budget=1, strategy=strategy, candidates=True) as events,
+    ):
+        assert told(events, "piece") == [{"candidate": 0, "text": boxed(1)}]
+
+
+def test_what_was_told_of_a_candidate_that_is_lost_is_taken_back() -> None:
+    """And so is what was told of the others after it, which are candidates by lower numbers then."""
+
+    class Lossy(Upstream):
+        async def _chunks(self, common: Any, choices: Any, *rest: Any) -> AsyncIterator[str]:
+            chunks = super()._chunks(common, choices, *rest)
+            yield await anext(chunks)
+            following = [chunk async for chunk in chunks]
+            lost = choices[0]["message"]["content"] == "It is"
+            yield 'data: {"error": "out of memory"}\n\n' if lost else "".join(following)
+
+    more = threading.Event()
+    with (
+        upstream("It is", boxed(2), kind=Lossy, paused={0: more}) as reasoner,
+        gateway(reasoner) as running,
+        streamed(running, budget=2, strategy="majority", candidates=True) as events,
+    ):
+        (lost,) = next(found for event in events if (found := told([event], "piece")) and found[0]["text"] == "It")
+        more.set()
+        rest = list(events)
+    assert [(each["index"], each["text"]) for each in told(rest, "candidate")] == [(0, boxed(2))]
+    for number in {1, lost["candidate"]}:
+        assert [each["text"] for each in told(rest, "piece") if each["candidate"] == number][-1] == ""
+
+
+def test_a_stream_that_ends_early_is_begun_anew() -> None:
+    class Early(Upstream):
+        async def _chunks(self, *arguments: Any) -> AsyncIterator[str]:
+            yield await anext(super()._chunks(*arguments))
+
+    text = boxed(1)
+    with (
+        upstream(text, kind=Early) as reasoner,
+        gateway(reasoner) as running,
+        streamed(running, budget=1, candidates=True) as events,
+    ):
+        seen = list(events)
+    assert [each["text"] for each in told(seen, "piece")] == [text[: len(text) // 2], "", text]
+    assert told(seen, "answer") == ["1"]
+
+
+def test_a_caller_who_leaves_ends_what_is_being_written() -> None:
+    with upstream(boxed(1), paused={0: threading.Event()}) as reasoner, gateway(reasoner) as running:
+        with streamed(running, budget=1, candidates=True) as events:
+            assert told(islice(events, 2), "piece")
+        until(lambda: reasoner.gone == 1)
 
 
 def test_what_is_known_before_the_upstream_is_asked_has_its_status() -> None:
@@ -172,11 +251,28 @@ async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> N
         chunks = [chunk async for chunk in await client.chat.completions.create(model="m", messages=[], stream=True)]
     assert not any(part.startswith(b":") for part in sent[:4])  # the head and three events came first
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "It is 7"
-    told: list[Any] = [chunk.model_extra for chunk in chunks if chunk.model_extra]
-    candidate, progress, report = [each["unprm"] for each in told]
+    extras: list[Any] = [chunk.model_extra for chunk in chunks if chunk.model_extra]
+    candidate, progress, report = [each["unprm"] for each in extras]
     assert candidate == {"candidate": {"index": 0, "text": "It is 7", "finish_reason": "stop"}}
     assert progress == {"progress": {"sampled": 1, "budget": 4, "answer": None}}
     assert report["answer"] == "7"
+
+
+@asynchronous
+async def test_pieces_that_wait_for_a_slow_reader_are_joined() -> None:
+    async def election(tell: Observer) -> Elected:
+        for candidate, text in ((0, "It "), (1, "Hm"), (0, "is"), (1, ""), (1, "7")):
+            tell(Piece(candidate=candidate, text=text))
+        raise UpstreamFailed("the upstream answered 500")
+
+    sent = list[bytes]()
+    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY)))
+    async with served(stream, sent, asyncio.Event(), Context("x", 0.0, Claims(Admission(1)))) as client:
+        with pytest.raises(openai.APIError):
+            async for _ in await client.chat.completions.create(model="m", messages=[], stream=True):
+                pass
+    pieces = told((json.loads(part.removeprefix(b"data: ")) for part in sent if b"piece" in part), "piece")
+    assert [(each["candidate"], each["text"]) for each in pieces] == [(0, "It is"), (1, ""), (1, "7")]
 
 
 @asynchronous
