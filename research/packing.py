@@ -39,7 +39,7 @@ right.{majority}{unfinished}
 | system prompt | `{system}` |
 | user's message | the problem alone |
 | temperature | {temperature}, all tokens possible (`top_p` 1, `top_k` 0, `min_p` 0) |
-| most tokens | {max_tokens}; {cut} candidates were cut off there (`finish_reason` "length") |
+| most tokens | {max_tokens}; {cut} candidates were truncated there (`finish_reason` "length") |
 
 `{file}`: a line for each question, with `id`, `problem`, its gold `answer` and its `candidates`. A candidate has its
 `text`; the answer that it states, `predicted`, null if none; `correct`, whether that is the gold answer as mathematics;

@@ -1,4 +1,4 @@
-"""What a frozen base knows of first errors: by layer, and by how many labels a probe is fitted to.
+"""How well a frozen base's states show first errors: by layer, and by how many labels a probe is fitted to.
 
 All of it is read from the states that training a probe kept, of its own data and of ProcessBench's solutions, so it
 takes minutes and no pass of the base.

@@ -58,7 +58,7 @@ TABLE = {
 
 
 Dialect = Literal["unprm", "openai", "anthropic"]
-"""Whose API an address belongs to. OpenAI's clients expect a member `error`, Anthropic's also their own `type`."""
+"""Whose API an endpoint belongs to. OpenAI's clients expect a member `error`, Anthropic's also their own `type`."""
 _ANTHROPIC = {
     400: "invalid_request_error",
     401: "authentication_error",

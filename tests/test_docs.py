@@ -1,6 +1,7 @@
 """The documentation: what it names exists, its links lead somewhere, and its tables are those of the code."""
 
 import ast
+import json
 import operator
 import re
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import sizing
+from docs.site.stage import linked, stage
 from tests.support import ROOT
 from training.prm.train_settings import TRAIN_PRESETS, TrainSettings
 from training.stage_settings import PRESETS
@@ -42,7 +44,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             continue
         path, _, anchor = link.partition("#")
         target = page if not path else page.parent / path
-        assert target.exists(), f"{page.name} links to {link}"
+        assert target.is_file(), f"{page.name} links to {link}"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{page.name} links to {link}"
 
@@ -130,3 +132,20 @@ def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs/README.md").read_text("utf-8")
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert not {page for page in pages if f"({page})" not in index}
+
+
+def test_every_page_is_in_the_sites_navigation() -> None:
+    nav = (ROOT / "docs/site/mkdocs.yml").read_text("utf-8").partition("nav:\n")[2]
+    pages = {str(page.relative_to(ROOT)) for page in PAGES}
+    assert sorted(re.findall(r"\S+\.md", nav)) == sorted(pages | {"docs/api.md"})
+    assert pages <= {str(path) for path in linked()}
+
+
+def test_the_sites_api_reference_is_the_apps_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    stage(tmp_path)
+    page = (tmp_path / "pages/docs/api.md").read_text("utf-8")
+    loaded = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(loaded) == 3
+    assert all((tmp_path / "pages/docs" / file).stat().st_size for file in loaded)
+    operations = json.loads((tmp_path / "pages/docs/api/openapi.json").read_text("utf-8"))["paths"]
+    assert {"/vote", "/v1/chat/completions", "/admin/models/{name}"} <= operations.keys()

@@ -1,7 +1,7 @@
 """Crash-safe record files: JSON lines that are appended and synced, and that a later run continues.
 
 Next to `NAME.jsonl`, `NAME.config.json` holds the configuration with which its records were made. A run with another
-configuration is refused, a last line left incomplete by a crash is cut off, and two runs cannot write the same file.
+configuration is refused, a last line left incomplete by a crash is removed, and two runs cannot write the same file.
 """
 
 import fcntl

@@ -44,7 +44,7 @@ as False and True."""
 
 @dataclass(frozen=True, slots=True)
 class SampledQuestion:
-    """A question and the solutions that a model wrote for it (`training sample`). `prompt`: token ids."""
+    """A question and the solutions that a model wrote for it (`unprm sample`). `prompt`: token ids."""
 
     id: str
     problem: str
@@ -60,7 +60,7 @@ class SampledQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SelectedSolution:
-    """A well-formed solution that is worth annotating (`training select`).
+    """A well-formed solution that is worth annotating (`unprm select`).
 
     `question`: the question's id. `prompt`, `ids`: token ids of the prompt and of the solution, which is number `index`
     of the question. `ends`: for each step, the number of tokens up to its end; empty without token ids. `predicted`:
@@ -107,7 +107,7 @@ falling Δu."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotatedSolution:
-    """A solution with step labels, or with the `reason` why it has none (`training annotate`).
+    """A solution with step labels, or with the `reason` why it has none (`unprm annotate`).
 
     `question`: the question's id. `correct`: whether the solution's answer is the gold one. `tau`: the value of the
     question alone, None if it was not needed. `tried`: the prefixes tried, in order; `verified` is their number, and
@@ -145,7 +145,7 @@ class ResolvedSolution(AnnotatedSolution):
 
 @dataclass(frozen=True, slots=True)
 class QuestionValue:
-    """What the solutions of one question and sampling model share: τ and its evidence (`training annotate`).
+    """What the solutions of one question and sampling model share: τ and its evidence (`unprm annotate`).
 
     `samples`, `correct`, `tokens`: counts over all rollouts of the question alone. `count`: number of rollouts from
     each prefix if it is fixed, 0 if the model solves the question too seldom; None if it is adaptive.

@@ -190,12 +190,12 @@ class DeadlineExceeded(UnprmError):
 
 
 class ShuttingDown(TryAgain):
-    """The server is draining and takes no new work."""
+    """The server is draining and accepts no new work."""
 
     code = "shutting_down"
 
     def __init__(self) -> None:
-        super().__init__("the server is shutting down and takes no new work")
+        super().__init__("the server is shutting down and accepts no new requests")
 
 
 class ModelUnavailable(TryAgain):

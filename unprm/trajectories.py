@@ -23,7 +23,7 @@ from unprm.fields import validation_errors
 from unprm.types import Cut, Evidence
 
 TOKEN = 4
-"""Characters that count as one token of an observation, so that a text is cut in the same place for every model."""
+"""Characters that count as one token of an observation, so that a text is truncated alike for every model."""
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
@@ -82,8 +82,8 @@ class ToolFunction(BaseModel):
 
 
 class AgentTool(ToolFunction):
-    """A tool of OpenAI's chat API, or of its responses API, which has the function's fields beside the type. Those that
-    aren't functions have only their type."""
+    """A tool of OpenAI's chat API, or of its responses API, which has the function's fields beside the type. Tools
+    that aren't functions have only their type."""
 
     type: str | None = None
     function: ToolFunction | None = None
@@ -118,8 +118,8 @@ class _Atif(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How trajectories are read. `observation_tokens`: length to which each message of evidence is cut in the middle;
-    `thoughts`: whether a step begins with the model's thoughts."""
+    """How trajectories are read. `observation_tokens`: length to which each message of evidence is truncated in the
+    middle; `thoughts`: whether a step begins with the model's thoughts."""
 
     evidence: Evidence = "after"
     observation_tokens: int = 500
@@ -177,7 +177,7 @@ def render(messages: Sequence[Message], reading: Reading) -> Rendered:
 
 def conversation(messages: Sequence[Message], tools: Sequence[AgentTool] = ()) -> str:
     """What has been said and done so far, as the problem of the next step: the tools, then every message after its
-    role, or a single one of the user as it stands. Results of tools are cut in the middle to the 500 tokens of
+    role, or a single one of the user as it stands. Results of tools are truncated in the middle to the 500 tokens of
     `Reading`, and thoughts left out. Raises as `render`."""
     texts = [text_of(index, message) for index, message in enumerate(messages)]
     parts = [describe_tools(tools), *_told(messages, texts, Reading(), {})]

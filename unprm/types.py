@@ -22,7 +22,7 @@ Extraction = Literal["auto", "boxed", "last_number", "choice"]
 """Where a solution's answer is searched for."""
 
 Split = Literal["auto", "paragraph", "step", "line"]
-"""Where a solution's text is cut into steps."""
+"""Where a solution's text is split into steps."""
 
 DEFAULT_STRATEGY: Final = "wrf"
 """The vote of the gateway and of the clients if none is named; docs/lab/README.md has the evidence for it."""
@@ -62,7 +62,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Characters of a message that was cut, and how many of them were kept."""
+    """Characters of a truncated message, and how many of them were kept."""
 
     __pydantic_config__: ClassVar = _EXACT
 

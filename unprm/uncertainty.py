@@ -76,7 +76,7 @@ SURPRISAL = ("surprisal_mean", "surprisal_max", "surprisal_sum", "surprisal_top3
 
 
 def surprise(logprobs: Sequence[float], measures: Sequence[str] = SURPRISAL) -> list[float]:
-    """The logarithm of 1 plus each of these measures, so that a reasoner that is surer of all that it writes is not
+    """The logarithm of 1 plus each of these measures, so that a generator that is surer of all that it writes is not
     beyond what was fitted."""
     return [math.log1p(MEASURES[name](logprobs)) for name in measures]
 

@@ -66,7 +66,7 @@ def create(client: AsyncClient) -> FastAPI:
         """The lowest step score of each response; 0 for one that can't be scored."""
         contained = map(operator.contains, request.query, request.prompts)
         if len(request.query) != len(request.prompts) or not all(contained):
-            raise HTTPException(422, "each query must hold its prompt; were prompts cut because they are too long?")
+            raise HTTPException(422, "each query must contain its prompt; were long prompts truncated?")
         # a decoded query may begin with a token that its prompt lacks
         responses = [query.partition(prompt)[2] for query, prompt in zip(request.query, request.prompts, strict=True)]
         scored = await asyncio.gather(*map(_score, request.prompts, responses))

@@ -31,7 +31,7 @@ app = group("Scores and votes in a terminal.")
 File = Annotated[
     str, typer.Argument(help="Requests in the server's format: one JSON object, or one per line; - reads stdin.")
 ]
-Url = Annotated[str, typer.Option(envvar="UNPRM_CLIENT_URL", help="Address of the server.")]
+Url = Annotated[str, typer.Option(envvar="UNPRM_CLIENT_URL", help="URL of the server.")]
 Key = Annotated[str | None, typer.Option(envvar="UNPRM_CLIENT_KEY", help="API key.", show_default=False)]
 Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds for a request, including all its attempts.")]
 _READING = ("split", "extraction")

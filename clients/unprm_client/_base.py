@@ -38,7 +38,7 @@ def pause(attempts: Attempts, error: errors.ClientError) -> float:
 
 @contextmanager
 def client_errors(request: httpx.Request) -> Iterator[None]:
-    """Turns httpx's errors into the clients' errors, which name the server's address."""
+    """Turns httpx's errors into the clients' errors, which name the server's URL."""
     server = errors.server_at(request.url)
     try:
         yield

@@ -98,7 +98,7 @@ class _Operations:
 class Client(_Operations):
     """Client of an unprm server, for any thread. Close it, or use it as a context manager.
 
-    `url`: the server's address, by default that in UNPRM_CLIENT_URL, else http://127.0.0.1:8000. `api_key`: sent as a
+    `url`: the server's URL, by default that in UNPRM_CLIENT_URL, else http://127.0.0.1:8000. `api_key`: sent as a
     bearer token, by default that in UNPRM_CLIENT_KEY, if it is set. `timeout`: seconds for a call, including all its
     attempts; the server is told the time left and stops working when it is up. `attempts`: how often a call is made at
     most, if the connection breaks or the server asks to try again. `transport` and `verify` are httpx's.

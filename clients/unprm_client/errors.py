@@ -48,13 +48,13 @@ class UnsupportedMediaType(RequestRefused):
 
 
 class NotFound(RequestRefused):
-    """There is nothing at this address."""
+    """There is no such endpoint."""
 
     code = "not_found"
 
 
 class MethodNotAllowed(RequestRefused):
-    """The address does not take this method."""
+    """The endpoint does not accept this method."""
 
     code = "method_not_allowed"
 
@@ -91,7 +91,7 @@ def server_at(url: httpx.URL) -> str:
 
 
 def of_response(status: int, headers: Mapping[str, str], body: bytes, url: httpx.URL) -> ClientError:
-    """The error that a response from an address describes."""
+    """The error that a response from a URL describes."""
     try:
         problem = ProblemDetails.model_validate_json(body, extra="ignore")
     except ValidationError:

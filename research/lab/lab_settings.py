@@ -9,13 +9,13 @@ from training.stage_settings import AdaptiveSettings, AnnotateSettings, SampleSe
 from ..searches.study import variants
 
 MINI = DATA_PRESETS["mini"]
-"""How the embedded reasoner is sampled, also where the lab's numbers differ."""
+"""How the embedded generator is sampled, also where the lab's numbers differ."""
 VERDICTS = "Y", "N"
 """Verdict tokens for right and wrong steps that no base has seen as verdicts: the embedded base was pretrained on the
 exact checker's verdicts with `+` and `-`. So what a PRM says with these tokens comes from its own training data."""
 BaseName = Literal["verdicts", "text"]
-"""Base model of the PRMs: "verdicts", the embedded reasoner, which was pretrained on verdicts of the exact checker with
-other tokens; or "text", a reasoner pretrained without any verdicts."""
+"""Base model of the PRMs: "verdicts", the embedded generator, which was pretrained on verdicts of the exact checker
+with other tokens; or "text", a generator pretrained without any verdicts."""
 
 
 @dataclass(frozen=True, slots=True)

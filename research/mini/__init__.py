@@ -1,1 +1,1 @@
-"""Makes the embedded model `unprm-mini` from a seed: corpus, reasoner, samples, PRM adapter, figures."""
+"""Makes the embedded model `unprm-mini` from a seed: corpus, generator, samples, PRM adapter, figures."""

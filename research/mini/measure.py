@@ -68,7 +68,7 @@ class _Scored:
 
 
 def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) -> MiniFigures:
-    """Samples `CANDIDATES` solutions for each of `problems` new problems from the reasoner in `base`, and scores them
+    """Samples `CANDIDATES` solutions for each of `problems` new problems from the generator in `base`, and scores them
     with the model `prm` (as for `load_engine`)."""
     rng = random.Random(seed)
     chosen = [generate(rng) for _ in range(problems)]

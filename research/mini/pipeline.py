@@ -1,4 +1,4 @@
-"""All stages that make the embedded model: tokenizer, reasoner, labelled solutions, PRM adapter.
+"""All stages that make the embedded model: tokenizer, generator, labelled solutions, PRM adapter.
 
 Each stage writes its result to the output directory and is skipped if it exists, so a killed run can resume.
 """
@@ -65,7 +65,7 @@ def _tokenizer(output: Path, settings: MiniSettings) -> PreTrainedTokenizerBase:
 
 
 def reasoner(output: Path, tokenizer: PreTrainedTokenizerBase, settings: PretrainSettings, progress: Progress) -> Path:
-    """Pretrains a reasoner in `output`, or resumes its pretraining; returns the directory of the model in bf16."""
+    """Pretrains a generator in `output`, or resumes its pretraining; returns the directory of the model in bf16."""
     base = output / "base"
     if not base.exists():
         output.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def _planted(output: Path, settings: MiniSettings) -> Path:
 
 
 def _sampled(output: Path, base: Path, settings: MiniSettings, progress: Progress) -> Iterator[Path]:
-    """The reasoner's own solutions, labelled by the exact checker; one file per temperature."""
+    """The generator's own solutions, labelled by the exact checker; one file per temperature."""
     for number, (temperature, count) in enumerate(settings.sampled):
         path = output / f"sampled-{temperature:g}.jsonl"
         _sample_into(path, base, temperature, count, settings.seed + (number + 1) * 10**6, progress)
@@ -120,7 +120,7 @@ def _sample_into(path: Path, base: Path, temperature: float, count: int, seed: i
 
 
 def prm_settings(base: Path, data: Sequence[Path], output: Path, name: str, seed: int, **changes: Any) -> TrainSettings:
-    """How a PRM on an embedded reasoner is trained, here and in the lab; `changes`: other settings."""
+    """How a PRM on an embedded generator is trained, here and in the lab; `changes`: other settings."""
     return TrainSettings(
         base=str(base),
         data=tuple(data),

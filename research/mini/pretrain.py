@@ -1,4 +1,4 @@
-"""Pretrains the reasoner of the embedded model on the generated corpus.
+"""Pretrains the generator of the embedded model on the generated corpus.
 
 Resumable: the state is saved every `SAVE_EVERY` steps, and data and schedule depend only on the seed and the step
 number, so a killed run continues as if it had not been interrupted.
@@ -186,7 +186,7 @@ def _optimizers(parameters: Mapping[str, torch.nn.Parameter]) -> list[torch.opti
 def pretrain(
     tokenizer: PreTrainedTokenizerBase, settings: PretrainSettings, directory: Path, progress: Progress
 ) -> Qwen2ForCausalLM:
-    """Trains the reasoner, or resumes from the state in `directory`; returns it in fp32.
+    """Trains the generator, or resumes from the state in `directory`; returns it in fp32.
 
     Appends a line `{"step", "loss", "seconds"}` every ten steps to `directory/pretrain.jsonl`.
     """

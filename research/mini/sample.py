@@ -1,4 +1,4 @@
-"""Samples solutions from the reasoner of the embedded model."""
+"""Samples solutions from the generator of the embedded model."""
 
 from collections.abc import Iterator, Sequence
 

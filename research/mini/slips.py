@@ -1,6 +1,6 @@
 """Simulated authors who make the mistakes ("slips") that people make.
 
-They write the pretraining corpus of the embedded model, so the reasoner trained on it makes mistakes of the same kinds;
+They write the pretraining corpus of the embedded model, so the generator trained on it makes such mistakes;
 its PRM is also trained on such solutions. `Author.solve` carries a slip through to the end, as people do: later steps
 build on the wrong value.
 """

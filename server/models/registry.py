@@ -53,7 +53,7 @@ class Models:
             yield models
 
     def states(self) -> list[ModelState]:
-        """States of the served models, the default first, then of those that are loading or failed to load."""
+        """States of the served models, the default first, then of models that are loading or failed to load."""
         return [model.state for model in (*self._served, *self._coming.values())]
 
     def start(self) -> None:

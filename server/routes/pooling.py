@@ -1,4 +1,4 @@
-"""The addresses by which vLLM serves reward models: `/classify` with a reward for each prompt, `/pooling` with a row
+"""The endpoints at which vLLM serves reward models: `/classify` with a reward for each prompt, `/pooling` with a row
 for each step, and `/tokenize`; and those of reranking clients, `/rerank` and `/score`.
 
 A prompt arrives rendered, as text or token ids, and is scored at each of its step tags. Messages are a conversation:

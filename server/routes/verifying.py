@@ -1,6 +1,6 @@
-"""The addresses of a resources server of NeMo Gym: its agents begin a session, and have what they did verified.
+"""The endpoints of a resources server of NeMo Gym: its agents begin a session, and have what they did verified.
 
-A text that was asked for without tools is a solution, and scored by its own steps; all else is a trajectory.
+A text that was asked for without tools is a solution, and scored by its own steps; any other reply is a trajectory.
 """
 
 from collections.abc import Iterable

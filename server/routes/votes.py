@@ -76,8 +76,8 @@ for each in VOTES:
 
 @work.post("/vote/compare", **describe("vote_compare"))
 async def compare(service: TheService, request: CompareRequest, context: TheContext) -> CompareResponse:
-    """Takes every vote over one scoring pass, each with the same result as at its own address. Votes by confidence need
-    solutions with `confidence` or `token_logprobs`."""
+    """Takes every vote over one scoring pass, each with the same result as at its own endpoint. Votes by confidence
+    need solutions with `confidence` or `token_logprobs`."""
     with _scorer(service, request, context) as scorer:
         response = await pipeline.compare(request, scorer)
     for outcome in response.strategies.values():

@@ -26,7 +26,7 @@ window.fetch = (address, options) => {
 };
 """
 SEND = "text => window.events.enqueue(new TextEncoder().encode(text))"
-CUT = "1 of 3 candidates was cut at max_tokens=9"
+CUT = "1 of 3 candidates was truncated at max_tokens=9"
 REPORT = {"strategy": "weighted", "budget": 8, "sampled": 3, "answer": "8", "notes": [CUT]}
 
 

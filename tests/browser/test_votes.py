@@ -226,7 +226,7 @@ def test_the_page_says_whether_answers_are_accepted(browser: Browser, tmp_path: 
         sheet.choose("majority")
         explained = sheet.page.locator("#explanation")
         by = "It is accepted at a risk of 5 %, by 100 problems of “a pool” (2026-01-31)"
-        expect(explained).to_contain_text(f"{by}: its certainty is 0.667, it takes 0.600")
+        expect(explained).to_contain_text(f"{by}: its certainty is 0.667, 0.600 is needed")
         sheet.score(PROBLEM, *unsure)
         expect(explained).to_contain_text("It is not accepted at a risk of 5 %")
         sheet.score(PROBLEM, *unsure[:1])

@@ -7,14 +7,12 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mcp import Client as McpClient
 from mcp import StdioServerParameters
 from mcp.types import CallToolResult
 
-from server.settings import Settings
 from tests.adder import adding
 from tests.clients.programs import ROOT, listening, printed
 from tests.fakes import openai_server, upstream
@@ -80,7 +78,7 @@ def test_the_agent_s_calls_are_elected(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_the_terminal_s_commands_run(gateway: Running, tmp_path: Path) -> None:
     commands = block("sh", "cat").replace("requests.jsonl", str(tmp_path / "requests.jsonl"))
-    words = commands.replace("python -m", f"{shlex.quote(sys.executable)} -m")
+    words = re.sub("^unprm ", f"{shlex.quote(str(SCRIPT))} ", commands, flags=re.MULTILINE)
     output = printed("sh", "-ec", words, UNPRM_CLIENT_URL=gateway.url)
     assert "solution 0: answer 68" in output
     assert "hmr elects 68" in output
@@ -127,18 +125,6 @@ def test_several_models_give_and_take_what_the_page_says(tmp_path: Path) -> None
     assert large.keys == ["Bearer KEY"]
 
 
-def test_the_settings_of_the_page_exist_with_their_defaults() -> None:
-    rows = re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", AGENTS, re.MULTILINE)
-    assert len(rows) == 8
-    for name, default in rows:
-        value: Any = Settings.model_fields[name.replace("-", "_")].default
-        assert default.strip("`") == (
-            "none" if value in (None, []) else f"{value:g}" if isinstance(value, float) else str(value)
-        )
-    for option in re.findall(r" --([\w-]+)", block("sh", "python -m server --model")):
-        assert option.replace("-", "_") in Settings.model_fields
-
-
 def voted(server: StdioServerParameters | str) -> object:
     """The answer that the MCP server's tool elects."""
 
@@ -157,7 +143,7 @@ def test_the_configuration_starts_the_mcp_server_from_any_directory(gateway: Run
 
 
 def test_the_mcp_server_s_command_listens(gateway: Running) -> None:
-    command = block("sh", ".venv/bin/unprm mcp").split()
+    command = block("sh", "unprm mcp").split()
     assert command[-2:] == ["--port", "8001"]
     with listening(*command[1:-2], program=str(SCRIPT), UNPRM_CLIENT_URL=gateway.url) as url:
         assert voted(f"{url}/mcp") == "7"

@@ -74,9 +74,19 @@ def check(words: Sequence[str], directory: Path) -> None:
         raise AssertionError(f"nobody knows the program {program}")
 
 
+def ours(words: Sequence[str]) -> list[str]:
+    """The module that has a command, as in `APPS`, and its words; empty if it is of none of these."""
+    program, *more = _without_what_stands_before(words)
+    if program == "unprm" and more[0] in NAMES:
+        more.insert(0, NAMES[more[0]].module.removesuffix(".__main__"))
+    elif program == "python":
+        more = more[1:]
+    return more if more[0] in APPS else []
+
+
 def missing(words: Sequence[str]) -> set[str]:
     """What a command of ours requires and isn't given."""
-    _, _, module, *more = _without_what_stands_before(words)
+    module, *more = ours(words)
     command: Any = typer.main.get_command(APPS[module])
     while named := getattr(command, "commands", None):
         command = named[more.pop(0)]

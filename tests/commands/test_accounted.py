@@ -26,7 +26,7 @@ UNDERSTOOD = [
     for words in block.commands()
     if understood(block, words)
 ]
-OURS = [(block, words) for block, words in UNDERSTOOD if not set(words[:3]).isdisjoint(programs.APPS)]
+OURS = [(block, words) for block, words in UNDERSTOOD if programs.ours(words)]
 
 
 def elsewhere(block: Block) -> bool:

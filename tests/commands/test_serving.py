@@ -99,7 +99,7 @@ def check_judged(world: World, reasoner: str, block: Block, url: str) -> None:
             assert elected(client)["strategy"] == "wrf"
 
 
-@runs("docs/gateway.md", "server --upstream-url")
+@runs("docs/gateway.md", "serve --upstream-url")
 def test_a_server_without_a_model_s_name_votes_by_rewards_on_what_it_knows(
     world: World, reasoner: str, blocks: list[Block]
 ) -> None:
@@ -129,7 +129,7 @@ def test_a_merged_model_is_made_for_vllm(world: World, blocks: list[Block]) -> N
     world.link("PRM", mini.ADAPTER)
     world.run(blocks[0].text)
     assert [words[:3] for words in world.calls] == [["vllm", "serve", "merged"]]
-    with world.serving("python -m server --model merged") as client:
+    with world.serving("unprm serve --model merged") as client:
         check_judgement(client)
 
 
@@ -186,7 +186,7 @@ def test_models_are_changed_while_the_server_serves(world: World, blocks: list[B
 
 @runs("docs/operations.md", "sqlite3 journal.db")
 def test_the_journal_is_read(world: World, blocks: list[Block]) -> None:
-    with world.serving("python -m server --journal journal.db") as client:
+    with world.serving("unprm serve --journal journal.db") as client:
         assert client.post("/vote/prm", json=REQUEST).json()["answer"] == "83"
         wait(lambda: "|83|reward|" in world.run(blocks[0].text))
 

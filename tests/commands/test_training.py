@@ -65,7 +65,7 @@ def test_a_data_set_is_built(world: World, blocks: list[Block]) -> None:
     assert output.splitlines()[-1].split() == ["prompt", "answer", "completions", "label", "tried"]
 
 
-@runs("docs/data.md", "training merge annotated.jsonl")
+@runs("docs/data.md", "unprm merge annotated.jsonl")
 def test_a_data_set_is_made_stage_by_stage(world: World, reasoner: str, blocks: list[Block]) -> None:
     ask(world, 2)
     second = reasoner.replace("127.0.0.1", "localhost")
@@ -94,7 +94,7 @@ def test_a_probe_is_trained_and_served(world: World, blocks: list[Block]) -> Non
         assert all(0 < reward < 1 for reward in rewards(client))
 
 
-@runs("docs/training.md", "training convert")
+@runs("docs/training.md", "unprm convert")
 def test_step_labels_are_converted(world: World, blocks: list[Block]) -> None:
     shepherd = TEST_DATA / "layouts" / "math-shepherd.jsonl"
     world.link("math-shepherd.jsonl", shepherd)
@@ -103,11 +103,11 @@ def test_step_labels_are_converted(world: World, blocks: list[Block]) -> None:
     world.run(blocks[0].text)
     assert world.rows("steps.jsonl") == LABELLED[:1]
     assert [row["labels"][0] for row in world.rows("trl.jsonl")] == [True, True, False]
-    missing = world.run("python -m training convert nobody/nothing a.jsonl --to trl || true")
+    missing = world.run("unprm convert nobody/nothing a.jsonl --to trl || true")
     assert "neither a file here nor a data set of the hub" in missing
 
 
-@runs("docs/from-trl.md", "training train")
+@runs("docs/from-trl.md", "unprm train")
 def test_trl_s_data_train_a_prm_that_is_served(world: World, blocks: list[Block]) -> None:
     fields = {"problem": "prompt", "steps": "completions", "labels": "labels"}
     world.write("stepwise.jsonl", [{fields[name]: value for name, value in row.items()} for row in LABELLED])
@@ -189,7 +189,7 @@ def test_the_paper_s_chain(world: World, blocks: list[Block]) -> None:
     ask(world, 1)
     publish_processbench(world)
     publish_prmbench(world)
-    fewer = {"training sample": "training sample --k 8", "training select": "training select --m 1 --n 1"}
+    fewer = {"unprm sample": "unprm sample --k 8", "unprm select": "unprm select --m 1 --n 1"}
     output = world.run(changed(blocks[0].text, fewer | {"--sampler vllm": "--sampler transformers"}))
     assert "Llama-3.1-8B-Instruct" in output
     check_processbench(world, "runs/paper/processbench/UnPRM40K")
@@ -224,8 +224,8 @@ def test_the_chain_on_a_cluster(world: World, reasoner: str, blocks: list[Block]
     ask(world, 1)
     model = f"model={REASONERS[0]} run=runs\n"
     world.run(
-        f"{model} python -m training sample --questions math.jsonl --k 8 --model $model --output $run/samples.jsonl\n"
-        "python -m training select $run/samples.jsonl --m 1 --n 1 --output $run/selected.jsonl"
+        f"{model} unprm sample --questions math.jsonl --k 8 --model $model --output $run/samples.jsonl\n"
+        "unprm select $run/samples.jsonl --m 1 --n 1 --output $run/selected.jsonl"
     )
     annotated = f"runs/paper/annotated/{REASONERS[0].rpartition('/')[2]}.jsonl"
     by_servers, trained = blocks[0].text.split("\n\n")

@@ -117,7 +117,12 @@ def test_a_pack_is_what_best_of_n_reads(sampled, tmp_path):
     assert f"9 candidate solutions of 3 questions of `questions.jsonl`, sampled from `a-model`; {right / 9:.1%}" in card
     elected = sum(sum(row["correct"] for row in rows if row["problem"] == each.problem) > 1 for each in kept)
     assert f"single candidate gets {right / 9:.1%} right, the majority of all {elected / 3:.1%}." in card
-    for said in ("`f00d`", SETTINGS.system, "among those with level=1 or level=2", f"{9 - right} candidates were cut"):
+    for said in (
+        "`f00d`",
+        SETTINGS.system,
+        "among those with level=1 or level=2",
+        f"{9 - right} candidates were truncated",
+    ):
         assert said in card
     assert "Sampling goes on" not in card
     assert pack(place, tmp_path / "packed") == (size, counts)

@@ -124,7 +124,7 @@ def test_without_a_calibration_a_risk_names_the_command(server: Running) -> None
     answer = server.post("/vote/wrf", ask(*SURE, risk=0.05))
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == "/risk"
-    assert "python -m training evaluate calibrate-votes" in answer.json()["detail"]
+    assert "unprm evaluate calibrate-votes" in answer.json()["detail"]
     assert server.get("/model").json()["vote_calibration"] is None
 
 

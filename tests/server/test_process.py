@@ -241,8 +241,8 @@ def test_help_lists_every_setting_without_loading_torch() -> None:
         ([], {"UNPRM_NONSENSE": "CANARY"}, "UNPRM_NONSENSE"),
         ([], {"UNPRM_MAX_SOLUTIONS": "257"}, "UNPRM_MAX_SOLUTIONS: expected at most 256"),
         ([], {"UNPRM_API_KEY": ""}, "UNPRM_API_KEY: must not be empty"),
-        (["--upstream-url", "CANARY:8000"], {}, "--upstream-url: expected the address of a server, such as http://"),
-        ([], {"UNPRM_URL": "ftp://CANARY"}, "UNPRM_URL: expected the address of a server, such as http://"),
+        (["--upstream-url", "CANARY:8000"], {}, "--upstream-url: expected the URL of a server, such as http://"),
+        ([], {"UNPRM_URL": "ftp://CANARY"}, "UNPRM_URL: expected the URL of a server, such as http://"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(

@@ -95,7 +95,7 @@ def prmbench(
 @app.command()
 @with_options
 def best_of_n(
-    candidates: Annotated[Path, typer.Argument(help="Samples of `training sample`, or JSON lines.", exists=True)],
+    candidates: Annotated[Path, typer.Argument(help="Samples of `unprm sample`, or JSON lines.", exists=True)],
     output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
     prm: PrmOptions,
     reading: ReadingSettings,

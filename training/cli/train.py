@@ -118,7 +118,7 @@ def calibrate(
 
     place = output or Path(prm.adapter or prm.model)
     if not place.is_dir():
-        raise typer.BadParameter(f"{place} is no directory: say where the model's copy lies", param_hint="--output")
+        raise typer.BadParameter(f"{place} is not a directory: name that of the model's copy", param_hint="--output")
     with prm.scoring() as scorer, stage.progress(console) as progress:
         fitted = fit(scorer, data, progress)
     fitted.calibration.write(place)

@@ -2,7 +2,7 @@
 
 A search accesses a solution through `Prefixes`: it requests the Monte-Carlo value of the prefix that ends with a step
 (1-based), and returns the step from which on the solution counts as wrong. There are no rollouts from the last step,
-T: its prefix holds the wrong answer, so its value does not tell where the error is. T is the result if no other step
+T: its prefix contains the wrong answer, so its value does not tell where the error is. T is the result if no other step
 is below τ, as in the authors' program. Only `uncertainty_literal` tries T and may find nothing, as in the text of
 Algorithm 1.
 """

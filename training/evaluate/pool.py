@@ -87,7 +87,7 @@ class _Candidate(BaseModel):
 
 
 class _PoolRow(BaseModel):
-    """A record of `training sample`; `{"problem", "answer", "candidates": [{"text" or "steps", …}]}`, with confidences
+    """A record of `unprm sample`; `{"problem", "answer", "candidates": [{"text" or "steps", …}]}`, with confidences
     and log-probabilities of candidates as in a request to a server; search-and-learn's, whose `completions` are texts;
     or what `_by_problem` makes of OpenAI's."""
 

@@ -7,7 +7,7 @@ PRMScore is the first F1 alone (Song et al., "PRMBench", 2025, and its authors' 
 - A number of a wrong step that is beyond the last step is without effect; the solution counts all the same.
 - Of several solutions with one id the first counts.
 - Solutions that can't be scored don't count.
-- Numbers at the beginning of steps (`3. `) are cut off. That program also cuts `2.` off `2.5`, which this one does not.
+- Numbers at the beginning of steps (`3. `) are removed. That program also removes `2.` from `2.5`.
 
 Blank steps, 15 of 83,456, are neither scored nor counted. The original solutions are not scored: they serve for the
 similarity of scores, which is no part of PRMScore.

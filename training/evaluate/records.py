@@ -25,7 +25,7 @@ Confidences = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class SolutionScores:
-    """The step scores of a solution of a benchmark (`training evaluate processbench` or `prmbench`)."""
+    """The step scores of a solution of a benchmark (`unprm evaluate processbench` or `prmbench`)."""
 
     id: str
     scores: Scores
@@ -33,7 +33,7 @@ class SolutionScores:
 
 @dataclass(frozen=True, slots=True)
 class JudgedCandidates:
-    """A question's candidates as votes use them (`training evaluate best-of-n`): classes of equal answers (None: no
+    """A question's candidates as votes use them (`unprm evaluate best-of-n`): classes of equal answers (None: no
     answer), whether each is right, and rewards (None: not scored, for example too long for the PRM).
 
     `scores`: the step scores from which the rewards are computed, None or empty for a candidate that was not scored;

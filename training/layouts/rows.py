@@ -41,7 +41,7 @@ def _hard(solution: LabelledSolution) -> tuple[bool, ...]:
 
 @dataclass(frozen=True, slots=True)
 class UnprmRow(LabelledSolution):
-    """The data sets of the paper, and those that `training merge` makes."""
+    """The data sets of the paper, and those that `unprm merge` makes."""
 
     problem: Annotated[NonEmpty, Field(alias="prompt")]
     steps: Annotated[tuple[str, ...], Field(min_length=1, alias="completions")]

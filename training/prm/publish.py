@@ -135,7 +135,7 @@ def push(directory: Path, repository: str, figures: Path | None = None, api: HfA
     if files.adapter and files.base_name.startswith("."):
         raise ModelInvalid(
             f"{directory} is an adapter for the local base {files.base_name}, which nobody else can load: push what "
-            f"`training merge-adapter {directory}` makes, or train on the base's name on the hub"
+            f"`unprm merge-adapter {directory}` makes, or train on the base's name on the hub"
         )
     results = figures.read_text("utf-8") if figures else None
     api.whoami()

@@ -4,13 +4,13 @@ r"""Finds the answer that a solution states, by these rules, in this order:
 2. The text ends where a special token (``</s>``, ``<|im_end|>``) or another question follows a stated answer.
 3. Boxes: the last one, or the last ones if only signs, units and labels stand between them
    (``x = \boxed{3}, y = \boxed{-1}`` is 3, -1). An empty box or ``\boxed{answer}`` is a placeholder; what stands before
-   a ``\boxed{`` without its end does not count, since the text was cut.
+   a ``\boxed{`` without its end does not count, since the text was truncated.
 4. Tags: the last ``<answer>…``, or ``<solution>…`` with nothing but a value in it.
 5. Statements: "the answer is", "Answer:", ``"final_answer":`` and their like in some sixty languages, and ``####``. The
    last one with a value (number, formula, letter, yes or no); else the last. "The answer is correct" states nothing.
 6. A last line that is nothing but a number or formula.
 
-What a statement says is cut to its value; numbers are written with the digits 0 to 9 and a decimal point
+Of what a statement says, its value is taken; numbers are written with the digits 0 to 9 and a decimal point
 (`languages`).
 """
 

@@ -38,7 +38,7 @@ CONFIDENCE = 0.9
 DOUBT = 0.05
 """Probability at most with which a vote is not calibrated though its answers of lower certainty are not more often
 right."""
-COMMAND = "python -m training evaluate calibrate-votes"
+COMMAND = "unprm evaluate calibrate-votes"
 """Makes a calibration."""
 Election = tuple[float, bool]
 """The certainty of an election, and whether its answer was right."""
@@ -223,7 +223,7 @@ def acceptance(
 
 
 def read(path: Path) -> VoteCalibration:
-    """A calibration that `training evaluate calibrate-votes` wrote. Raises `RecordInvalid` if it is none, `OSError` if
+    """A calibration that `unprm evaluate calibrate-votes` wrote. Raises `RecordInvalid` if it is none, `OSError` if
     the file can't be read."""
     from pydantic import TypeAdapter, ValidationError
 

@@ -1,4 +1,4 @@
-"""Step scores by the log-probabilities that the reasoner's server gives its tokens: no model runs, no text is read.
+"""Step scores by the log-probabilities that the generator's server gives its tokens: no model runs, no text is read.
 
 How surprised a model is by its text tells something of where it errs, more than the length of a step does and less
 than a PRM of 7B: docs/lab/uncertainty.md has figures.
@@ -43,11 +43,11 @@ READOUT = Readout(
     largest=0.1691,
     total=-1.4133,
     top3=1.5712,
-    fitted="9,334 steps, nearly all of PRM800K's reasoner, 59 % right, with log-probabilities of "
+    fitted="9,334 steps, nearly all of PRM800K's generator, 59 % right, with log-probabilities of "
     "Qwen2.5-Coder-0.5B-Instruct",
 )
 """Made by `python -m research uncertainty`, which also tests it. The labels are people's; the log-probabilities are not
-those of the reasoner that wrote the steps, which nobody published, but of a small model that reads them."""
+those of the generator that wrote the steps, which nobody published, but of a small model that reads them."""
 
 
 class UncertaintyFormat(ByteFormat):

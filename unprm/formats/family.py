@@ -16,7 +16,7 @@ LAYER = "score"
 @dataclass(frozen=True, slots=True)
 class Verdicts:
     """Scored by P(positive) against P(negative): the sigmoid of the difference of two tokens' logits. `rows_alone`: of
-    what the output layer's rows make of a hidden state, as `training train` trains them, whatever bias, scale or cap
+    what the output layer's rows make of a hidden state, as `unprm train` trains them, whatever bias, scale or cap
     the model then has for its logits."""
 
     positive: int

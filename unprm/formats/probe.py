@@ -92,7 +92,7 @@ class ProbeFormat(PieceFormat):
 
 FAMILY = Family(
     name=ProbeFormat.family,
-    about="a causal language model as it is and the small head that `training train --head probe` made for it; read at "
+    about="a causal language model as it is and the small head that `unprm train --head probe` made for it; read at "
     "each step's end, from several layers and from how surprising its tokens are",
     readout=None,
     build=lambda tokenizer, directory: ProbeFormat(tokenizer, ProbeConfig.read(directory)),

@@ -50,7 +50,7 @@ class ModelConfig(BaseModel):
         path = directory / CONFIG_NAME
         if not path.is_file():
             raise ModelInvalid(
-                f"{directory} has no {CONFIG_NAME}, which `training train` writes: for a PRM that another program made "
+                f"{directory} has no {CONFIG_NAME}, which `unprm train` writes: for a PRM that another program made "
                 "give --step-tag, --positive and --negative"
             )
         text = path.read_text("utf-8")
@@ -172,7 +172,7 @@ class UnprmFormat(PieceFormat):
 
 FAMILY = Family(
     name=UnprmFormat.family,
-    about="a causal language model and the LoRA adapter that `training train` made for it; read at each step's tag",
+    about="a causal language model and the LoRA adapter that `unprm train` made for it; read at each step's tag",
     readout=None,
     build=lambda tokenizer, directory: UnprmFormat(tokenizer, PrmConfig.read(directory)),
 )

@@ -206,7 +206,7 @@ def _where(model: ModelDescription) -> str:
 def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSource) -> EngineName:
     engine, dtype = options.engine, options.dtype
     if (engine == "remote") != (options.url is not None):
-        raise ModelInvalid("--engine remote and --url go together: the one names vLLM's server for the other")
+        raise ModelInvalid("--engine remote needs --url, the URL of the vLLM server, and --url needs --engine remote")
     if not _is_for_vllm(source):
         if engine in ("vllm", "remote"):
             if isinstance(source.readout, Probe):

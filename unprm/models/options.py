@@ -32,11 +32,11 @@ JUDGE = "judge"
 
 
 def checked_address(value: str) -> str:
-    """The address, unchanged. Raises `ValueError` if it is not an HTTP URL."""
+    """The URL, unchanged. Raises `ValueError` if it is not an HTTP URL."""
     try:
         TypeAdapter(AnyHttpUrl).validate_python(value)
     except ValidationError:
-        raise ValueError("expected the address of a server, such as http://127.0.0.1:8001") from None
+        raise ValueError("expected the URL of a server, such as http://127.0.0.1:8001") from None
     return value
 
 
@@ -114,7 +114,7 @@ class ModelSpec(JudgeOptions, ModelOptions):
     """A model to load.
 
     `model` is `unprm-mini` or `unprm-mini-rollouts` (embedded); the directory or hub name of a PRM made by
-    `training train`, whose base is named in its `prm_config.json`; with `adapter`, the base; or a PRM of another
+    `unprm train`, whose base is named in its `prm_config.json`; with `adapter`, the base; or a PRM of another
     family, recognised by its name or its `config.json`, or given by `family`. `step_tag`, `positive` and `negative`
     are for a PRM of family unprm without `prm_config.json`. `reference` and `beta` replace those of a family that is
     scored by likelihood ratios. `judge` is the language model that `judge_url` and `judge_model` name; `uncertainty`
@@ -153,7 +153,7 @@ class EngineOptions(BaseModel):
     engine: EngineName = Field(
         default="auto", description="auto: vllm on CUDA if installed, or torch; remote: the vLLM server at --url."
     )
-    url: Address | None = Field(default=None, description="Address of the vLLM server, for --engine remote.")
+    url: Address | None = Field(default=None, description="URL of the vLLM server, for --engine remote.")
     url_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the vLLM server.")
     judge_key: SecretStr | None = Field(default=None, min_length=1, description="API key of the judge's server.")
     memory: float | None = Field(

@@ -112,7 +112,7 @@ class _Server:
 class OpenAIClient:
     """Client of one server, or of several of the same model, within one event loop.
 
-    `urls`: addresses; a final `/v1` may be left out. `api_key`: sent as a bearer token. `timeout`: seconds without a
+    `urls`: base URLs; a final `/v1` may be left out. `api_key`: sent as a bearer token. `timeout`: seconds without a
     byte after which a server counts as dead; None: no limit. `attempts`: how often a request is sent at most, if a
     server does not answer or its status is one that may pass. `max_bytes` as `MAX_BYTES`. `observe` is called after
     every attempt. `sleep` and `clock`: how it waits, and by which seconds a server's rest is counted.

@@ -77,7 +77,7 @@ class TransformersSampler(TokenSampler):
     With a `probe` of the model, the steps of a text are scored by what was read while it was written. These are the
     probe's scores of the same steps, but after the sampler's own prompt, with what stands between the steps as the
     model wrote it, and with nothing after the last step: an engine puts the probe's separator there and reads its
-    token. A text that the token limit cut off is scored up to its last token but one.
+    token. A text truncated at the token limit is scored up to its last token but one.
 
     `recovery`: steps after which a halved limit of rows is doubled again.
     """

@@ -36,7 +36,7 @@ class ModelState(WireModel):
 
 
 class ModelsResponse(WireModel):
-    """All models: the default first, then the other served ones, then those that are loading or failed to load."""
+    """All models: the default first, then the other served ones, then the models that are loading or failed to load."""
 
     models: list[ModelState]
 

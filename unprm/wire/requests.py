@@ -70,7 +70,7 @@ class SolutionIn(WireModel, Request):
     steps: _Steps | None = None
     answer: str | None = Field(None, description="Overrides the answer found in the text.")
     step_scores: _StepScores | None = Field(None, description="One score per step, used instead of the model's.")
-    confidence: Confidence | None = Field(None, description="The reasoner's confidence, for votes by confidence.")
+    confidence: Confidence | None = Field(None, description="The generator's confidence, for votes by confidence.")
     token_logprobs: TokenLogProbs | None = Field(
         None,
         description="Log-probabilities of its tokens, from which a missing `confidence` is computed. The model "
@@ -256,7 +256,7 @@ class TrajectoryTerms(WireModel, Request):
         500,
         ge=1,
         le=100_000,
-        description="Length to which a tool's output is cut in the middle; four characters count as a token.",
+        description="Length to which a tool's output is truncated in the middle; four characters count as a token.",
     )
     thoughts: bool = Field(False, description="Whether steps include the model's thoughts.")
 

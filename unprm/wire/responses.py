@@ -36,7 +36,7 @@ _MessageScores = Annotated[
 ]
 _CutMessages = Annotated[
     dict[str, Cut] | None,
-    Field(exclude_if=_is_none, description="For a trajectory: the messages that were cut, by index."),
+    Field(exclude_if=_is_none, description="For a trajectory: the truncated messages, by index."),
 ]
 
 
@@ -271,7 +271,7 @@ class VoteResponse(Voted, VoteOut):
 
 class CompareResponse(Voted):
     """The outcome of every vote, over one scoring pass; `agree`: all elect the same answer. Answers in `strategies` are
-    cut to 1,000 characters; `solutions` has them whole."""
+    truncated to 1,000 characters; `solutions` has them whole."""
 
     strategies: dict[Strategy, VoteOut]
     agree: bool

@@ -57,7 +57,7 @@ function notices(solutions, votes) {
   const texts = [];
   const missing = solutions.filter((solution) => solution.reward === null).length;
   const number = `${missing} of ${counted(solutions.length, "solution")}`;
-  if (missing > 0) texts.push(`${number} could not be scored. Their answers count, but bring no reward.`);
+  if (missing > 0) texts.push(`${number} could not be scored. Their answers count, without a reward.`);
   const which = new Intl.ListFormat("en").format((votes?.compared_as_text ?? []).map((index) => `solution ${index + 1}`));
   if (which !== "") texts.push(`The answer of ${which} could not be compared as mathematics in time, only as written.`);
   return texts;

@@ -141,7 +141,7 @@ function verdict({ accept }) {
 
 function judgement(word, { pool, problems, date, risk, certainty, threshold, outside }) {
   const beyond = `the candidates lie outside the calibration in ${outside.map((name) => name.replace("_", " ")).join(" and ")}`;
-  const needed = threshold === null ? "no certainty is enough" : `it takes ${figure(threshold)}`;
+  const needed = threshold === null ? "no certainty is enough" : `${figure(threshold)} is needed`;
   const why = outside.length > 0 ? beyond : `its certainty is ${figure(certainty)}, ${needed}`;
   const risked = `${Number((100 * risk).toPrecision(6))} %`;
   return ` It is ${word} at a risk of ${risked}, by ${problems} problems of “${pool}” (${date}): ${why}.`;

@@ -131,8 +131,8 @@ class SampledCandidates:
 
     @property
     def first_whole(self) -> int:
-        """Index of the first candidate with a text or calls that is not cut; without one, of the first with either, or
-        the first."""
+        """Index of the first candidate with a text or calls that is not truncated; without one, of the first with
+        either, or the first."""
         ranks = [
             (not (text_of(choice).strip() or calls_of(choice)), _is_cut(choice)) for choice in self.sampled.choices
         ]

@@ -104,7 +104,7 @@ class Report(BaseModel):
     `answer`: what the elected candidates state, in at most 1,000 characters; of tool calls a line for each, with its
     name and its arguments in canonical JSON; `no call` where others call tools and these state nothing; None if nobody
     states anything. Then the highest reward or confidence is elected if the vote is by these; else there is no vote,
-    `decided_by` is None, and the first candidate that is not cut is returned. `share`: the fraction of the
+    `decided_by` is None, and the first complete candidate is returned. `share`: the fraction of the
     candidates with an answer that have the elected one. `decided_by` is `majority`, whatever the strategy, if no
     candidate with an answer has the reward or confidence that it needs. `candidates`, `without_answer_count` and
     `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions` has all candidates if the
@@ -193,7 +193,7 @@ def _missing(report: Report, token_limit: str | None) -> Iterator[str]:
     cut, silent = report.cut, report.without_answer_count
     if cut:
         limit = token_limit or "the upstream's limit of tokens"
-        yield f"{cut} of {report.sampled} candidates {'was' if cut == 1 else 'were'} cut at {limit}"
+        yield f"{cut} of {report.sampled} candidates {'was' if cut == 1 else 'were'} truncated at {limit}"
     if silent and report.answer is not None:
         yield f"{silent} of {report.sampled} candidates {'states' if silent == 1 else 'state'} no answer"
 

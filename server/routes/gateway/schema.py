@@ -24,7 +24,7 @@ BUDGET = 8
 NAMED = re.compile(rf"({'|'.join(VOTES)})(?:-(\d{{1,6}}))?@(.+)")
 """A model's name that chooses the vote, the budget and the upstream's model: `wrf-16@name`, or `wrf@name`."""
 MISSPELLED = (
-    "the upstream lists no model of this name, and what stands before its @ is no vote: expected "
+    "the upstream lists no model of this name, and the part before its @ is not a vote: expected "
     f"{', '.join(VOTES)}, as in `majority-8@MODEL`"
 )
 _LIKE_NAMED = re.compile(r"[A-Za-z][\w-]*@", re.ASCII)
@@ -244,7 +244,7 @@ class BulkRequest(Request):
         if any(request.stream for request in self.requests):
             raise ValueError("requests in a bulk can't stream")
         if any(request.unprm.on_reject for request in self.requests):
-            raise ValueError("requests in a bulk share its budget and take no on_reject")
+            raise ValueError("requests in a bulk share its budget, so on_reject can't be combined with them")
         return self
 
 

@@ -62,7 +62,7 @@ Written = Callable[[int, str], None]
 
 
 class Upstream:
-    """One upstream; its address may end in `/v1`, and its model replaces a request's. The caller sets the deadline.
+    """One upstream; its URL may end in `/v1`, and its model replaces a request's. The caller sets the deadline.
 
     What is sent and answered is encoded and parsed as the service reads texts, and counted in the caller's share of
     memory meanwhile. `context`: of the request that it is done for.
@@ -258,7 +258,7 @@ def _reseeded(body: Json, number: int) -> Json:
 
 @contextmanager
 def _upstream_errors() -> Iterator[None]:
-    """Turns the client's errors into those of a gateway, which name no address."""
+    """Turns the client's errors into those of a gateway, which don't contain the URL."""
     try:
         yield
     except APIConnectionError as error:

@@ -177,7 +177,7 @@ def test_a_bulk_is_judged_and_goes_no_further(tmp_path: Path) -> None:
         further = {**body, "unprm": TERMS | {"on_reject": "sample_more"}}
         refused = running.post(path, {"requests": [further], "budget": 4})
     assert answer["data"][0]["unprm"]["accept"] is True
-    assert (refused.status_code, "take no on_reject" in refused.json()["detail"]) == (422, True)
+    assert (refused.status_code, "on_reject can't be combined" in refused.json()["detail"]) == (422, True)
 
 
 def test_candidates_that_were_not_waited_for_are_not_sampled_again(tmp_path: Path) -> None:

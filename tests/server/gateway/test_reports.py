@@ -23,12 +23,12 @@ def test_candidates_that_are_cut_are_counted_and_named() -> None:
     report = answer.unprm
     assert (report["cut"], report["without_answer_count"], report["share"]) == (1, 1, pytest.approx(2 / 3))
     assert report["notes"] == [
-        "1 of 4 candidates was cut at max_tokens=220",
+        "1 of 4 candidates was truncated at max_tokens=220",
         "1 of 4 candidates states no answer",
         "2 of 3 candidates with an answer have the elected one; the next answer has 1",
     ]
-    assert other.unprm["notes"] == ["1 of 1 candidates was cut at max_completion_tokens=9", SILENT]
-    assert "1 of 4 candidates was cut at the gateway's limit of 8192 tokens" in unlimited.unprm["notes"]
+    assert other.unprm["notes"] == ["1 of 1 candidates was truncated at max_completion_tokens=9", SILENT]
+    assert "1 of 4 candidates was truncated at the gateway's limit of 8192 tokens" in unlimited.unprm["notes"]
 
 
 @pytest.mark.parametrize("strategy", ["majority", "cisc"])

@@ -64,7 +64,7 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
         directory = files.base
         if files.adapter is not None:
             directory = _kept([files.base, files.adapter], f"{dtype} untied", lambda place: _merge(files, dtype, place))
-        if classifies_tokens(directory):  # `training merge-adapter` made the head
+        if classifies_tokens(directory):  # `unprm merge-adapter` made the head
             return VllmModel(directory)
         (architecture,) = read_config(directory)["architectures"]
         tokens = [tokenizer.id_to_token(token) for token in (readout.negative, readout.positive)]
