@@ -175,7 +175,7 @@ class Context:
     """One request. `arrived`: a time of the event loop's clock; `claims`: what it may use and holds; `caller`: the name
     of the key that was sent; `scope`: whose caches it uses; `code`: the error's, if the response is an error, for the
     log and the metrics; `size`: bytes of the texts to be read for it, which are its body and, in the gateway, what the
-    upstream answers."""
+    upstream answers; `response_id`: of the gateway's answer."""
 
     request_id: str
     arrived: float
@@ -187,6 +187,7 @@ class Context:
     solutions: int = 0
     usage: Usage = field(default_factory=Usage)
     code: str = ""
+    response_id: str = ""
 
     def note(self, error: Exception) -> None:
         """Notes an error's code, or `CALLER_DEADLINE`."""

@@ -51,7 +51,7 @@ async def vote_by_default(service: TheService, request: DefaultVoteRequest, cont
 async def _vote(service: Service, request: Candidates, strategy: Strategy | None, context: Context) -> VoteResponse:
     with _scorer(service, request, context) as scorer:
         response = await pipeline.vote(request, strategy, scorer)
-    service.metrics.voted(response)
+    service.metrics.voted(response, context)
     return response
 
 
@@ -75,7 +75,7 @@ async def compare(service: TheService, request: CompareRequest, context: TheCont
     with _scorer(service, request, context) as scorer:
         response = await pipeline.compare(request, scorer)
     for outcome in response.strategies.values():
-        service.metrics.voted(outcome)
+        service.metrics.voted(outcome, context)
     return response
 
 

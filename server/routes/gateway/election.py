@@ -21,6 +21,7 @@ from unprm.wire import LONGEST_COMPARED, AnySolution, Unscored, VoteOut, VoteReq
 
 from ...admission import Context
 from ...models.model import Model
+from ...observe import annotate_generation, evaluated
 from ...scoring import RequestScorer
 from ...service import Service
 from .candidates import SampledCandidates
@@ -165,9 +166,10 @@ class Rounds:
             ballot, strategy = await self._vote("majority"), "majority"
         if ballot is None:
             won, others = await self._without_answers(), list[int]()
+            evaluated(terms.strategy, won.get("decided_by") or "none", won.get("reward"), self._context)
         else:
             vote = ballot.outcome(strategy, LONGEST_COMPARED)
-            self._metrics.voted(vote)
+            self._metrics.voted(vote, self._context)
             won, values = _won(ballot, vote), ballot.values(strategy)
             others = [representative(each.members, values) for each in vote.candidates[1:]]
         if terms.request.risk is not None:  # what was not voted on as calibrated is not accepted
@@ -324,6 +326,8 @@ async def elect(
                 elected = later
     if terms.request.on_reject is not None:
         elected.report.attempts = attempts
+    told = elected.sampled
+    annotate_generation(candidates.model, told.model, context.response_id, told.prompt_tokens, told.completion_tokens)
     return elected
 
 

@@ -30,7 +30,7 @@ Kept = Collection[str] | None
 @dataclass(slots=True)
 class Sampled:
     """Completions of one prompt in OpenAI's form, in `size` bytes; `usage`: the tokens of all of them together;
-    `context_tokens`: of the prompt alone, however often it was sent."""
+    `context_tokens`: of the prompt alone, however often it was sent; `id`: of the upstream's answer, if it is one."""
 
     model: str = ""
     choices: list[Json] = field(default_factory=list)
@@ -38,6 +38,7 @@ class Sampled:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     size: int = 0
+    id: str = ""
 
     def add(self, other: "Sampled") -> None:
         """Adds the other's completions and tokens."""
@@ -134,7 +135,7 @@ def read_completions(answer: bytes, count: int, kept: Kept) -> Sampled:
         written = usage.completion_tokens
         usage.completion_tokens = written + round(written * sum(others) / first)
     prompt = usage.prompt_tokens
-    return Sampled(read.model, choices, prompt, prompt, usage.completion_tokens, len(answer))
+    return Sampled(read.model, choices, prompt, prompt, usage.completion_tokens, len(answer), read.id)
 
 
 def read_choice(sent: Any) -> Json | None:

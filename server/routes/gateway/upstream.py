@@ -25,6 +25,7 @@ from unprm.openai.client import (
 from unprm.openai.models import Json, UsageInfo
 
 from ...admission import Context
+from ...observe import annotate_generation, span
 from ...service import Service
 from .completion import length_of
 from .deltas import Deltas
@@ -80,6 +81,21 @@ class Upstream:
         """
 
         async def ask(first: int, size: int) -> Sampled:
+            told = Sampled()
+
+            def note(number: int, sampled: Sampled) -> None:
+                told.add_tokens(sampled)
+                told.id, told.model = sampled.id or told.id, sampled.model or told.model
+                arrived(number, sampled)
+
+            with span("chat", calls=True):
+                sampled = await sample(first, size, note)
+                annotate_generation(
+                    body.get("model", ""), told.model, told.id, told.prompt_tokens, told.completion_tokens
+                )
+                return sampled
+
+        async def sample(first: int, size: int, arrived: Arrived) -> Sampled:
             request = _reseeded(body, first) | ({"n": size} if size > 1 else {})
             added = self._added(request)
             while True:
@@ -211,7 +227,7 @@ class Upstream:
                     estimate = UsageInfo(prompt_tokens=len(content) // _BYTES, completion_tokens=deltas.written)
                     usage = deltas.usage or estimate
                     prompt = usage.prompt_tokens
-                    arrived(0, Sampled(deltas.model, [], prompt, prompt, usage.completion_tokens))
+                    arrived(0, Sampled(deltas.model, [], prompt, prompt, usage.completion_tokens, id=deltas.id))
             if not streamed:
                 sampled = await self._read(context, partial(read_completions, count=count, kept=kept), bytes(unread))
                 arrived(0, sampled)
