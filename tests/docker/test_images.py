@@ -3,6 +3,7 @@
 import configparser
 import hashlib
 import importlib
+import json
 import os
 import re
 import runpy
@@ -28,6 +29,7 @@ from server.settings import PREFIX, Settings
 from tests.docker.manifests import DOCKER, ray_service
 from tests.server.options import read
 from tests.support import ROOT
+from unprm.affinity import HEADER
 
 DOCKERFILES = ["Dockerfile", "Dockerfile.cpu"]
 UNIT = DOCKER / "systemd" / "unprm.service"
@@ -43,7 +45,15 @@ EVERYTHING = ["--set", f"image.digest={DIGEST},image.pullSecrets[0].name=registr
 EVERYTHING += ["--set", "ingress.host=prm.example,ingress.class=nginx,ingress.tlsSecret=prm-tls"]
 EVERYTHING += ["--set-string", "ingress.annotations.nginx\\.ingress\\.kubernetes\\.io/proxy-read-timeout=605"]
 EVERYTHING += ["--set", "serviceMonitor.enabled=true,serviceMonitor.labels.release=prometheus"]
-EVERYTHING += ["--set", "podDisruptionBudget.maxUnavailable=0"]
+EVERYTHING += ["--set", "podDisruptionBudget.maxUnavailable=0,networkPolicy.enabled=true"]
+EVERYTHING += ["--set", "httpRoute.gateways[0].name=public,httpRoute.hosts={prm.example},questionHash=istio"]
+EVERYTHING += [
+    "--set",
+    "strategy=RollingUpdate,storage.accessMode=ReadWriteMany,autoscaling.by=HorizontalPodAutoscaler",
+]
+KEDA = ["--set", "autoscaling.by=ScaledObject,questionHash=envoy-gateway,networkPolicy.enabled=true"]
+KEDA += ["--set", "networkPolicy.from[0].namespaceSelector.matchLabels.team=search"]
+SCHEMAS = Path(sys.prefix) / "kubernetes" / "node_modules" / "@kubernetes-models"
 needs_helm = pytest.mark.skipif(not (BIN / "helm").exists(), reason="there is no package of Helm for this machine")
 
 
@@ -74,11 +84,74 @@ def test_the_ray_cluster_keeps_to_the_schema_of_kubernetes() -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize("values", [[], CPU, EVERYTHING], ids=["gpu", "cpu", "everything"])
+@pytest.mark.parametrize("values", [[], CPU, EVERYTHING, KEDA], ids=["gpu", "cpu", "everything", "keda"])
 def test_the_chart_keeps_to_the_schema_of_kubernetes(values: list[str], tmp_path: Path) -> None:
     (tmp_path / "rendered.yaml").write_text(rendered(*values), "utf-8")
     checked(BIN / "kubernetes-validate", "--strict", tmp_path / "rendered.yaml")
     checked(BIN / "helm", "lint", "--strict", DOCKER / "helm", *values)
+
+
+@needs_helm
+@pytest.mark.skipif(not SCHEMAS.exists(), reason="`make .venv/kubernetes` fetches the schemas by npm")
+@pytest.mark.parametrize(
+    ("template", "values", "schema"),
+    [
+        ("route", EVERYTHING, "gateway-api/gateway.networking.k8s.io/v1/HTTPRoute"),
+        ("hash", EVERYTHING, "istio/networking.istio.io/v1/DestinationRule"),
+        ("autoscaler", KEDA, "keda/keda.sh/v1alpha1/ScaledObject"),
+    ],
+)
+def test_what_others_define_keeps_to_their_schemas(template: str, values: list[str], schema: str) -> None:
+    made = yaml.safe_load(rendered(*values, template=template))
+    kind = schema.rpartition("/")[2]
+    assert _refusal(schema, kind, made) == ""
+    assert "spec" in _refusal(schema, kind, {**made, "spec": 1})
+
+
+def _refusal(schema: str, kind: str, document: Any) -> str:
+    script = f"import {{ {kind} }} from '{SCHEMAS}/{schema}.js'; new {kind}({json.dumps(document)}).validate()"
+    ended = subprocess.run(["node", "--input-type=module", "-e", script], capture_output=True, text=True, check=False)
+    return ended.stderr
+
+
+@needs_helm
+def test_a_new_pod_is_ready_before_an_old_one_goes_only_where_it_is_told_to() -> None:
+    rolling, recreated = (
+        yaml.safe_load(rendered(*values, template="deployment"))["spec"]
+        for values in (EVERYTHING, ["--set=replicas=3"])
+    )
+    assert rolling["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    assert (recreated["strategy"], recreated["replicas"]) == ({"type": "Recreate"}, 3)
+    assert "replicas" not in rolling  # the autoscaler's
+    assert yaml.safe_load(rendered(*EVERYTHING, template="claim"))["spec"]["accessModes"] == ["ReadWriteMany"]
+    (term,) = rolling["template"]["spec"]["affinity"]["podAntiAffinity"].popitem()[1]
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+
+
+@needs_helm
+def test_replicas_follow_the_queue_and_a_question_goes_where_it_is_known() -> None:
+    (metric,) = yaml.safe_load(rendered(*EVERYTHING, template="autoscaler"))["spec"]["metrics"]
+    (trigger,) = yaml.safe_load(rendered(*KEDA, template="autoscaler"))["spec"]["triggers"]
+    assert metric["pods"]["metric"]["name"] in trigger["metadata"]["query"]
+    assert metric["pods"]["target"]["averageValue"] == trigger["metadata"]["threshold"] == "65536"
+    assert trigger["metadata"]["serverAddress"] == "http://prometheus:9090"
+    balancers = [yaml.safe_load(rendered(*values, template="hash"))["spec"] for values in (EVERYTHING, KEDA)]
+    assert balancers[0]["trafficPolicy"]["loadBalancer"]["consistentHash"] == {"httpHeaderName": HEADER}
+    assert balancers[1]["loadBalancer"]["consistentHash"] == {"type": "Header", "header": {"name": HEADER}}
+    (rule,) = yaml.safe_load(rendered(*EVERYTHING, template="route"))["spec"]["rules"]
+    assert float(rule["timeouts"]["request"].rstrip("s")) > Settings().gateway_seconds
+    opened, closed = (
+        yaml.safe_load(rendered(*values, template="network"))["spec"]["ingress"] for values in (EVERYTHING, KEDA)
+    )
+    assert "from" not in opened[0]
+    assert closed[0]["from"] == [{"namespaceSelector": {"matchLabels": {"team": "search"}}}]
+
+
+def test_the_table_of_values_is_that_of_their_comments() -> None:
+    written = (DOCKER / "helm" / "README.md").read_text("utf-8")
+    table = runpy.run_path(str(DOCKER / "values.py"))["table"]
+    assert table((DOCKER / "helm" / "values.yaml").read_text("utf-8")) == written
+    assert "| `autoscaling.maxReplicas` | `4` |" in written
 
 
 @needs_helm
@@ -142,6 +215,8 @@ def test_the_server_is_reached_watched_and_kept_as_the_values_say() -> None:
         "modle=unprm-mini",
         "service.port=0",
         "options={model}",
+        "autoscaling.by=magic",
+        "strategy=Rolling",
     ],
 )
 def test_the_chart_refuses_wrong_values(value: str) -> None:
