@@ -286,7 +286,10 @@ def test_every_package_of_an_image_is_pinned(name: str) -> None:
     assert all(re.fullmatch(r"\S+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
     assert ("vllm" in pinned) is (name == "cuda")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    for needed in map(Requirement, project["dependencies"] + project["optional-dependencies"]["serve"]):
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["gateway"], *extras["serve"]]
+    wanted.remove("unprm[gateway]")
+    for needed in map(Requirement, wanted):
         assert needed.specifier.contains(pinned[canonicalize_name(needed.name)]), needed
     tested = re.findall(r"^([a-z]+)==(.*)$", (ROOT / "constraints.txt").read_text("ascii"), re.MULTILINE)
     assert len(tested) == 3
@@ -353,6 +356,12 @@ def _pods() -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("name", ["server", "head", "worker"])
 def test_pods_are_told_of_no_services(name: str) -> None:
     assert _pods()[name]["spec"]["enableServiceLinks"] is False
+
+
+def test_a_published_model_needs_no_adapter_and_grafana_a_password_of_its_own() -> None:
+    monitored, on_gpu = (yaml.safe_load((DOCKER / name).read_text("utf-8"))["services"] for name in COMPOSE[:2])
+    assert on_gpu["unprm"]["environment"]["UNPRM_ADAPTER"] is None
+    assert monitored["grafana"]["environment"]["GF_SECURITY_ADMIN_PASSWORD"].startswith("${GRAFANA_PASSWORD:?")
 
 
 def test_compose_publishes_to_this_machine_alone_and_passes_a_key_on() -> None:
