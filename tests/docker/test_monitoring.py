@@ -61,6 +61,9 @@ def test_alerts_say_how_bad_it_is_and_what_to_do() -> None:
             assert rule["labels"]["severity"] in ("page", "ticket")
             assert rule["annotations"]["summary"]
             assert rule["annotations"]["description"]
+            page, _, place = rule["annotations"]["runbook"].partition("#")
+            section = (ROOT / page).read_text("utf-8").partition(f"## {place.title()}\n")[2].partition("\n## ")[0]
+            assert f"**{rule['alert']}**" in section
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus, which is not installed")
