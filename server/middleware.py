@@ -25,7 +25,7 @@ from unprm.shares import Quota
 from . import page
 from .admission import CONTEXT, Claims, Context, context_of, respond
 from .journal import Entry
-from .observe import log_request, set_attributes, span
+from .observe import annotate, log_request
 from .reloading import Reloading
 from .service import Service
 from .settings import Settings
@@ -76,22 +76,19 @@ class Envelope:
                 answer.extend(message.get("body", b"")[: kept - len(answer)])
             await send(message)
 
-        with span("request", Headers(scope=scope)) as current:
-            try:
-                await self.app(scope, receive, send_with_id)
-            except ClientDisconnect:
-                pass
-            except Exception as error:  # the outermost layer: every caller gets an answer
-                if status is not None:  # part of the response is sent: the connection can only be closed
-                    raise
-                await respond(error, scope)(scope, receive, send_with_id)
-            finally:
-                set_attributes(current, self._record(scope, status or CLIENT_GONE, context, answer, journalled))
+        try:
+            await self.app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            pass
+        except Exception as error:  # the outermost layer: every caller gets an answer
+            if status is not None:  # part of the response is sent: the connection can only be closed
+                raise
+            await respond(error, scope)(scope, receive, send_with_id)
+        finally:
+            self._record(scope, status or CLIENT_GONE, context, answer, journalled)
 
-    def _record(
-        self, scope: Scope, status: int, context: Context, answer: bytearray, journalled: bool
-    ) -> dict[str, str | int | float]:
-        """Counts, logs and, if it is to be, journals the request; returns the logged fields."""
+    def _record(self, scope: Scope, status: int, context: Context, answer: bytearray, journalled: bool) -> None:
+        """Counts, traces, logs and, if it is to be, journals the request."""
         seconds = asyncio.get_running_loop().time() - context.arrived
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
@@ -115,7 +112,7 @@ class Envelope:
                 election=None if election is None else json.dumps(election),
             )
             journal.note(entry)
-        return log_request(scope["method"], route, status, seconds, context)
+        annotate(log_request(scope["method"], route, status, seconds, context), route)
 
 
 class KeysInvalid(ValueError):

@@ -1,20 +1,23 @@
 """What an operator sees: log lines, metrics for Prometheus, and OpenTelemetry traces. None of them has a caller's text.
 
 Messages of exceptions may contain such text (a parser quotes what it can't read), so of an exception only its type and
-the locations in its traceback are logged. A span has what the log has: routes, counts and times.
+the locations in its traceback are logged. A span has what the log has: routes, counts, times, and names.
 """
 
 import json
 import logging
 import logging.config
+import os
+import re
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unprm.engines.scheduler import BatchFigures
 from unprm.types import Usage
@@ -23,6 +26,10 @@ from unprm.wire import VoteOut
 from .admission import Context
 
 Attributes = Mapping[str, str | int | float]
+
+_NAME = re.compile(r"[A-Za-z0-9._/:@-]{1,128}")
+"""Names and ids that a span may have although a caller, or an upstream, made them up."""
+_TRACE_HEADERS = (b"traceparent", b"tracestate")
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -188,14 +195,12 @@ class Metrics:
         """Counts a call to the judge. May be called from any thread."""
         self._judge.labels(outcome).observe(seconds)
 
-    def voted(self, vote: VoteOut) -> None:
-        """Counts a vote, and adds it to the trace as OpenTelemetry's conventions for generative AI name a result: the
-        strategy, the score by which it elected, if it has one, and `tie` or what decided it."""
+    def voted(self, vote: VoteOut, context: Context) -> None:
+        """Counts a vote, and reports it as `evaluated` does: the score by which it elected, and `tie` or what decided
+        it."""
         self._votes.labels(vote.strategy).inc()
         self._ties.labels(vote.strategy).inc(vote.tie)
-        score, name = vote.candidates[0].score, "gen_ai.evaluation"
-        attributes = {f"{name}.name": vote.strategy, f"{name}.score.label": "tie" if vote.tie else vote.decided_by}
-        add_event(f"{name}.result", attributes if score is None else {**attributes, f"{name}.score.value": score})
+        evaluated(vote.strategy, "tie" if vote.tie else vote.decided_by, vote.candidates[0].score, context)
 
 
 class TracingUnavailable(Exception):
@@ -203,47 +208,114 @@ class TracingUnavailable(Exception):
 
 
 def configure_traces(endpoint: str) -> None:
-    """Sends this process's traces to a collector: OTLP over HTTP, `endpoint` without `/v1/traces`."""
+    """Sends this process's traces and votes to a collector: OTLP over HTTP, `endpoint` without `/v1/traces`. Calls of
+    httpx have spans from now on, and pass the trace on."""
+    os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http")  # else the old names of attributes
     try:
-        from opentelemetry import trace
+        import opentelemetry.instrumentation.asgi  # noqa: F401  # which `Traced` needs
+        from opentelemetry import _logs, trace
+        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
+        from opentelemetry.sdk._logs import LoggerProvider
+        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise TracingUnavailable("traces need OpenTelemetry: pip install 'unprm[trace]'") from error
-    provider = TracerProvider(resource=Resource.create({"service.name": "unprm"}))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces")))
-    trace.set_tracer_provider(provider)
+    address, resource = endpoint.rstrip("/"), Resource.create({"service.name": "unprm"})
+    traces, logs = TracerProvider(resource=resource), LoggerProvider(resource=resource)
+    traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{address}/v1/traces")))
+    logs.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(f"{address}/v1/logs")))
+    trace.set_tracer_provider(traces)
+    _logs.set_logger_provider(logs)
+    HTTPXClientInstrumentor().instrument()
     global _tracing
     _tracing = True
 
 
-@contextmanager
-def span(name: str, headers: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """A span inside the current one or, with a request's `headers`, inside its caller's trace.
+class Traced:
+    """ASGI middleware: a server's span for each request, within its caller's trace; without traces, nothing.
 
-    Yields the argument for `set_attributes`.
+    OpenTelemetry's middleware sees neither the path, query, address and program of a caller, nor the body of the
+    answer, at whose end it would end the span before all is known.
     """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app: ASGIApp = app
+        if _tracing:
+            from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
+
+            self.app = OpenTelemetryMiddleware(_Unveiled(app), exclude_spans=["receive", "send"])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        if _tracing and scope["type"] == "http":
+            seen = {name: scope[name] for name in ("type", "method", "scheme", "http_version", "server")}
+            traced = [(name, value) for name, value in scope["headers"] if name in _TRACE_HEADERS and value.isascii()]
+            scope = {**seen, "headers": traced, "unprm.whole": (scope, send)}
+        await self.app(scope, receive, send)
+
+
+class _Unveiled:
+    """What OpenTelemetry's middleware calls: the app, with the whole of what `Traced` got."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        whole, sent = scope.get("unprm.whole", (scope, send))
+
+        async def send_start(message: Message) -> None:
+            await (send if message["type"] == "http.response.start" else sent)(message)
+
+        await self.app(whole, receive, send_start)
+
+
+@contextmanager
+def span(name: str, *, calls: bool = False) -> Iterator[None]:
+    """A span inside the current one; `calls`: of a call to another server."""
     if not _tracing:
-        yield None
+        yield
         return
-    from opentelemetry import propagate, trace
+    from opentelemetry import trace
 
-    parent = propagate.extract(headers) if headers is not None else None
-    with trace.get_tracer("unprm").start_as_current_span(name, parent, record_exception=False) as current:
-        yield current
+    kind = trace.SpanKind.CLIENT if calls else trace.SpanKind.INTERNAL
+    with trace.get_tracer("unprm").start_as_current_span(name, kind=kind, record_exception=False):
+        yield
 
 
-def add_event(name: str, attributes: Attributes) -> None:
-    """Adds an event to the current span."""
+def annotate(attributes: Attributes, route: str | None = None) -> None:
+    """Adds attributes to the current span; `route`: what names it, if it is a request's."""
     if _tracing:
         from opentelemetry import trace
 
-        trace.get_current_span().add_event(name, dict(attributes))
-
-
-def set_attributes(current: Any, attributes: Attributes) -> None:
-    """Adds attributes to a span."""
-    if current is not None and current.is_recording():
+        current = trace.get_current_span()
         current.set_attributes(dict(attributes))
+        if route is not None:
+            current.set_attribute("http.route", route)
+            current.update_name(f"{attributes['method']} {route}")
+
+
+def annotate_generation(requested: str, model: str, answer: str, prompt_tokens: int, completion_tokens: int) -> None:
+    """Adds a completion to the current span by OpenTelemetry's conventions for generative AI: the models asked for and
+    answering, the answer's id, and its tokens."""
+    named = {"request.model": requested, "response.model": model, "response.id": answer}
+    known = {f"gen_ai.{name}": value for name, value in named.items() if _NAME.fullmatch(value)}
+    tokens = {"gen_ai.usage.input_tokens": prompt_tokens, "gen_ai.usage.output_tokens": completion_tokens}
+    annotate({"gen_ai.operation.name": "chat", **known, **tokens})
+
+
+def evaluated(strategy: str, label: str, score: float | None, context: Context) -> None:
+    """Reports an elected answer as a log event by the same conventions: the strategy, what decided, the score, if there
+    is one, and the id of the response, or of a request whose response has none."""
+    if _tracing:
+        from opentelemetry import _logs
+
+        name = "gen_ai.evaluation"
+        attributes: dict[str, str | float] = {f"{name}.name": strategy, f"{name}.score.label": label}
+        attributes["gen_ai.response.id"] = context.response_id or context.request_id
+        if score is not None:
+            attributes[f"{name}.score.value"] = score
+        _logs.get_logger("unprm").emit(event_name=f"{name}.result", attributes=attributes)

@@ -16,7 +16,7 @@ from unprm.types import Encoded, Solution, Usage
 
 from .admission import Context
 from .models.model import Model, Room
-from .observe import set_attributes, span
+from .observe import annotate, span
 from .service import Service
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class RequestScorer(Scorer):
 
     async def _run(self, model: Model, batch: Sequence[Encoded], room: Room) -> ScoredItems:
         claims = self._context.claims
-        with span("score") as current:
+        with span("score"):
             try:
                 result = await model.scorer.score(
                     batch, deadline=claims.deadline, caller=claims.share, permit=room.permit
@@ -116,7 +116,7 @@ class RequestScorer(Scorer):
             except DeadlineExceeded:  # the scorer knows only the time that was left
                 raise DeadlineExceeded(claims.seconds) from None
             model.used(result.usage)
-            set_attributes(current, {"model": model.name, "computed_tokens": result.usage.computed_tokens})
+            annotate({"model": model.name, "computed_tokens": result.usage.computed_tokens})
             return result
 
 

@@ -132,10 +132,12 @@ class Service(Collector):
         yield GaugeMetricFamily("unprm_ready", "Whether the server takes work, as /readyz says.", ready)
         tokens = GaugeMetricFamily("unprm_queued_tokens", "Tokens that wait for the model.", labels=["model"])
         requests = GaugeMetricFamily("unprm_queued_requests", "Requests that wait for the model.", labels=["model"])
+        used = GaugeMetricFamily("unprm_cache_utilization", "Fraction of the prefix cache in use.", labels=["model"])
         for model in self.models:
             tokens.add_metric([model.name], model.queued[0])
             requests.add_metric([model.name], model.queued[1])
-        yield from (tokens, requests)
+            used.add_metric([model.name], model.cache_used)
+        yield from (tokens, requests, used)
         stats = self._equivalence.stats
         for name, help, count in (
             ("unprm_equivalence_answers", "Answers compared.", stats.compared),

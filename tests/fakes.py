@@ -123,9 +123,9 @@ class Upstream:
     whether it heeds `n` and `stream`;
     `gives_logprobs`: whether it has log-probabilities for callers that ask for them; `logprobs`: what it has instead of
     its own for single texts, by their number; `cut`: the numbers of texts that end at `max_tokens`; `lists`: the models
-    that it says it has; `usage`: what it tells of each call beside the tokens. `bodies` and `keys` are the JSON bodies
-    and Authorization headers of the calls, `given` counts choices, `gone` the callers that disconnected, `most_running`
-    the calls at a time.
+    that it says it has; `usage`: what it tells of each call beside the tokens. `bodies`, `keys` and `traces` are the
+    JSON bodies and the headers Authorization and traceparent of the calls, `given` counts choices, `gone` the callers
+    that disconnected, `most_running` the calls at a time.
     """
 
     texts: Sequence[str | dict[str, Any]]
@@ -144,6 +144,7 @@ class Upstream:
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
+    traces: list[str | None] = field(default_factory=list)
     given: int = 0
     gone: int = 0
     running: int = 0
@@ -164,6 +165,7 @@ class Upstream:
         number = len(self.bodies)  # only now: others may have come while this one was read
         self.bodies.append(body)
         self.keys.append(request.headers.get("authorization"))
+        self.traces.append(request.headers.get("traceparent"))
         while (gate := self.held.get(number)) is not None and not gate.is_set():
             await asyncio.sleep(0.01)
             if await request.is_disconnected():

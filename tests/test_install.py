@@ -159,6 +159,18 @@ def test_the_client_asks_the_server(environment_with: Callable[[str], Environmen
     assert client.unprm("serve", status=1) == f"unprm serve needs uvicorn, {missing} 'unprm[serve]'\n"
 
 
+def test_a_gateway_needs_no_torch(environment_with: Callable[[str], Environment]) -> None:
+    gateway = environment_with("gateway")
+    words = "serve", "--model", "uncertainty", "--upstream-url", "http://127.0.0.1:1"
+    with (
+        listening(str(gateway.script), *words, program=str(gateway.python), PYTHONPATH="") as url,
+        Client(url, attempts=1000, timeout=5 * PATIENCE) as waiting,
+    ):
+        assert waiting.model().engine == "uncertainty"
+    for module in ("torch", "transformers", "numpy"):
+        assert f"No module named '{module}'" in gateway.run("-c", f"import {module}", status=1)
+
+
 def test_without_extras_each_command_says_which_it_needs(environment_with: Callable[[str], Environment]) -> None:
     base = environment_with("")
     needed = "needs typer, which is not installed: pip install"

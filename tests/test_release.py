@@ -48,6 +48,7 @@ def test_a_fault_is_found(program: str, right: str, wrong: str, tmp_path: Path) 
 
 def test_the_files_that_it_names_exist() -> None:
     text = WORKFLOW.read_text("utf-8")
-    named = {*re.findall(r"file: (docker/\S+)", text), "docker/requirements-cpu.txt", "docker/requirements-cuda.txt"}
-    assert len(named) == 4
+    (devices,) = re.findall("for device in (.*); do", text)
+    named = {*re.findall(r"file: (docker/\S+)", text), *(f"docker/requirements-{name}.txt" for name in devices.split())}
+    assert len(named) == 6
     assert all((ROOT / name).is_file() for name in named)

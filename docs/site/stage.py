@@ -57,7 +57,7 @@ def stage(directory: Path) -> None:
     docs = directory / "pages" / "docs"
     (docs / "api").mkdir()
     (docs / "api.md").write_text(_API, "utf-8")
-    settings = Settings(upstream_url="http://upstream", admin_key=SecretStr("key"))  # with all routes
+    settings = Settings(upstream_url=["http://upstream"], admin_key=SecretStr("key"))  # with all routes
     document = create_app(settings, FakeEngine(), lambda _: FakeEngine()).openapi()
     (docs / "api" / "openapi.json").write_text(json.dumps(document, ensure_ascii=False), "utf-8")
     for name in ("swagger-ui.css", "swagger-ui-bundle.js"):

@@ -115,6 +115,11 @@ class Model:
         """Tokens, and requests, that wait for the model."""
         return (0, 0) if self._scorer is None else (self._scorer.queued_tokens, self._scorer.queued_requests)
 
+    @property
+    def cache_used(self) -> float:
+        """The fraction of the prefix cache that is in use; 0 for an engine without one."""
+        return getattr(self._engine, "cache_used", 0.0)
+
     def check_room(self, lengths: Sequence[int], caller: str) -> None:
         """Raises `Overloaded` if a caller's solutions of these lengths (characters, with the problem) would be refused
         now, by an estimate of their tokens. Checking before texts are read saves most of the work of a refusal."""

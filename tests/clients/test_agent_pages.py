@@ -13,6 +13,7 @@ from mcp import Client as McpClient
 from mcp import StdioServerParameters
 from mcp.types import CallToolResult
 
+from server.settings import Settings
 from tests.adder import adding
 from tests.clients.programs import ROOT, listening, printed
 from tests.fakes import openai_server, upstream

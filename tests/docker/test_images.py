@@ -3,6 +3,7 @@
 import configparser
 import hashlib
 import importlib
+import json
 import os
 import re
 import runpy
@@ -27,8 +28,9 @@ from server.settings import PREFIX, Settings, is_secret
 from tests.docker.manifests import DOCKER, ray_service
 from tests.server.options import read
 from tests.support import ROOT
+from unprm.affinity import HEADER
 
-DOCKERFILES = ["Dockerfile", "Dockerfile.cpu"]
+DOCKERFILES = ["Dockerfile", "Dockerfile.cpu", "Dockerfile.gateway"]
 UNIT = DOCKER / "systemd" / "unprm.service"
 COMPOSE = ["compose.yaml", "compose.gpu.yaml", "compose.scale.yaml"]
 SETTINGS = {"compose.scale.yaml": ScaleSettings}
@@ -42,7 +44,15 @@ EVERYTHING = ["--set", f"image.digest={DIGEST},image.pullSecrets[0].name=registr
 EVERYTHING += ["--set", "ingress.host=prm.example,ingress.class=nginx,ingress.tlsSecret=prm-tls"]
 EVERYTHING += ["--set-string", "ingress.annotations.nginx\\.ingress\\.kubernetes\\.io/proxy-read-timeout=605"]
 EVERYTHING += ["--set", "serviceMonitor.enabled=true,serviceMonitor.labels.release=prometheus"]
-EVERYTHING += ["--set", "podDisruptionBudget.maxUnavailable=0"]
+EVERYTHING += ["--set", "podDisruptionBudget.maxUnavailable=0,networkPolicy.enabled=true"]
+EVERYTHING += ["--set", "httpRoute.gateways[0].name=public,httpRoute.hosts={prm.example},questionHash=istio"]
+EVERYTHING += [
+    "--set",
+    "strategy=RollingUpdate,storage.accessMode=ReadWriteMany,autoscaling.by=HorizontalPodAutoscaler",
+]
+KEDA = ["--set", "autoscaling.by=ScaledObject,questionHash=envoy-gateway,networkPolicy.enabled=true"]
+KEDA += ["--set", "networkPolicy.from[0].namespaceSelector.matchLabels.team=search"]
+SCHEMAS = Path(sys.prefix) / "kubernetes" / "node_modules" / "@kubernetes-models"
 needs_helm = pytest.mark.skipif(not (BIN / "helm").exists(), reason="there is no package of Helm for this machine")
 
 
@@ -73,11 +83,74 @@ def test_the_ray_cluster_keeps_to_the_schema_of_kubernetes() -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize("values", [[], CPU, EVERYTHING], ids=["gpu", "cpu", "everything"])
+@pytest.mark.parametrize("values", [[], CPU, EVERYTHING, KEDA], ids=["gpu", "cpu", "everything", "keda"])
 def test_the_chart_keeps_to_the_schema_of_kubernetes(values: list[str], tmp_path: Path) -> None:
     (tmp_path / "rendered.yaml").write_text(rendered(*values), "utf-8")
     checked(BIN / "kubernetes-validate", "--strict", tmp_path / "rendered.yaml")
     checked(BIN / "helm", "lint", "--strict", DOCKER / "helm", *values)
+
+
+@needs_helm
+@pytest.mark.skipif(not SCHEMAS.exists(), reason="`make .venv/kubernetes` fetches the schemas by npm")
+@pytest.mark.parametrize(
+    ("template", "values", "schema"),
+    [
+        ("route", EVERYTHING, "gateway-api/gateway.networking.k8s.io/v1/HTTPRoute"),
+        ("hash", EVERYTHING, "istio/networking.istio.io/v1/DestinationRule"),
+        ("autoscaler", KEDA, "keda/keda.sh/v1alpha1/ScaledObject"),
+    ],
+)
+def test_what_others_define_keeps_to_their_schemas(template: str, values: list[str], schema: str) -> None:
+    made = yaml.safe_load(rendered(*values, template=template))
+    kind = schema.rpartition("/")[2]
+    assert _refusal(schema, kind, made) == ""
+    assert "spec" in _refusal(schema, kind, {**made, "spec": 1})
+
+
+def _refusal(schema: str, kind: str, document: Any) -> str:
+    script = f"import {{ {kind} }} from '{SCHEMAS}/{schema}.js'; new {kind}({json.dumps(document)}).validate()"
+    ended = subprocess.run(["node", "--input-type=module", "-e", script], capture_output=True, text=True, check=False)
+    return ended.stderr
+
+
+@needs_helm
+def test_a_new_pod_is_ready_before_an_old_one_goes_only_where_it_is_told_to() -> None:
+    rolling, recreated = (
+        yaml.safe_load(rendered(*values, template="deployment"))["spec"]
+        for values in (EVERYTHING, ["--set=replicas=3"])
+    )
+    assert rolling["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    assert (recreated["strategy"], recreated["replicas"]) == ({"type": "Recreate"}, 3)
+    assert "replicas" not in rolling  # the autoscaler's
+    assert yaml.safe_load(rendered(*EVERYTHING, template="claim"))["spec"]["accessModes"] == ["ReadWriteMany"]
+    (term,) = rolling["template"]["spec"]["affinity"]["podAntiAffinity"].popitem()[1]
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+
+
+@needs_helm
+def test_replicas_follow_the_queue_and_a_question_goes_where_it_is_known() -> None:
+    (metric,) = yaml.safe_load(rendered(*EVERYTHING, template="autoscaler"))["spec"]["metrics"]
+    (trigger,) = yaml.safe_load(rendered(*KEDA, template="autoscaler"))["spec"]["triggers"]
+    assert metric["pods"]["metric"]["name"] in trigger["metadata"]["query"]
+    assert metric["pods"]["target"]["averageValue"] == trigger["metadata"]["threshold"] == "65536"
+    assert trigger["metadata"]["serverAddress"] == "http://prometheus:9090"
+    balancers = [yaml.safe_load(rendered(*values, template="hash"))["spec"] for values in (EVERYTHING, KEDA)]
+    assert balancers[0]["trafficPolicy"]["loadBalancer"]["consistentHash"] == {"httpHeaderName": HEADER}
+    assert balancers[1]["loadBalancer"]["consistentHash"] == {"type": "Header", "header": {"name": HEADER}}
+    (rule,) = yaml.safe_load(rendered(*EVERYTHING, template="route"))["spec"]["rules"]
+    assert float(rule["timeouts"]["request"].rstrip("s")) > Settings().gateway_seconds
+    opened, closed = (
+        yaml.safe_load(rendered(*values, template="network"))["spec"]["ingress"] for values in (EVERYTHING, KEDA)
+    )
+    assert "from" not in opened[0]
+    assert closed[0]["from"] == [{"namespaceSelector": {"matchLabels": {"team": "search"}}}]
+
+
+def test_the_table_of_values_is_that_of_their_comments() -> None:
+    written = (DOCKER / "helm" / "README.md").read_text("utf-8")
+    table = runpy.run_path(str(DOCKER / "values.py"))["table"]
+    assert table((DOCKER / "helm" / "values.yaml").read_text("utf-8")) == written
+    assert "| `autoscaling.maxReplicas` | `4` |" in written
 
 
 @needs_helm
@@ -141,6 +214,8 @@ def test_the_server_is_reached_watched_and_kept_as_the_values_say() -> None:
         "modle=unprm-mini",
         "service.port=0",
         "options={model}",
+        "autoscaling.by=magic",
+        "strategy=Rolling",
     ],
 )
 def test_the_chart_refuses_wrong_values(value: str) -> None:
@@ -202,7 +277,7 @@ def test_every_image_is_named_by_its_digest() -> None:
     assert all(re.fullmatch(r"[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in named)
 
 
-@pytest.mark.parametrize("name", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", ["cpu", "cuda", "gateway"])
 def test_every_package_of_an_image_is_pinned(name: str) -> None:
     lines = (DOCKER / f"requirements-{name}.txt").read_text("ascii").splitlines()
     pinned = dict(line.split(" ")[0].split("==") for line in lines)
@@ -210,11 +285,17 @@ def test_every_package_of_an_image_is_pinned(name: str) -> None:
     assert all(re.fullmatch(r"\S+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
     assert ("vllm" in pinned) is (name == "cuda")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    for needed in map(Requirement, project["dependencies"] + project["optional-dependencies"]["serve"]):
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["gateway"], *extras["trace"]]
+    if name == "gateway":
+        assert "torch" not in pinned
+    else:
+        wanted += [each for each in extras["serve"] if each != "unprm[gateway]"]
+    for needed in map(Requirement, wanted):
         assert needed.specifier.contains(pinned[canonicalize_name(needed.name)]), needed
     tested = re.findall(r"^([a-z]+)==(.*)$", (ROOT / "constraints.txt").read_text("ascii"), re.MULTILINE)
     assert len(tested) == 3
-    assert dict(tested).items() <= pinned.items()
+    assert name == "gateway" or dict(tested).items() <= pinned.items()
 
 
 def test_the_image_for_cpus_begins_with_the_torch_of_its_list() -> None:
@@ -277,6 +358,12 @@ def _pods() -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("name", ["server", "head", "worker"])
 def test_pods_are_told_of_no_services(name: str) -> None:
     assert _pods()[name]["spec"]["enableServiceLinks"] is False
+
+
+def test_a_published_model_needs_no_adapter_and_grafana_a_password_of_its_own() -> None:
+    monitored, on_gpu = (yaml.safe_load((DOCKER / name).read_text("utf-8"))["services"] for name in COMPOSE[:2])
+    assert on_gpu["unprm"]["environment"]["UNPRM_ADAPTER"] is None
+    assert monitored["grafana"]["environment"]["GF_SECURITY_ADMIN_PASSWORD"].startswith("${GRAFANA_PASSWORD:?")
 
 
 def test_compose_publishes_to_this_machine_alone_and_passes_a_key_on() -> None:

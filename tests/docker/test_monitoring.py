@@ -36,7 +36,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 def test_only_metrics_that_there_are(metrics: set[str], title: str) -> None:
     for expression in (PANELS | RULES)[title]:
         named = set(METRIC.findall(expression))
-        assert named or "up{" in expression or "unprm:" in expression
+        assert named or re.search(r"up\{|unprm:|DCGM_FI_DEV_", expression)
         assert named <= metrics
         assert expression.count("(") == expression.count(")")
 
@@ -61,6 +61,9 @@ def test_alerts_say_how_bad_it_is_and_what_to_do() -> None:
             assert rule["labels"]["severity"] in ("page", "ticket")
             assert rule["annotations"]["summary"]
             assert rule["annotations"]["description"]
+            page, _, place = rule["annotations"]["runbook"].partition("#")
+            section = (ROOT / page).read_text("utf-8").partition(f"## {place.title()}\n")[2].partition("\n## ")[0]
+            assert f"**{rule['alert']}**" in section
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus, which is not installed")

@@ -39,6 +39,7 @@ def test_a_search_pays_for_each_step_once(server):
         assert usage["cached_tokens"] == tokens
         tokens = usage["tokens"]
     assert tokens == whole["tokens"] == whole["computed_tokens"]
+    assert 0 < server.metric("unprm_cache_utilization") < 1
     assert score(server, STEPS, STEPS) == (
         [scores[0]] * 2,
         usage | {"tokens": 2 * tokens, "computed_tokens": 0, "cached_tokens": 2 * tokens},

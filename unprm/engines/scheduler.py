@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -282,7 +283,9 @@ class Scheduler:
         for request in {request for holders in batch.values() for request, _ in holders}:
             request.begun = begun if request.begun is None else request.begun
         try:
-            scores = await self._scores(tuple(batch))
+            # what an engine calls then belongs to the trace of the batch's first request
+            ((first, _), *_) = next(iter(batch.values()))
+            scores = await self._scores(tuple(batch), first.trace)
         except ModelUnavailable as error:
             self._fail((request for holders in batch.values() for request, _ in holders), error)
             await self._note_failure(error)
@@ -295,11 +298,11 @@ class Scheduler:
         self._observe(BatchFigures(len(batch), tokens, computed, seconds, waits, unread))
         return scores
 
-    async def _scores(self, items: Sequence[Encoded]) -> list[StepScores]:
+    async def _scores(self, items: Sequence[Encoded], trace: Context) -> list[StepScores]:
         """The engine's scores, checked to be usable; raises `ModelUnavailable`. A model that hangs is lost."""
         try:
             async with asyncio.timeout(self._patience):
-                return await self._worker.call(partial(checked_scores, self._engine, items))
+                return await self._worker.call(partial(trace.run, checked_scores, self._engine, items))
         except TimeoutError:
             reason = f"the model did not answer within {self._patience:g} s"
             self._lose(reason)
@@ -318,7 +321,7 @@ class Scheduler:
             if self._failures < _FAILURES or self._lost is not None:
                 return
             try:
-                await self._scores([plain_sum(self._engine)])
+                await self._scores([plain_sum(self._engine)], Context())
                 self._failures = 0
             except ModelUnavailable:
                 self._lose(f"the model failed {self._failures} times in a row, then on a plain sum")

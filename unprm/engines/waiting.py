@@ -7,6 +7,7 @@ request neither waits for the rest nor holds it up.
 import asyncio
 from bisect import bisect, insort
 from collections.abc import Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ class QueuedRequest:
     when its first batch began: times of the scheduler's clock. `deadline`: a time of the event loop's clock.
     `caller`: requests of one caller share its turns.
     `rank`: number of the last batch that took any of its items, or of the one before its arrival. `scores`: of the
-    items scored so far, by their indices.
+    items scored so far, by their indices. `trace`: its caller's context variables, as a trace's current span.
     """
 
     items: Sequence[Encoded]
@@ -43,6 +44,7 @@ class QueuedRequest:
     taken: int = 0
     tokens: int = 0
     scores: dict[int, StepScores] = field(default_factory=dict)
+    trace: Context = field(default_factory=copy_context)
 
     def scored(self, now: float) -> ScoredItems:
         """The answer, once all items have scores; `now` by the scheduler's clock."""

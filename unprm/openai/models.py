@@ -208,6 +208,7 @@ class RawChatResponse(BaseModel):
     """All completions of a chat that were asked for together, each a `RawChoice` if it is as it should be."""
 
     model: Annotated[str, BeforeValidator(lambda sent: "" if sent is None else sent)] = ""
+    id: Annotated[str, BeforeValidator(lambda sent: "" if sent is None else str(sent))] = ""
     choices: list[Any] = Field(min_length=1)
     usage: UsageInfo | None = None
 

@@ -87,7 +87,7 @@ class SampledCandidates:
         self.budget = sum(source.budget for source in sources)
         self._confident, self._by_logprobs = VOTES[strategy].signal == "confidence", by_logprobs
         self._has_logprobs, self._split = False, request.unprm.split
-        self._body = request.for_upstream()
+        self._body, self.model = request.for_upstream(), request.model
         self._shows_logprobs = bool(self._body.get("logprobs"))
         if self._confident or by_logprobs:
             self._body["logprobs"] = True

@@ -23,7 +23,7 @@ class Deltas:
     which are about as many as tokens."""
 
     def __init__(self, count: int) -> None:
-        self.model = ""
+        self.model = self.id = ""
         self.usage: UsageInfo | None = None
         self.written = 0
         self._kept = 0
@@ -52,7 +52,7 @@ class Deltas:
             value = from_json(event, allow_inf_nan=False)
             if value.get("error"):
                 raise UpstreamFailed(f"the upstream's answer is an error: {error_message(value) or 'without a reason'}")
-            self.model = value.get("model") or self.model
+            self.model, self.id = value.get("model") or self.model, str(value.get("id") or self.id)
             usage = value.get("usage")
             choices = (value["choices"] if usage is None else value.get("choices")) or ()
             if usage is not None:

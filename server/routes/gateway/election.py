@@ -22,6 +22,7 @@ from unprm.wire import LONGEST_COMPARED, AnySolution, Unscored, VoteOut, VoteReq
 
 from ...admission import Context
 from ...models.model import Model
+from ...observe import annotate_generation, evaluated
 from ...scoring import RequestScorer
 from ...service import Service
 from .candidates import SampledCandidates, Source
@@ -172,9 +173,10 @@ class Rounds:
             ballot, strategy = await self._vote("majority"), "majority"
         if ballot is None:
             won, others = await self._without_answers(), list[int]()
+            evaluated(terms.strategy, won.get("decided_by") or "none", won.get("reward"), self._context)
         else:
             vote = ballot.outcome(strategy, LONGEST_COMPARED)
-            self._metrics.voted(vote)
+            self._metrics.voted(vote, self._context)
             won, values = _won(ballot, vote), ballot.values(strategy)
             others = [representative(each.members, values) for each in vote.candidates]
             if (parts := await self._scorer.read(partial(candidates.by_parts, vote))) is not None:
@@ -348,6 +350,8 @@ async def elect(
                 elected.report.notes.append(f"the upstream {_names(later)} gave no answer: {error}")
     if terms.request.on_reject is not None:
         elected.report.attempts = attempts
+    told = elected.sampled
+    annotate_generation(candidates.model, told.model, context.response_id, told.prompt_tokens, told.completion_tokens)
     return elected
 
 

@@ -1,7 +1,6 @@
 """Anthropic's messages API: a request becomes a chat request, the elected completion a message, whole or as events."""
 
 import json
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
@@ -171,7 +170,7 @@ class CountRequest(MessagesRequest):
     max_tokens: int = 1
 
 
-def message(model: str, elected: Elected) -> Json:
+def message(model: str, id: str, elected: Elected) -> Json:
     """The elected completion as a message; its `usage` has the conversation's tokens once, and those of all candidates.
     Raises `UpstreamFailed` if its calls can't be made."""
     choice, sampled = elected.choices[0], elected.sampled
@@ -185,7 +184,7 @@ def message(model: str, elected: Elected) -> Json:
         reason = "tool_use"
     elif refusal_of(choice):
         reason = "refusal"
-    return _empty(sampled.model or model) | {
+    return _empty(sampled.model or model, id) | {
         "content": content + list(map(_tool_use, calls)),
         "stop_reason": reason,
         "stop_sequence": ended_by if reason == "stop_sequence" else None,
@@ -197,12 +196,12 @@ def message(model: str, elected: Elected) -> Json:
 class MessageEvents:
     """The events of one message; those that report the election's progress are of type `ping`."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
+    def __init__(self, model: str, id: str) -> None:
+        self._model, self._id = model, id
 
     def begin(self) -> bytes:
         """The start of the message."""
-        return _event("message_start", message=_empty(self._model))
+        return _event("message_start", message=_empty(self._model, self._id))
 
     def step(self, step: Step) -> bytes:
         """A ping, which reports the election's progress."""
@@ -210,7 +209,7 @@ class MessageEvents:
 
     def answer(self, elected: Elected) -> Iterator[bytes]:
         """The rest: the blocks, then why it stopped, with the usage and the report."""
-        whole = message(self._model, elected)
+        whole = message(self._model, self._id, elected)
         for index, block in enumerate(whole["content"]):
             field, delta, part = _DELTAS[block["type"]]
             value = block[field]
@@ -245,8 +244,8 @@ def _tool_use(call: Json) -> Json:
         raise UpstreamFailed("no candidate has tool calls whose arguments are JSON objects") from None
 
 
-def _empty(model: str) -> Json:
-    about = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": model, "content": []}
+def _empty(model: str, id: str) -> Json:
+    about = {"id": id, "type": "message", "role": "assistant", "model": model, "content": []}
     return about | {"stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 0, "output_tokens": 0}}
 
 

@@ -31,7 +31,7 @@ Kept = Collection[str] | None
 class Sampled:
     """Completions of one prompt in OpenAI's form, in `size` bytes; `usage`: the tokens of all of them together;
     `context_tokens`: of the prompt alone, however often it was sent; `details`: what else the upstream tells of the
-    tokens and their cost, as in `UsageInfo`."""
+    tokens and their cost, as in `UsageInfo`; `id`: of the upstream's answer, if it is one."""
 
     model: str = ""
     choices: list[Json] = field(default_factory=list)
@@ -40,6 +40,7 @@ class Sampled:
     completion_tokens: int = 0
     size: int = 0
     details: dict[str, float] = field(default_factory=dict)
+    id: str = ""
 
     def add(self, other: "Sampled") -> None:
         """Adds the other's completions and tokens."""
@@ -142,7 +143,7 @@ def read_completions(answer: bytes, count: int, kept: Kept) -> Sampled:
         written = usage.completion_tokens
         usage.completion_tokens = written + round(written * sum(others) / first)
     prompt = usage.prompt_tokens
-    return Sampled(read.model, choices, prompt, prompt, usage.completion_tokens, len(answer), usage.details)
+    return Sampled(read.model, choices, prompt, prompt, usage.completion_tokens, len(answer), usage.details, read.id)
 
 
 def read_choice(sent: Any) -> Json | None:

@@ -140,7 +140,7 @@ class ResponsesRequest(Passed):
         return chat_request(fields)
 
 
-def response(request: ResponsesRequest, elected: Elected) -> Json:
+def response(request: ResponsesRequest, id: str, elected: Elected) -> Json:
     """The elected completion as a response."""
     usage, told = elected.sampled.usage, elected.sampled.details
     choice = elected.choices[0]
@@ -159,7 +159,7 @@ def response(request: ResponsesRequest, elected: Elected) -> Json:
         "content": [content],
     }
     return {
-        "id": f"resp_{uuid.uuid4().hex}",
+        "id": id,
         "object": "response",
         "created_at": int(time.time()),
         "status": status,

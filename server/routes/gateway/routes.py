@@ -1,6 +1,7 @@
 """OpenAI's endpoints: a client of that API can use them unchanged."""
 
 import json
+import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -92,6 +93,11 @@ class Gateway:
     def upstream(self) -> Upstream:
         """The first one, for what is not elected."""
         return next(iter(self.upstreams.values()))
+
+    def identified(self, prefix: str) -> str:
+        """A new id for the response, known to its context."""
+        self.context.response_id = prefix + uuid.uuid4().hex
+        return self.context.response_id
 
     async def read(self, function: Callable[[], T]) -> T:
         """As `Service.read`, all texts of the request."""
@@ -226,10 +232,11 @@ async def chat(gateway: ElectingGateway, chat_request: ChatRequest) -> Response 
 
     `unprm` has the settings of the vote in the request, and its report in the answer.
     """
+    id = gateway.identified("chatcmpl-")
     election = await gateway.election(chat_request)
     if chat_request.stream:
-        return ElectionStream(election, Chunks(chat_request))
-    return await gateway.read(partial(chat_completion, chat_request, await election()))
+        return ElectionStream(election, Chunks(chat_request, id))
+    return await gateway.read(partial(chat_completion, chat_request, id, await election()))
 
 
 @router.post("/chat/completions/bulk", response_model=None, **_described("chat_completions_bulk"))
@@ -239,7 +246,7 @@ async def chats(gateway: ElectingGateway, bulk: BulkRequest) -> Json:
     service, context = gateway.service, gateway.context
     await gateway.check_names(bulk.requests)
     elections = [await gateway.terms(request, f"/requests/{index}") for index, request in enumerate(bulk.requests)]
-    contexts = [replace(context, usage=Usage()) for _ in elections]
+    contexts = [replace(context, usage=Usage(), response_id=gateway.identified("chatcmpl-")) for _ in elections]
 
     def candidates() -> list[SampledCandidates]:
         return [
@@ -260,8 +267,10 @@ async def chats(gateway: ElectingGateway, bulk: BulkRequest) -> Json:
 
     def answers() -> list[Json]:
         return [
-            chat_completion(request, result) if isinstance(result, Elected) else _failure(result, context)
-            for request, result in zip(bulk.requests, results, strict=True)
+            chat_completion(request, each.response_id, result)
+            if isinstance(result, Elected)
+            else _failure(result, each)
+            for request, result, each in zip(bulk.requests, results, contexts, strict=True)
         ]
 
     data = await gateway.read(answers)
@@ -279,17 +288,19 @@ async def respond(gateway: ElectingGateway, request: ResponsesRequest) -> Respon
     """As `/v1/chat/completions`, for OpenAI's responses API; with tools or as a stream, without a vote."""
     if request.passed_on:
         return await gateway.relayed("/responses", request, 1)
+    id = gateway.identified("resp_")
     election = await gateway.election(await gateway.read(request.chat))
-    return await gateway.read(partial(response, request, await election()))
+    return await gateway.read(partial(response, request, id, await election()))
 
 
 @router.post("/messages", response_model=None, **_described("messages"))
 async def converse(gateway: ElectingGateway, request: MessagesRequest) -> Response | Json:
     """As `/v1/chat/completions`, for Anthropic's messages API."""
+    id = gateway.identified("msg_")
     election = await gateway.election(await gateway.read(request.chat))
     if request.stream:
-        return ElectionStream(election, MessageEvents(request.model))
-    return await gateway.read(partial(message, request.model, await election()))
+        return ElectionStream(election, MessageEvents(request.model, id))
+    return await gateway.read(partial(message, request.model, id, await election()))
 
 
 @router.post("/messages/count_tokens", response_model=None, **_described("count_tokens"))

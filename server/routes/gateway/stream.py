@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import asdict
 from typing import Any, Protocol
@@ -31,21 +30,21 @@ _PARTS = 1000
 """Maximum number of parts in which an answer is sent: each costs the server time."""
 
 
-def chat_completion(request: ChatRequest, elected: Elected) -> Json:
+def chat_completion(request: ChatRequest, id: str, elected: Elected) -> Json:
     """The elected completions as a chat completion."""
     choices = [choice | {"index": index} for index, choice in enumerate(elected.choices[: request.answers])]
     report = elected.report.model_dump(mode="json")
-    about = _about("chat.completion", elected.sampled.model or request.model)
+    about = _about("chat.completion", id, elected.sampled.model or request.model)
     return about | {"choices": choices, "usage": elected.sampled.usage, "unprm": report}
 
 
 class Chunks:
     """The events of a chat completion: its answers, and the usage if the request asks for it."""
 
-    def __init__(self, request: ChatRequest) -> None:
+    def __init__(self, request: ChatRequest, id: str) -> None:
         self._answers = request.answers
         self._usage = bool((request.stream_options or {}).get("include_usage"))
-        self._common = _about("chat.completion.chunk", request.model)
+        self._common = _about("chat.completion.chunk", id, request.model)
 
     def begin(self, index: int = 0) -> bytes:
         """The first chunk of an answer."""
@@ -198,8 +197,8 @@ def _with_logprobs(parts: list[str], logprobs: Any) -> Iterator[tuple[str, Any]]
         yield part, logprobs | {"content": some} if some else None
 
 
-def _about(kind: str, model: str) -> Json:
-    return {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
+def _about(kind: str, id: str, model: str) -> Json:
+    return {"id": id, "object": kind, "created": int(time.time()), "model": model}
 
 
 def _encoded(chunk: Json) -> bytes:

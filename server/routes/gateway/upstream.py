@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -25,6 +26,7 @@ from unprm.openai.client import (
 from unprm.openai.models import Json, UsageInfo
 
 from ...admission import Context
+from ...observe import annotate_generation, span
 from ...service import Service
 from ...settings import UpstreamOptions
 from .completion import length_of
@@ -86,7 +88,22 @@ class Upstream:
         """
 
         async def ask(first: int, size: int) -> Sampled:
+            told = Sampled()
+
+            def note(number: int, sampled: Sampled) -> None:
+                told.add(replace(sampled, choices=[]))
+                told.id, told.model = sampled.id or told.id, sampled.model or told.model
+                arrived(number, sampled)
+
             request = _reseeded(body, first) | self._model | ({"n": size} if size > 1 else {})
+            with span("chat", calls=True):
+                sampled = await sample(first, size, request, note)
+                annotate_generation(
+                    request.get("model", ""), told.model, told.id, told.prompt_tokens, told.completion_tokens
+                )
+                return sampled
+
+        async def sample(first: int, size: int, request: Json, arrived: Arrived) -> Sampled:
             added = self._added(request, streamed=size > 1 or (written is not None and not body.get("logprobs")))
             while True:
                 try:
@@ -229,7 +246,10 @@ class Upstream:
                     estimate = UsageInfo(prompt_tokens=len(content) // _BYTES, completion_tokens=deltas.written)
                     usage = deltas.usage or estimate
                     prompt = usage.prompt_tokens
-                    arrived(0, Sampled(deltas.model, [], prompt, prompt, usage.completion_tokens, 0, usage.details))
+                    arrived(
+                        0,
+                        Sampled(deltas.model, [], prompt, prompt, usage.completion_tokens, 0, usage.details, deltas.id),
+                    )
             if not streamed:
                 sampled = await self._read(context, partial(read_completions, count=count, kept=kept), bytes(unread))
                 arrived(0, sampled)

@@ -246,7 +246,7 @@ async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> N
         choice = {"message": {"content": "It is 7"}, "finish_reason": "stop"}
         return Elected([choice], Sampled(), Report.model_construct(answer="7"))
 
-    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY)), silence=0.001)
+    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY), "chatcmpl-1"), silence=0.001)
     async with served(stream, sent, go_on) as client:
         chunks = [chunk async for chunk in await client.chat.completions.create(model="m", messages=[], stream=True)]
     assert not any(part.startswith(b":") for part in sent[:4])  # the head and three events came first
@@ -284,7 +284,7 @@ async def test_an_error_after_silence_is_an_event() -> None:
         raise UpstreamFailed("the upstream answered 500")
 
     context = Context("x", 0.0, Claims(Admission(1)))
-    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY)), silence=0.001)
+    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY), "chatcmpl-1"), silence=0.001)
     async with served(stream, [], go_on, context) as client:
         with pytest.raises(openai.APIError, match="the upstream answered 500") as caught:
             async for _ in await client.chat.completions.create(model="m", messages=[], stream=True):
@@ -307,7 +307,7 @@ async def test_an_election_ends_with_its_stream() -> None:
     async def send(message: Message) -> None:
         pass
 
-    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY)))
+    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY), "chatcmpl-1"))
     response = asyncio.create_task(stream({"type": "http"}, asyncio.Queue[Message]().get, send))
     await begun.wait()
     response.cancel()

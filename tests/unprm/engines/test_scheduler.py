@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -95,6 +96,18 @@ async def test_one_and_many_take_the_same_path() -> None:
     assert len(engine.batches) == 2
     await scorer.drain(PATIENCE)
     assert engine.closed
+
+
+@asynchronous
+async def test_an_engine_runs_in_the_context_of_its_batch_s_first_request() -> None:
+    """As what traces follow."""
+    caller = ContextVar[float]("caller")
+    engine = FakeEngine(scores=lambda item: [caller.get()] * len(item.positions))
+    scorer = Scheduler(engine)
+    for value in (0.25, 0.75):
+        caller.set(value)
+        assert values(await scorer.score([item(1)])) == [(value, value)]
+    await scorer.drain(PATIENCE)
 
 
 @asynchronous

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -82,7 +83,7 @@ class JudgeEngine:
                 return await work
 
         try:
-            return self._runner.run(limited())
+            return self._runner.run(limited(), context=copy_context())  # else, for ever the first call's
         except TimeoutError:
             raise ModelUnreachable(
                 f"the judge did not answer a batch within {self._seconds:g} s; raise --max-batch-seconds, or lower "

@@ -118,6 +118,11 @@ class TorchEngine:
                     margins[share.index] = work.margins(share)
         return margins, computed
 
+    @property
+    def cache_used(self) -> float:
+        """The fraction of the cache that is in use."""
+        return min(1.0, len(self._tree) / self._cached_tokens) if self._cached_tokens else 0.0
+
     def forget(self) -> None:
         """Evicts everything that was run."""
         self._tree.clear()

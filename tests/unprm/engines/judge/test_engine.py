@@ -3,6 +3,7 @@
 import asyncio
 import math
 import threading
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -37,6 +38,19 @@ def test_the_description_says_how_it_is_read_and_what_the_self_test_found() -> N
         )
         assert about.self_test is not None
         assert (about.self_test.difference, about.self_test.cached) == (0, True)
+        engine.close()
+
+
+def test_its_calls_are_made_in_the_context_of_each_batch() -> None:
+    caller = ContextVar[str]("caller")
+
+    async def whose() -> str:
+        return caller.get("nobody")
+
+    with judging() as judge:
+        engine = judge.load()
+        caller.set("one")
+        assert engine.call(whose()) == "one"
         engine.close()
 
 
