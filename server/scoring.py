@@ -1,6 +1,7 @@
 """Does a request's work on the server: texts are read by turns, answers compared in slices, solutions encoded by turns,
 then run in batches with those of other requests."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -61,18 +62,18 @@ class RequestScorer(Scorer):
         """As `Service.match`."""
         return await self._service.match(self._context, pairs)
 
-    async def score(self, problem: str, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
+    async def score(self, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
         """The outcome of each solution; for several models the mean of their scores. `strict`: nothing is run if a
         solution is too long for a model, or lacks what a model scores by.
 
         Raises `Overloaded`, `ModelUnavailable` and `DeadlineExceeded`.
         """
         models, claims = self.models, self._context.claims
-        lengths = [length(problem, solution) for solution in solutions.values()]
+        lengths = [length(solution) for solution in solutions.values()]
         with ExitStack() as stack:  # room in every model, or in none
             rooms = [stack.enter_context(model.reserve(lengths, claims.share)) for model in models]
             inputs = await all_of(
-                self._encode(model, problem, solutions, room) for model, room in zip(models, rooms, strict=True)
+                self._encode(model, solutions, room) for model, room in zip(models, rooms, strict=True)
             )
             unreadable = {
                 index: item for each in inputs for index, item in each.items() if isinstance(item, Unscorable)
@@ -94,16 +95,16 @@ class RequestScorer(Scorer):
             scores = averaged([each.scores for each in results], [model.engine.description for model in models])
         return outcomes(inputs[0] | unreadable, dict(zip(readable, scores, strict=True)))
 
-    async def _encode(self, model: Model, problem: str, solutions: Mapping[int, Solution], room: Room) -> Inputs:
+    async def _encode(self, model: Model, solutions: Mapping[int, Solution], room: Room) -> Inputs:
         """As `encode`; the model learns how many tokens the characters became, and how long that took is added to the
         usage."""
         begun = model.clock()
         with span("encode"):
-            inputs = await encode(model, problem, solutions, self._context)
+            inputs = await encode(model, solutions, self._context)
         room.texts.set(0)
         self._context.usage += Usage(tokenization_ms=1000 * (model.clock() - begun))
         tokens = {index: len(item.ids) for index, item in inputs.items() if isinstance(item, Encoded)}
-        model.encoded(sum(length(problem, solutions[index]) for index in tokens), sum(tokens.values()))
+        model.encoded(sum(length(solutions[index]) for index in tokens), sum(tokens.values()))
         return inputs
 
     async def _run(self, model: Model, batch: Sequence[Encoded], room: Room) -> ScoredItems:
@@ -120,7 +121,7 @@ class RequestScorer(Scorer):
             return result
 
 
-async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], context: Context) -> Inputs:
+async def encode(model: Model, solutions: Mapping[int, Solution], context: Context) -> Inputs:
     """The model input of each solution, by its index in the request; the error for one beyond the model's window, or
     without the log-probabilities that the model scores by.
 
@@ -131,34 +132,36 @@ async def encode(model: Model, problem: str, solutions: Mapping[int, Solution], 
     inputs: Inputs = {}
     left: dict[int, Solution] = {}
     for index, solution in solutions.items():
-        minimum = -(-length(problem, solution) // engine.format.longest_token)
+        minimum = -(-length(solution) // engine.format.longest_token)
         if minimum > limit:
             inputs[index] = SolutionTooLong(index, minimum, limit, exact=False)
         else:
             left[index] = solution
     run = partial(model.encoders.run, context.claims)
-    minimum = 0
-    if len(left) > 1 and len(problem) > limit:  # alone it may be too long, and be encoded in vain for every solution
-        minimum = len((await run(len(problem), partial(engine.format.encode, problem, ("1",)))).ids)
-    if minimum > limit:
-        inputs |= {index: SolutionTooLong(index, minimum, limit, exact=False) for index in left}
-    else:
-        for size, piece in _pieces(problem, left, model.PIECE):
-            inputs |= await run(size, partial(encoded, engine, problem, piece, context.scope))
+    shared = Counter(solution.problem for solution in left.values())
+    for problem, count in shared.items():
+        if count > 1 and len(problem) > limit:  # alone it may be too long, and be encoded in vain for every solution
+            minimum = len((await run(len(problem), partial(engine.format.encode, problem, ("1",)))).ids)
+            if minimum > limit:
+                for index in [index for index, solution in left.items() if solution.problem == problem]:
+                    inputs[index] = SolutionTooLong(index, minimum, limit, exact=False)
+                    del left[index]
+    for size, piece in _pieces(left, model.PIECE):
+        inputs |= await run(size, partial(encoded, engine, piece, context.scope))
     return {index: inputs[index] for index in solutions}
 
 
-def length(problem: str, solution: Solution) -> int:
+def length(solution: Solution) -> int:
     """Characters of problem plus solution; or those of a prompt, or its token ids."""
-    return len(problem) + sum(map(len, solution.steps)) + len(solution.prompt.content if solution.prompt else "")
+    return sum(map(len, (solution.problem, *solution.steps, solution.prompt.content if solution.prompt else "")))
 
 
-def _pieces(problem: str, solutions: Mapping[int, Solution], minimum: int) -> Iterator[tuple[int, dict[int, Solution]]]:
+def _pieces(solutions: Mapping[int, Solution], minimum: int) -> Iterator[tuple[int, dict[int, Solution]]]:
     """The solutions in parts of at least `minimum` characters, one for each turn, and the characters of each part."""
     size, piece = 0, dict[int, Solution]()
     for index, solution in solutions.items():
         piece[index] = solution
-        size += length(problem, solution)
+        size += length(solution)
         if size >= minimum:
             yield size, piece
             size, piece = 0, {}

@@ -49,7 +49,6 @@ from unprm.wire import (
     CompareResponse,
     Demonstration,
     Grade,
-    OutcomeTerms,
     PairIn,
     RiskTerms,
     ScoredSolution,
@@ -121,12 +120,12 @@ class Scorer:
         """Whether the answer of each pair, at most `MAX_SOLUTIONS` of them, is right."""
         return Equivalence().match(pairs)
 
-    async def score(self, problem: str, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
+    async def score(self, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
         """The outcome of each solution, by its index, and in their order; nothing without a model. `strict`: if one of
         them can't be scored the request is refused, so the others need not be."""
         if self._engine is None:
             return {}
-        found, usage = run(self._engine, encode(self._engine, problem, solutions))
+        found, usage = run(self._engine, encode(self._engine, solutions))
         self._usage += usage
         return found
 
@@ -135,7 +134,7 @@ async def score(request: Candidates, scorer: Scorer) -> ScoreResponse:
     """The step scores of every solution; the request has a problem, or all scores. Raises `Unscorable` if none can be
     scored and the request has no right answer, or one can't and it says to refuse, and the scorer's errors."""
     ballot = await _parsed(request, scorer)
-    judged = request if isinstance(request, OutcomeTerms) and request.gold is not None else None
+    judged = request if isinstance(request, ScoreRequest) and request.right_answers is not None else None
     await _score(ballot, scorer, range(request.count) if judged is None else ())
     response = await scorer.read(partial(ballot.scored, scorer))
     if judged is not None:
@@ -177,10 +176,11 @@ async def grade(pairs: Sequence[PairIn], extraction: Extraction, scorer: Scorer)
     ]
 
 
-async def _judge(request: OutcomeTerms, response: ScoreResponse, scorer: Scorer) -> None:
+async def _judge(request: ScoreRequest, response: ScoreResponse, scorer: Scorer) -> None:
     """Adds to the response whether the answers are right, and the rewards that come of it."""
     response.combination = request.combination
-    stated = [(each, Pair(each.answer, request.golds)) for each in response.solutions if each.answer is not None]
+    pairs = zip(response.solutions, request.right_answers or (), strict=True)
+    stated = [(each, Pair(each.answer, golds)) for each, golds in pairs if each.answer is not None]
     matches = await scorer.match([pair for _, pair in stated])
     verdicts = {id(each): match for (each, _), match in zip(stated, matches, strict=True)}
     for each in response.solutions:
@@ -297,16 +297,17 @@ async def _score(ballot: "Ballot", scorer: Scorer, electable: Sequence[int]) -> 
     """
     request, scores = ballot.request, ballot.scores
     if scorer.name and None in scores:
-        if request.problem is None:
+        if None in request.asked:
             raise InvalidRequest(_NO_PROBLEM, "/problem")
         missing = {index: each for index, each in enumerate(ballot.solutions) if scores[index] is None}
-        computed = await scorer.score(request.problem, missing, request.on_invalid == "refuse")
+        computed = await scorer.score(missing, request.on_invalid == "refuse")
         if request.on_invalid == "refuse":
             refuse(computed.values(), request.place)
         for index, outcome in computed.items():
             scores[index] = outcome
-        if scorer.demo is not None and any(isinstance(each, StepScores) for each in computed.values()):
-            ballot.demonstration = about(scorer.demo, request.problem)
+        problems = {missing[index].problem for index, each in computed.items() if isinstance(each, StepScores)}
+        if scorer.demo is not None and problems:
+            ballot.demonstration = await scorer.read(partial(about, scorer.demo, *problems))
     if electable and not any(isinstance(scores[index], StepScores) for index in electable):
         refuse([scores[electable[0]]], request.place)
 
@@ -512,9 +513,7 @@ def _result(request: Candidates, solution: Solution, outcome: Outcome | None) ->
 # what a model in this process computes
 
 
-def encode(
-    engine: Engine, problem: str, solutions: Mapping[int, Solution], scope: str = ""
-) -> dict[int, Encoded | Unscorable]:
+def encode(engine: Engine, solutions: Mapping[int, Solution], scope: str = "") -> dict[int, Encoded | Unscorable]:
     """The model input of each solution, by its index; the error for one beyond the model's window, or without the
     log-probabilities that the model scores by. `scope`: as of `Encoded`."""
     limit = engine.description.max_tokens
@@ -523,7 +522,7 @@ def encode(
         if solution.prompt is not None:
             item = engine.format.at_tags(engine.format.tokenize(solution.prompt))
         else:
-            item = engine.format.encode(problem, solution.steps)
+            item = engine.format.encode(solution.problem, solution.steps)
         if engine.description.by_logprobs:
             if solution.logprobs is None or not all(solution.logprobs):
                 inputs[index] = NoLogProbs(index)

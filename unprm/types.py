@@ -88,7 +88,7 @@ class Solution:
     what the model reads in place of the steps. `logprobs`: of each step, the natural-log probabilities (≤ 0) of its
     tokens, none where the caller's do not fit the step; None as a whole if none were sent. `spans`: positions of the
     steps in the text that was sent, `(start, end)` in code points; `last_tokens`: of each step, among the offsets that
-    were sent.
+    were sent. `problem`: what it solves, for a model to read.
     """
 
     steps: tuple[str, ...]
@@ -104,6 +104,7 @@ class Solution:
     logprobs: tuple[tuple[float, ...], ...] | None = None
     spans: tuple[tuple[int, int], ...] | None = None
     last_tokens: tuple[int, ...] | None = None
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,9 +91,9 @@ class Calls(Generic[Result]):
 def score_steps(
     problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
 ) -> Call[ScoreResponse]:
-    """A score in [0, 1] for every step of every solution. `problem` may be None if all have step scores, or for
-    `trajectories` in place of the solutions. `options`: the other fields of `ScoreRequest`, and `timeout`, seconds for
-    the whole call, all its attempts together."""
+    """A score in [0, 1] for every step of every solution. `problem` may be None if all have step scores, with
+    `problems`, one for each, or for `trajectories` in place of the solutions. `options`: the other fields of
+    `ScoreRequest`, and `timeout`, seconds for the whole call, all its attempts together."""
     return _work("/score_steps", ScoreRequest, ScoreResponse, problem, options, solutions=solutions)
 
 

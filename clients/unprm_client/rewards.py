@@ -12,8 +12,8 @@ from unprm.wire import ScoredSolution, ScoreResponse
 from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import BlankSolution, ClientError, NoVerdict, SolutionTooLong, TooManySteps
 
-AT_A_TIME = 32
-"""Concurrent requests; the server batches them together, and reads a problem once for all its solutions."""
+AT_A_TIME = 64
+"""Solutions in a request, few enough for its time limit; the server reads a problem once for all its solutions."""
 UNSCORABLE = (BlankSolution, SolutionTooLong, TooManySteps, NoVerdict)
 """Errors of a solution that can't be scored."""
 
@@ -62,13 +62,19 @@ def rewarded(
     **terms: Any,
 ) -> list[Rewarded]:
     """As `rewards`, with what they are made of. `terms`: other fields of the requests."""
-    requests = [
-        {"problem": problem, "solutions": [solution], **terms}
-        for problem, solution in zip(problems, solutions, strict=True)
-    ]
+    lists: dict[str, list[Any]] = {"problems": list(problems), "solutions": list(solutions)}
     if golds is not None:
-        requests = [{**request, "gold": gold} for request, gold in zip(requests, golds, strict=True)]
-    return [_rewarded(outcome) for outcome in client.score_all(requests, concurrency=AT_A_TIME)]
+        lists["golds"] = list(golds)
+    if len(set(map(len, lists.values()))) > 1:
+        raise ValueError(f"expected equal lengths, got {', '.join(f'{len(v)} {name}' for name, v in lists.items())}")
+    starts = range(0, len(solutions), AT_A_TIME)
+    requests = [{name: v[start : start + AT_A_TIME] for name, v in lists.items()} | terms for start in starts]
+    outcomes = client.score_all(requests, concurrency=2)
+    return [
+        each
+        for request, outcome in zip(requests, outcomes, strict=True)
+        for each in _rewarded(outcome, len(request["solutions"]))
+    ]
 
 
 def token_offsets(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> list[tuple[int, int]]:
@@ -114,17 +120,20 @@ def process_advantages(group: Sequence[ScoredSolution], tokens: int) -> list[lis
 async def step_scores(client: AsyncClient, problem: str, solution: str) -> list[float]:
     """The score of each step, in [0, 1]; empty if the solution can't be scored. Raises `ClientError`."""
     try:
-        return _rewarded(await client.score_steps(problem, [solution])).step_rewards
+        return _rewarded(await client.score_steps(problem, [solution]), 1)[0].step_rewards
     except UNSCORABLE:
         return []
 
 
-def _rewarded(outcome: ScoreResponse | ClientError) -> Rewarded:
-    if isinstance(outcome, UNSCORABLE):
-        return Rewarded(None, 0.0, [])
+def _rewarded(outcome: ScoreResponse | ClientError, count: int) -> list[Rewarded]:
+    if isinstance(outcome, UNSCORABLE):  # none of them can be scored
+        return [Rewarded(None, 0.0, [])] * count
     if isinstance(outcome, ClientError):
         raise outcome
-    (solution,) = outcome.solutions
+    return list(map(_of_solution, outcome.solutions))
+
+
+def _of_solution(solution: ScoredSolution) -> Rewarded:
     steps = solution.step_scores or []
     reward = min(steps, default=0.0) if solution.correct is None else solution.combined_reward or 0.0
     return Rewarded(solution.correct, reward, steps)

@@ -164,7 +164,7 @@ async def tokenize(service: TheService, request: TokenizeRequest, context: TheCo
 async def rerank(service: TheService, request: RerankRequest, context: TheContext) -> Json:
     """The solutions with the highest rewards, best first; of equal ones in the order of the request."""
     texts = _texts(request.documents)
-    model, rewards = await _rewards(service, request.model, request.query, texts, context)
+    model, rewards = await _rewards(service, request.model, [request.query] * len(texts), texts, context)
     results = [
         {
             "index": index,
@@ -183,15 +183,8 @@ async def pairs(service: TheService, request: PairsRequest, context: TheContext)
     problems = [request.problems] if isinstance(request.problems, str) else request.problems
     if len(problems) not in (1, len(texts)):
         raise InvalidRequest(f"{len(problems)} problems were sent for {len(texts)} solutions", "/text_1")
-    by_problem: dict[str, list[int]] = {}
-    for index in range(len(texts)):
-        by_problem.setdefault(problems[index % len(problems)], []).append(index)
-    rewards = [0.0] * len(texts)
-    model = ""
-    for problem, indices in by_problem.items():
-        model, found = await _rewards(service, request.model, problem, [texts[index] for index in indices], context)
-        for index, reward in zip(indices, found, strict=True):
-            rewards[index] = reward
+    each = problems * (len(texts) // len(problems))
+    model, rewards = await _rewards(service, request.model, each, texts, context)
     return _listed("score", model, [{"object": "score", "score": reward} for reward in rewards], context)
 
 
@@ -211,23 +204,23 @@ async def _scores(service: Service, request: ClassifyRequest, context: Context) 
     place = "/input/{}" if request.messages is None else "/messages"
     with service.models.chosen(request.model) as models:
         reading = partial(_to_score, request, models[0].engine.format, service.settings.max_steps)
-        problem, solutions = await service.read(context, reading)
+        solutions = await service.read(context, reading)
         context.solutions = len(solutions)
         if len(solutions) > service.settings.max_solutions:
             raise TooManySolutions(len(solutions), service.settings.max_solutions)
         if request.messages is not None:
             refuse([why_unscorable(0, solutions[0], service.settings.max_steps)], place)
         scorer = RequestScorer(service, models, context)
-        found = (await scorer.score(problem, dict(enumerate(solutions)), strict=True)).values()
+        found = (await scorer.score(dict(enumerate(solutions)), strict=True)).values()
         refuse(found, place)
         return scorer.name, [each.values for each in found if isinstance(each, StepScores)]
 
 
-def _to_score(request: ClassifyRequest, format: Format, max_steps: int) -> tuple[str, list[Solution]]:
-    """The problem, and what is to be scored: prompts, or the last message."""
+def _to_score(request: ClassifyRequest, format: Format, max_steps: int) -> list[Solution]:
+    """What is to be scored: prompts, or the last message."""
     if request.messages is None:
         prompts = [Prompt(each, request.add_special_tokens) for each in request.input or ()]
-        return "", [Solution((), prompt=prompt) for prompt in prompts]
+        return [Solution((), prompt=prompt) for prompt in prompts]
     *before, last = request.messages
     if last.tool_calls:
         raise InvalidRequest("the last message's tool calls can't be scored", f"/messages/{len(before)}/tool_calls")
@@ -237,27 +230,27 @@ def _to_score(request: ClassifyRequest, format: Format, max_steps: int) -> tuple
     steps = format.steps(text, max_steps)
     if steps is None:
         steps = step_text.split(text, "auto", max_steps)
-    return conversation(before), [Solution(tuple(steps))]
+    return [Solution(tuple(steps), problem=conversation(before))]
 
 
 async def _rewards(
-    service: Service, model: str | None, problem: str, texts: Sequence[str], context: Context
+    service: Service, model: str | None, problems: Sequence[str], texts: Sequence[str], context: Context
 ) -> tuple[str, list[float]]:
     """The model's name, and a reward for each text. Raises `Unscorable` if one can't be scored."""
     with service.models.chosen(model) as (chosen,):
-        reading = partial(_to_rank, problem, texts, model, chosen.engine.format, service.settings.max_steps)
+        reading = partial(_to_rank, problems, texts, model, chosen.engine.format, service.settings.max_steps)
     request = await service.read(context, reading)
-    before = context.usage
     scored = await votes.score(service, request, context)
-    context.usage = before + context.usage
     return scored.model, [each.reward or 0.0 for each in scored.solutions]
 
 
-def _to_rank(problem: str, texts: Sequence[str], model: str | None, format: Format, max_steps: int) -> ScoreRequest:
+def _to_rank(
+    problems: Sequence[str], texts: Sequence[str], model: str | None, format: Format, max_steps: int
+) -> ScoreRequest:
     """The request to score these texts, at the family's separators where they have them."""
     steps = [format.steps(text, max_steps) for text in texts]
     solutions = [text if parts is None else parts or "" for text, parts in zip(texts, steps, strict=True)]
-    sent = {"problem": problem, "solutions": solutions, "model": model, "on_invalid": "refuse"}
+    sent = {"problems": problems, "solutions": solutions, "model": model, "on_invalid": "refuse"}
     return ScoreRequest.model_validate(sent)
 
 

@@ -97,11 +97,11 @@ async def grade(service: TheService, request: GradeRequest, context: TheContext)
 async def preview(service: TheService, request: PreviewRequest, context: TheContext) -> PreviewResponse:
     """Shows the exact text, token ids and scored positions of one solution, without running the model."""
     with service.models.chosen(request.model) as (model,):
-        problem, solution = await service.read(context, partial(request.read, service.settings.max_steps))
+        solution = await service.read(context, partial(request.read, service.settings.max_steps))
         place = "/solution" if request.trajectory is None else "/trajectory"
         pipeline.refuse([pipeline.why_unscorable(0, solution, service.settings.max_steps)], place)
-        with model.encoding([length(problem, solution)], context.claims.share):
-            encoded = (await encode(model, problem, {0: solution}, context))[0]
+        with model.encoding([length(solution)], context.claims.share):
+            encoded = (await encode(model, {0: solution}, context))[0]
         pipeline.refuse([encoded], place)
         assert isinstance(encoded, Encoded)
         return await asyncio.to_thread(_shown, model, solution, encoded)

@@ -29,8 +29,22 @@ def test_rewards_are_the_lowest_step_scores_or_with_gold_the_outcome(server: Run
             Rewarded(False, 0.0, []),
         ]
         assert rewarded(client, problems[:1], SOLUTIONS[:1])[0].correct is None
-        with pytest.raises(ValueError, match="zip"):
+        with pytest.raises(ValueError, match="got 3 problems, 3 solutions, 1 golds"):
             rewards(client, problems, SOLUTIONS, ["1"])
+
+
+def test_a_batch_is_one_request(server: Running) -> None:
+    line = 'unprm_requests_total{route="/score_steps"}'
+    before = server.metric(line)
+    with Client(server.url) as client:
+        found = rewards(client, [PROBLEM, "q"] * 3, SOLUTIONS * 2)
+        assert server.metric(line) == before + 1
+        assert found[0] == rewards(client, [PROBLEM], SOLUTIONS[:1])[0] != found[3]
+        assert rewards(client, [PROBLEM] * 2, [" "] * 2) == [0.0, 0.0]
+        before = server.metric(line)
+        assert rewards(client, ["q"] * 100, SOLUTIONS[:1] * 100) == [found[3]] * 100
+        assert server.metric(line) == before + 2
+        assert rewards(client, [], []) == []
 
 
 def test_offsets_of_tokens_are_their_places_in_the_text_that_they_decode_to() -> None:

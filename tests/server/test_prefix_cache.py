@@ -46,6 +46,23 @@ def test_a_search_pays_for_each_step_once(server):
     )
 
 
+def test_a_batch_runs_a_problem_once_for_all_its_solutions():
+    other = PROBLEM.replace("Zoe", "Moor Farm")
+    with serving(load_engine(mini.NAME, device="cpu"), clock=lambda: 0.0) as stateless:
+        steps = [[f"Step 1: 23 + 45 = {number}."] for number in (68, 69, 78)]
+        alone = [
+            stateless.post("/score_steps", {"problem": problem, "solutions": solutions}).json()
+            for problem, solutions in ((PROBLEM, [steps[0], steps[2]]), (other, [steps[1]]))
+        ]
+        batch = {"problems": [PROBLEM, other, PROBLEM], "solutions": steps}
+        found = stateless.post("/score_steps", batch).json()
+    assert found["usage"]["computed_tokens"] == sum(each["usage"]["computed_tokens"] for each in alone)
+    assert found["usage"]["computed_tokens"] < found["usage"]["tokens"]
+    (first, third), (second,) = ([each["step_scores"] for each in one["solutions"]] for one in alone)
+    for each, expected in zip(found["solutions"], (first, second, third), strict=True):
+        assert each["step_scores"] == pytest.approx(expected, abs=1e-5)
+
+
 def test_metrics_count_what_was_run(server):
     before = server.metric("unprm_tokens_total"), server.metric("unprm_computed_tokens_total")
     _, first = score(server, ["Step 1: 23 + 45 = 70."], ["Step 1: 23 + 45 = 71."])

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from unprm.errors import ModelUnavailable, Unscorable
+from unprm.errors import ModelUnavailable
 from unprm.pipeline import encode, run
-from unprm.types import Encoded, Engine, Evidence, Solution, StepScores
+from unprm.types import Engine, Evidence, Solution, StepScores
 from unprm_client import Client, ClientError, ScoreResponse
 from unprm_client.errors import NoVerdict, SolutionTooLong, TooManySteps
 
@@ -71,10 +71,8 @@ class EngineScorer:
 
     def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
         """Step scores of each solution, all in one batch."""
-        inputs: dict[int, Encoded | Unscorable] = {}
-        for index, each in enumerate(batch):
-            inputs |= encode(self._engine, each.problem, {index: Solution(each.steps, evidence=each.evidence)})
-        outcomes, _ = run(self._engine, inputs)
+        made = (Solution(each.steps, problem=each.problem, evidence=each.evidence) for each in batch)
+        outcomes, _ = run(self._engine, encode(self._engine, dict(enumerate(made))))
         return [each.values if isinstance(each, StepScores) else None for each in outcomes.values()]
 
 

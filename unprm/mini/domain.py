@@ -171,11 +171,17 @@ def knows(text: str) -> bool:
         return False
 
 
-def about(name: str, problem: str | None) -> Demonstration:
-    """What to know about a demonstration's scores of solutions to a problem; `name`: the model's."""
-    inside = problem is not None and knows(problem)
-    place = "this problem is in it" if inside else "this problem is outside it: the scores mean nothing"
-    return Demonstration(in_domain=inside, detail=f"{name} is a demonstration: {mini.KNOWLEDGE}, and {place}.")
+def about(name: str, *problems: str | None) -> Demonstration:
+    """What to know about a demonstration's scores of solutions to these problems; `name`: the model's."""
+    outside = sum(problem is None or not knows(problem) for problem in problems)
+    if len(problems) == 1:
+        place = "this problem is outside it: the scores mean nothing" if outside else "this problem is in it"
+    elif outside:
+        verb, whose = ("is", "its") if outside == 1 else ("are", "their")
+        place = f"{outside} of these {len(problems)} problems {verb} outside it: {whose} scores mean nothing"
+    else:
+        place = f"these {len(problems)} problems are in it"
+    return Demonstration(in_domain=not outside, detail=f"{name} is a demonstration: {mini.KNOWLEDGE}, and {place}.")
 
 
 def from_sentences(text: str, sentences: Iterable[Sentence]) -> Problem:

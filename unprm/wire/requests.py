@@ -3,7 +3,8 @@
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag, create_model, model_validator
 
@@ -30,6 +31,8 @@ from unprm.wire.types import (
     WireModel,
     check_one,
 )
+
+T = TypeVar("T")
 
 # stop at a list's first error: one per element of a hostile list would take a minute and gigabytes
 _Steps = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
@@ -182,6 +185,8 @@ GoldField = Annotated[
     Field(description="The right answer, or a list of at most 16 that are all right."),
 ]
 
+_Each = Annotated[list[T], Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True)]
+
 # discriminated by form, so that an error refers to the form that was sent and not to all three
 AnySolution = Annotated[
     Annotated[FreeText, Tag("text")] | Annotated[_Steps, Tag("steps")] | Annotated[SolutionIn, Tag("object")],
@@ -286,7 +291,8 @@ class Candidates(TrajectoryTerms):
     """Candidate solutions of one problem, or trajectories of one task, and how they are read and scored."""
 
     ELSEWHERE: ClassVar = {
-        "strategy": f"each vote has an endpoint of its own, {', '.join(f'POST /vote/{name}' for name in VOTES)}"
+        "strategy": f"each vote has an endpoint of its own, {', '.join(f'POST /vote/{name}' for name in VOTES)}",
+        "problems": "a vote is about one problem; POST /score_steps scores solutions of several",
     }
     """Where to say what is not said in a field."""
 
@@ -342,6 +348,11 @@ class Candidates(TrajectoryTerms):
         return len(self._sent)
 
     @property
+    def asked(self) -> Sequence[str | None]:
+        """The problem of each candidate."""
+        return [self.problem] * self.count
+
+    @property
     def place(self) -> str:
         """The JSON pointer of a candidate, {} being its index."""
         return "/solutions/{}" if self.trajectories is None else "/trajectories/{}"
@@ -353,8 +364,8 @@ class Candidates(TrajectoryTerms):
 
     def lengths(self) -> list[int]:
         """Characters of problem plus solution, for each solution without step scores, which a model has to read."""
-        before = len(self.problem or "")
-        return [before + each.characters for each in self._sent if each.step_scores is None]
+        pairs = zip(self.asked, self._sent, strict=True)
+        return [len(problem or "") + each.characters for problem, each in pairs if each.step_scores is None]
 
     def candidates(self, max_steps: int = sys.maxsize) -> list[Solution]:
         """The solutions, split into steps, of which those beyond the maximum are one; `answer` is the caller's, not
@@ -362,7 +373,10 @@ class Candidates(TrajectoryTerms):
 
         Raises `InvalidRequest` for a text whose number of steps differs from its number of step scores.
         """
-        return [each.candidate(self.split, index, max_steps) for index, each in enumerate(self._sent)]
+        return [
+            replace(each.candidate(self.split, index, max_steps), problem=problem or "")
+            for index, (problem, each) in enumerate(zip(self.asked, self._sent, strict=True))
+        ]
 
     def texts(self) -> list[str]:
         """Each candidate as one text to extract its answer from: the text as sent, or the joined steps; of a
@@ -399,7 +413,7 @@ class _Scorable(Candidates):
 
     @model_validator(mode="after")
     def _check_problem(self) -> Self:
-        if self.problem is None and not self.scored:
+        if None in self.asked and not self.scored:
             raise ValueError("problem is required unless every solution has step_scores")
         return self
 
@@ -416,23 +430,40 @@ class OutcomeTerms(BaseModel):
     )
     mean_weight: float = Field(0.5, ge=0, le=1, allow_inf_nan=False, description="Of `outcome_mean`.")
 
-    @model_validator(mode="after")
-    def _check_gold(self) -> Self:
-        for name in ("combination", "mean_weight"):
-            if self.gold is None and name in self.model_fields_set:
-                raise InvalidRequest(f"{name} is of no effect without /gold", f"/{name}")
-        return self
-
-    @property
-    def golds(self) -> list[str]:
-        """The right answers; none if the request has none."""
-        return [] if self.gold is None else _listed(self.gold)
-
 
 class ScoreRequest(_Scorable, OutcomeTerms):
     """Candidates to score step by step."""
 
+    problems: _Each[Text] | None = Field(None, description="Instead of `problem`: one for each solution.")
+    golds: _Each[GoldField] | None = Field(None, description="With `problems`, instead of `gold`: one for each.")
     step_spans: bool = Field(False, description="Also return where in a solution's text its steps are.")
+
+    @model_validator(mode="after")
+    def _check_each(self) -> Self:
+        for name in ("combination", "mean_weight"):
+            if self.right_answers is None and name in self.model_fields_set:
+                raise InvalidRequest(f"{name} is of no effect without /gold", f"/{name}")
+        if self.problems is None and self.golds is not None:
+            raise InvalidRequest("golds is of no effect without /problems", "/golds")
+        for name in ("trajectories", "problem", "gold"):
+            if self.problems is not None and getattr(self, name) is not None:
+                raise InvalidRequest(f"/{name} can't be given with /problems", f"/{name}")
+        for name, each in (("problems", self.problems), ("golds", self.golds)):
+            if each is not None and len(each) != self.count:
+                raise InvalidRequest(f"{len(each)} {name} were sent for {self.count} solutions", f"/{name}")
+        return self
+
+    @property
+    def asked(self) -> Sequence[str | None]:
+        """The problem of each candidate."""
+        return super().asked if self.problems is None else self.problems
+
+    @property
+    def right_answers(self) -> list[list[str]] | None:
+        """Those of each candidate; None if the request has none."""
+        if self.golds is not None:
+            return list(map(_listed, self.golds))
+        return None if self.gold is None else [_listed(self.gold)] * self.count
 
 
 class RewardVoteRequest(_Scorable, RiskTerms):
@@ -492,13 +523,13 @@ class PreviewRequest(TrajectoryTerms):
             raise ValueError("problem is required with a solution")
         return self
 
-    def read(self, max_steps: int) -> tuple[str, Solution]:
-        """The problem, and the solution split into steps, of which those beyond the maximum are one. Raises
+    def read(self, max_steps: int) -> Solution:
+        """The solution split into steps, of which those beyond the maximum are one. Raises
         `InvalidRequest` as `Candidates.candidates`."""
         problem, sent = self.problem, self.trajectory or _as_object(self.solution or "")
         if self.trajectory is not None:
             problem = self.problem_of(problem, self.render(self.trajectory, "/trajectory"))
-        return problem or "", sent.candidate(self.split, 0, max_steps)
+        return replace(sent.candidate(self.split, 0, max_steps), problem=problem or "")
 
 
 def _request_of(vote: Vote) -> type[Candidates]:
