@@ -19,7 +19,7 @@ from .admission import respond
 from .middleware import Authorization, Envelope, Keys
 from .models.model import Open, Source
 from .observe import Metrics, Traced
-from .routes import about, feedback, pooling, verifying, votes
+from .routes import about, feedback, pooling, protocols, verifying, votes
 from .routes.openapi import ABOUT, DocumentedApp
 from .service import Service
 from .settings import Settings
@@ -61,7 +61,7 @@ def create_app(
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )
     app.state.service = service
-    for routes in (votes.work, pooling.router, verifying.router, about.about):
+    for routes in (votes.work, pooling.router, protocols.router, verifying.router, about.about):
         app.include_router(routes)
     if settings.journal is not None:
         app.include_router(feedback.router)

@@ -57,8 +57,9 @@ TABLE = {
 }
 
 
-Dialect = Literal["unprm", "openai", "anthropic"]
-"""Whose API an endpoint belongs to. OpenAI's clients expect a member `error`, Anthropic's also their own `type`."""
+Dialect = Literal["unprm", "openai", "anthropic", "kserve"]
+"""Whose API an endpoint belongs to. OpenAI's clients expect a member `error`, Anthropic's also their own `type`,
+KServe's and TEI's a sentence in `error`, and KServe's that it is declared as JSON."""
 _ANTHROPIC = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -105,7 +106,9 @@ def problem(error: Exception, request_id: str, dialect: Dialect = "unprm") -> Re
     elif dialect == "anthropic":
         kind = _ANTHROPIC.get(row.status, "api_error")
         said |= {"type": "error", "error": {"type": kind, "message": detail}}
-    return Response(json.dumps(said), row.status, headers, MEDIA_TYPE)
+    elif dialect == "kserve":
+        said["error"] = detail
+    return Response(json.dumps(said), row.status, headers, "application/json" if dialect == "kserve" else MEDIA_TYPE)
 
 
 def event(data: bytes | memoryview, name: str = "") -> bytes:

@@ -204,7 +204,7 @@ def _other(error: Mapping[str, Any], form: type[BaseModel] | None) -> str:
 
 def _unknown_field(place: Sequence[str | int], form: type[BaseModel] | None) -> str:
     what, (*path, name) = "a field here", place
-    forms = [] if form is None else [form]
+    forms = list(_models(form))
     for part in path:
         # an index, or the name of one of the forms that a field may have, leads to no other models
         inside = [each.model_fields[part].annotation for each in forms if part in each.model_fields]

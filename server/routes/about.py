@@ -43,10 +43,6 @@ async def readyz(service: TheService) -> StatusResponse:
     return StatusResponse()
 
 
-# where vLLM, SGLang and TEI have them
-about.add_api_route("/health", readyz, include_in_schema=False)
-
-
 @about.get("/version", include_in_schema=False)
 async def version(request: Request) -> dict[str, str]:
     """The version of the server, as vLLM reports its own."""

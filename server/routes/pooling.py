@@ -1,12 +1,12 @@
 """The endpoints at which vLLM serves reward models: `/classify` with a reward for each prompt, `/pooling` with a row
-for each step, and `/tokenize`; and those of reranking clients, `/rerank` and `/score`.
+for each step, and `/tokenize`; those of reranking clients, `/rerank` and `/score`, also in SGLang's and TEI's forms.
 
 A prompt arrives rendered, as text or token ids, and is scored at each of its step tags. Messages are a conversation:
 the last one is the solution, those before it are the problem, without a system message that the model's own template
 begins with. A row has two classes, of which the second is correct. A solution that has the text of the step tag in it
 is split there, any other as elsewhere.
 To a reranking client a problem is the query, its solutions are the documents, rewards the relevance; fields that only a
-text retriever could use are ignored.
+text retriever could use are ignored. Of the forms that an address takes, a body's fields tell which it is in.
 """
 
 import time
@@ -36,6 +36,8 @@ router = APIRouter(route_class=WorkRoute)
 
 Json = dict[str, Any]
 
+_LABELS = ("incorrect", "correct")
+
 _Ids = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32, strict=True)], ...], Field(min_length=1, fail_fast=True)]
 _Content = Annotated[
     Annotated[Text, Tag("text")] | Annotated[_Ids, Tag("ids")],
@@ -51,6 +53,10 @@ def _as_list(value: object) -> object:
 def _last_part(value: object) -> object:
     """A trainer names the model by the path it reads the tokenizer from; it is served by the path's last part."""
     return value.rstrip("/").rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
+
+
+def _told_by(field: str) -> Discriminator:
+    return Discriminator(lambda body: "told" if isinstance(body, dict) and body.get(field) is not None else "other")
 
 
 class _Body(Request):
@@ -125,12 +131,67 @@ class PairsRequest(Request):
     solutions: FreeText | _Documents = Field(validation_alias=AliasChoices("text_2", "documents", "items"))
 
 
+class TextsRequest(RerankRequest):
+    """TEI's form; `raw_scores`: whether scores are log-odds."""
+
+    documents: _Documents = Field(validation_alias="texts")
+    raw_scores: bool = False
+    return_text: bool = False
+
+
+_Rerank = Annotated[Annotated[TextsRequest, Tag("told")] | Annotated[RerankRequest, Tag("other")], _told_by("texts")]
+
+
+class PredictRequest(Request):
+    """TEI's: a prompt, or prompts; `raw_scores`: whether logits are returned, not probabilities."""
+
+    inputs: Text | Annotated[list[tuple[Text]], Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True)]
+    raw_scores: bool = False
+
+
+class LabelsRequest(_Body):
+    """SGLang's: each item after (`item_first`: before) the query is a prompt, which is read at its last step tag, or
+    at each `score_extraction_token`. `label_token_ids`: the model's two verdicts, in the order of a row."""
+
+    query: _Content
+    items: Annotated[
+        list[_Content], Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True), BeforeValidator(_as_list)
+    ]
+    label_token_ids: _Ids | None = None
+    apply_softmax: bool = False
+    item_first: bool = False
+    score_extraction_token: str | None = None
+
+    def read(self, format: Format) -> tuple[ClassifyRequest, int]:
+        """The prompts, and whether a row is in its order, 1, or -1. Raises `InvalidRequest` for what the model has no
+        number for."""
+        query: Any = self.query
+        if {type(query)} != set(map(type, self.items)):
+            raise InvalidRequest("expected text as the query and all items, or token ids as all of these", "/items")
+        token, labels = self.score_extraction_token, self.label_token_ids
+        readout: Any = getattr(format, "readout", None)
+        if token is not None and format.steps(f"1{token}", 2) != ["1"]:
+            raise InvalidRequest("expected the model's step tag, got another string", "/score_extraction_token")
+        # of `unprm.formats.family.Verdicts`, whose import takes long
+        verdicts = [readout.negative, readout.positive] if hasattr(readout, "positive") else []
+        if labels and not (self.apply_softmax and sorted(labels) == sorted(verdicts)):
+            scored = f"only {verdicts} against each other, with apply_softmax" if verdicts else "no tokens"
+            why = f"models of family {format.family} score {scored}; without labels, a row is incorrect, correct"
+            raise InvalidRequest(why, "/label_token_ids")
+        prompts = [item + query if self.item_first else query + item for item in self.items]
+        more = self.model_dump(include={"model", "add_special_tokens"})
+        asked = ClassifyRequest(input=prompts, use_activation=self.apply_softmax, **more)
+        return asked, 1 if not labels or [*labels] == verdicts else -1
+
+
+_Score = Annotated[Annotated[LabelsRequest, Tag("told")] | Annotated[PairsRequest, Tag("other")], _told_by("query")]
+
+
 async def classify(service: TheService, request: ClassifyRequest, context: TheContext) -> Json:
     """A reward for each prompt: the lowest of its step scores."""
     model, scores = await _scores(service, request, context)
     data = [
-        {"label": "correct" if min(steps) >= 0.5 else "incorrect", "probs": request.row(min(steps)), "num_classes": 2}
-        for steps in scores
+        {"label": _LABELS[min(steps) >= 0.5], "probs": request.row(min(steps)), "num_classes": 2} for steps in scores
     ]
     return _listed("classify", model, data, context)
 
@@ -161,24 +222,33 @@ async def tokenize(service: TheService, request: TokenizeRequest, context: TheCo
         return {"count": len(ids), "max_model_len": limit, "tokens": ids, "token_strs": None}
 
 
-async def rerank(service: TheService, request: RerankRequest, context: TheContext) -> Json:
+async def rerank(service: TheService, request: _Rerank, context: TheContext) -> Json | list[Json]:
     """The solutions with the highest rewards, best first; of equal ones in the order of the request."""
     texts = _texts(request.documents)
     model, rewards = await _rewards(service, request.model, [request.query] * len(texts), texts, context)
+    best = sorted(range(len(texts)), key=lambda index: -rewards[index])[: request.top_n]
+    if isinstance(request, TextsRequest):
+        scores = list(map(log_odds, rewards)) if request.raw_scores else rewards
+        return [
+            {"index": index, "score": scores[index]} | ({"text": texts[index]} if request.return_text else {})
+            for index in best
+        ]
     results = [
         {
             "index": index,
             "relevance_score": rewards[index],
             "document": {"text": texts[index]} if request.return_documents else None,
         }
-        for index in sorted(range(len(texts)), key=lambda index: -rewards[index])[: request.top_n]
+        for index in best
     ]
     return {"id": _new_id("rerank"), "model": model, "results": results, "usage": _usage(context)}
 
 
-async def pairs(service: TheService, request: PairsRequest, context: TheContext) -> Json:
+async def pairs(service: TheService, request: _Score, context: TheContext) -> Json:
     """Scores pairs of problem and solution. Raises `InvalidRequest` unless there is one problem, or one for each
     solution."""
+    if isinstance(request, LabelsRequest):
+        return await _labelled(service, request, context)
     texts = _texts([request.solutions] if isinstance(request.solutions, str) else request.solutions)
     problems = [request.problems] if isinstance(request.problems, str) else request.problems
     if len(problems) not in (1, len(texts)):
@@ -188,10 +258,32 @@ async def pairs(service: TheService, request: PairsRequest, context: TheContext)
     return _listed("score", model, [{"object": "score", "score": reward} for reward in rewards], context)
 
 
+async def _labelled(service: Service, request: LabelsRequest, context: Context) -> Json:
+    """SGLang's rows: one for each item, or for each step of each item."""
+    with service.models.chosen(request.model) as (chosen,):
+        asked, order = await service.read(context, partial(request.read, chosen.engine.format))
+    model, scores = await _scores(service, asked, context, "/items/{}")
+    rows = [[asked.row(score)[::order] for score in steps] for steps in scores]
+    found = [each[-1] for each in rows] if request.score_extraction_token is None else rows
+    return {"object": "scoring", "model": model, "scores": found, "usage": _usage(context)}
+
+
+async def predict(service: TheService, request: PredictRequest, context: TheContext) -> list[Any]:
+    """The classes of each prompt, the likelier first."""
+    prompts = [request.inputs] if isinstance(request.inputs, str) else [each for (each,) in request.inputs]
+    asked = ClassifyRequest.model_validate({"input": prompts, "use_activation": not request.raw_scores})
+    found = []
+    for steps in (await _scores(service, asked, context, "/inputs/{}"))[1]:
+        row = [{"label": label, "score": score} for label, score in zip(_LABELS, asked.row(min(steps)), strict=True)]
+        found.append(row[:: -1 if min(steps) >= 0.5 else 1])
+    return found[0] if isinstance(request.inputs, str) else found
+
+
 _ROUTES: dict[str, Callable[..., Any]] = {
     "/classify": classify,
     "/pooling": pooling,
     "/tokenize": tokenize,
+    "/predict": predict,
     **dict.fromkeys(("/rerank", "/v1/rerank", "/v2/rerank"), rerank),
     **dict.fromkeys(("/score", "/v1/score"), pairs),
 }
@@ -199,9 +291,12 @@ for _path, _endpoint in _ROUTES.items():
     router.add_api_route(_path, _endpoint, methods=["POST"], include_in_schema=False)
 
 
-async def _scores(service: Service, request: ClassifyRequest, context: Context) -> tuple[str, list[tuple[float, ...]]]:
-    """The model's name, and the step scores of each prompt. Raises `Unscorable` if one can't be scored."""
-    place = "/input/{}" if request.messages is None else "/messages"
+async def _scores(
+    service: Service, request: ClassifyRequest, context: Context, place: str = "/input/{}"
+) -> tuple[str, list[tuple[float, ...]]]:
+    """The model's name, and the step scores of each prompt; `place` is where one was sent. Raises `Unscorable` if one
+    can't be scored."""
+    place = place if request.messages is None else "/messages"
     with service.models.chosen(request.model) as models:
         reading = partial(_to_score, request, models[0].engine.format, service.settings.max_steps)
         solutions = await service.read(context, reading)

@@ -50,6 +50,10 @@ def verified(output: Any, asked: Any = "a") -> dict[str, Any]:
     return {"responses_create_params": {"input": asked}, "response": {"output": output}}
 
 
+def tensor(name: str, data: Any) -> dict[str, Any]:
+    return {"name": name, "shape": [1], "datatype": "BYTES", "data": data}
+
+
 WORST: dict[str, list[dict[str, Any]]] = {
     "/score_steps": [
         ask(filled(STEPS)), ask(filled("#### ")), ask(filled("$$ ")), ask(*[["a"] * 60] * 256),
@@ -70,8 +74,14 @@ WORST: dict[str, list[dict[str, Any]]] = {
     "/pooling": [{"messages": [USER | {"content": filled(PART)}, AGENT]}, {"input": filled(1)},
                  {"input": ["ş" * 150] * 256}],
     "/tokenize": [{"prompt": filled(TEXT)}],
-    "/rerank": [{"query": "q", "documents": [filled(STEPS)]}, {"query": "q", "documents": filled(1)}],
-    "/score": [{"text_1": filled(1), "text_2": "a"}, {"text_1": ["a"] * 100_000, "text_2": ["a"]}],
+    "/rerank": [{"query": "q", "documents": [filled(STEPS)]}, {"query": "q", "documents": filled(1)},
+                {"query": "q", "texts": filled(1)}],
+    "/score": [{"text_1": filled(1), "text_2": "a"}, {"text_1": ["a"] * 100_000, "text_2": ["a"]},
+               {"query": "q", "items": filled(1)}, {"query": filled(TEXT), "items": ["ş" * 150] * 256}],
+    "/predict": [{"inputs": filled(TEXT)}, {"inputs": filled(["a"])}, {"inputs": filled(1)}],
+    "/v2/models/fake/infer": [{"inputs": filled({})},
+                              {"inputs": [tensor("problem", ["p"]), tensor("steps", [filled(STEPS)])]},
+                              {"inputs": [tensor("problem", ["p"]), tensor("steps", ["a"] * 100_000)]}],
     "/verify": [verified([ITEM] * 1500), verified([AGENT] * 1900), verified([AGENT], [ITEM] * 1500),
                 verified(filled(1)), verified([AGENT], [USER | {"content": filled(PART)}])],
     "/seed_session": [{"x": filled({})}],
