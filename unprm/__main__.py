@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Program(NamedTuple):
-    """A module whose `app` has these commands. `extra`: the package's extra that installs what it needs."""
+    """A module whose `app` has these commands. `extra`: the package's extra that installs what it needs, if any."""
 
     module: str
     extra: str
@@ -36,8 +36,8 @@ class Program(NamedTuple):
 PROGRAMS = (
     Program("server.__main__", "serve", "Serve a model and its page", "serve models"),
     Program("server.scale.__main__", "ray", "Serve replicas on a Ray cluster", "scale"),
-    Program("unprm_client.__main__", "client", "Call a server", "score vote compare"),
-    Program("unprm.grading", "client", "Grade answers, without a server", "grade"),
+    Program("unprm_client.__main__", "", "Call a server", "score vote compare bench"),
+    Program("unprm.grading", "", "Grade answers, without a server", "grade"),
     Program("unprm_client.__main__", "agents", "Offer a server to agents as MCP tools", "mcp"),
     Program(
         "training.__main__",
@@ -68,7 +68,7 @@ def program() -> "Typer":
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             for each in PROGRAMS:
-                with formatter.section(f"{each.summary} (pip install 'unprm[{each.extra}]')"):
+                with formatter.section(f"{each.summary} ({_installing(each.extra)})" if each.extra else each.summary):
                     formatter.write(indent(fill(each.commands, 76, break_on_hyphens=False), "  ") + "\n")
 
     return commands.group("Scores every step of a candidate solution, and votes for the best answer.", cls=Commands)
@@ -86,9 +86,13 @@ def main() -> None:
         own = missing in ("unprm", "unprm_client", "server", "training")
         if own and inner:
             raise
-        extra = OPTIONAL.get(missing) or (NAMES[name].extra if name in NAMES else "client")
+        extra = OPTIONAL.get(missing) or (NAMES[name].extra if name in NAMES else "")
         reason = "is not in this installation" if own else f"needs {missing}, which is not installed"
-        sys.exit(f"{f'unprm {name}'.strip()} {reason}: pip install 'unprm[{extra}]'")
+        sys.exit(f"{f'unprm {name}'.strip()} {reason}: {_installing(extra)}")
+
+
+def _installing(extra: str) -> str:
+    return f"pip install 'unprm[{extra}]'" if extra else "pip install unprm"
 
 
 if __name__ == "__main__":

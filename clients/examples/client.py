@@ -1,6 +1,6 @@
 """The client for Python, plain and with asyncio.
 
-pip install -e '.[client]'
+pip install -e .
 python clients/examples/client.py
 """
 

@@ -1,6 +1,6 @@
 """Trains a model with TRL's GRPO; a solution's reward is that of its steps.
 
-pip install -e '.[client]' trl
+pip install -e . trl
 python clients/examples/grpo.py problems.jsonl --model Qwen/Qwen2.5-Math-1.5B-Instruct --output runs/grpo
 
 A line of problems.jsonl is {"problem": "…"}. With --process each token is rewarded by the steps that end there or later

@@ -1,6 +1,6 @@
 """A plugin for OptiLLM: of several candidates, the one that a vote of the server elects.
 
-pip install -e '.[client]' optillm
+pip install -e . optillm
 mkdir -p optillm/plugins && cp clients/examples/optillm_unprm.py optillm/plugins/
 OPENAI_API_KEY=none optillm --base-url http://gpu-1:8000/v1 --approach unprm --port 8080
 

@@ -1,6 +1,6 @@
 """Reward functions for verl and ms-swift: the lowest step score of a solution.
 
-pip install -e '.[client]'
+pip install -e .
 python -m verl.trainer.main_ppo custom_reward_function.path=clients/examples/reward_functions.py …
 swift rlhf --rlhf_type grpo --external_plugins clients/examples/reward_functions.py --reward_funcs prm …
 

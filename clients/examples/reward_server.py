@@ -1,6 +1,6 @@
 """Remote reward models for OpenRLHF and slime: they post the policy's responses, whose step scores give the reward.
 
-pip install -e '.[client]' fastapi uvicorn
+pip install -e . fastapi uvicorn
 python clients/examples/reward_server.py --port 5000
 python -m openrlhf.cli.train_ppo_ray --reward.remote_url http://127.0.0.1:5000/get_reward …
 python train.py --rm-type remote_rm --rm-url http://127.0.0.1:5000/slime …

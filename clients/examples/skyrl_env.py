@@ -1,6 +1,6 @@
 """Environments for SkyRL: a solution's reward is its lowest step score, given at its end or step by step.
 
-pip install -e '.[client]' skyrl-gym
+pip install -e . skyrl-gym
 export PYTHONPATH=clients/examples  # where clients/examples/skyrl_env.py is
 skyrl_gym.register(id="prm", entry_point="skyrl_env:SolutionReward")
 skyrl_gym.register(id="prm_steps", entry_point="skyrl_env:StepReward")

@@ -1,6 +1,6 @@
 """A reward for environments of verifiers: the mean score of an agent's steps, and each step's score as a metric.
 
-pip install -e '.[client]' verifiers
+pip install -e . verifiers
 
 In the configuration of a run:
 

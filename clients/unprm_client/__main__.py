@@ -21,12 +21,13 @@ from rich.progress import Progress
 from unprm.commands import group, run, with_options
 from unprm.votes.registry import Strategy
 from unprm.wire import CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
-from unprm_client import _base, terminal
+from unprm_client import _base, bench, terminal
 from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import ClientError
 from unprm_client.settings import SUMMARIES, with_settings
 
 app = group("Scores and votes in a terminal.")
+app.add_typer(bench.app, name="bench")
 
 File = Annotated[
     str, typer.Argument(help="Requests in the server's format: one JSON object, or one per line; - reads stdin.")

@@ -125,9 +125,9 @@ def check_pip(words: Sequence[str]) -> None:
     for word in more:
         if word == "-e":
             continue
-        found = re.fullmatch(r"(?:\.|unprm)\[([\w,]+)\]", word)
+        found = re.fullmatch(r"(?:\.|unprm)(?:\[([\w,]+)\])?", word)
         assert found, word
-        assert set(found[1].split(",")) <= EXTRAS
+        assert not found[1] or set(found[1].split(",")) <= EXTRAS
 
 
 def check_docker(words: Sequence[str]) -> None:
