@@ -266,7 +266,7 @@ async def test_pieces_that_wait_for_a_slow_reader_are_joined() -> None:
         raise UpstreamFailed("the upstream answered 500")
 
     sent = list[bytes]()
-    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY)))
+    stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY), "chatcmpl-1"))
     async with served(stream, sent, asyncio.Event(), Context("x", 0.0, Claims(Admission(1)))) as client:
         with pytest.raises(openai.APIError):
             async for _ in await client.chat.completions.create(model="m", messages=[], stream=True):
