@@ -164,12 +164,12 @@ def test_what_the_list_of_refused_models_would_miss_is_measured(name, form, monk
 
 
 def test_the_page_lists_what_was_tried(loaded):
-    """If this fails, put the table that it prints into docs/engines.md."""
+    """If this fails, put the table that it prints into docs/lab/benchmarks.md."""
     tried: dict[str, list[str]] = {}
     for name, found in loaded.items():
         tried.setdefault(_outcome(found), []).append(f"{name} (`{MODELS[name][0]}Model`)")
     table = "\n".join(f"| {outcome} | {'; '.join(names)} |" for outcome, names in tried.items())
-    assert table in (ROOT / "docs/engines.md").read_text("utf-8"), table
+    assert table in (ROOT / "docs/lab/benchmarks.md").read_text("utf-8"), table
 
 
 def _outcome(found):
