@@ -11,8 +11,8 @@ from unprm.answers.equivalence import Comparison, Match, Pair
 from unprm.concurrent import all_of
 from unprm.engines.waiting import ScoredItems
 from unprm.errors import DeadlineExceeded, SolutionTooLong, Unscorable
-from unprm.pipeline import Outcome, Scorer, averaged, outcomes
-from unprm.pipeline import encode as encoded
+from unprm.scorer import Outcome, Scorer, averaged, outcomes
+from unprm.scorer import encode as encoded
 from unprm.types import Encoded, Solution, Usage
 
 from .admission import Context

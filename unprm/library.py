@@ -9,7 +9,7 @@ from unprm import pipeline
 from unprm.election.decide import RewardsMissing
 from unprm.errors import Unscorable
 from unprm.fields import listed, summary, unknown, validation_errors
-from unprm.pipeline import Scorer
+from unprm.scorer import Scorer
 from unprm.types import Engine
 from unprm.wire import MAX_PAIRS, VOTE_REQUESTS, Grade, GradeRequest, ScoreRequest, VoteResponse, with_scores
 

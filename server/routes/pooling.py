@@ -19,9 +19,10 @@ from fastapi import APIRouter
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from unprm import steps as step_text
+from unprm.ballot import why_unscorable
 from unprm.calibration import log_odds
 from unprm.errors import InvalidRequest, TooManySolutions
-from unprm.pipeline import refuse, why_unscorable
+from unprm.pipeline import refuse
 from unprm.trajectories import Message, conversation, text_of
 from unprm.types import Format, Prompt, Solution, StepScores
 from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, Request, ScoreRequest, Text, check_one

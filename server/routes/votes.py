@@ -7,7 +7,7 @@ from functools import partial
 
 from fastapi import APIRouter
 
-from unprm import pipeline
+from unprm import ballot, pipeline
 from unprm.election.acceptance import ElectionRecord
 from unprm.types import Encoded, Solution
 from unprm.votes.registry import VOTES, Strategy
@@ -99,7 +99,7 @@ async def preview(service: TheService, request: PreviewRequest, context: TheCont
     with service.models.chosen(request.model) as (model,):
         solution = await service.read(context, partial(request.read, service.settings.max_steps))
         place = "/solution" if request.trajectory is None else "/trajectory"
-        pipeline.refuse([pipeline.why_unscorable(0, solution, service.settings.max_steps)], place)
+        pipeline.refuse([ballot.why_unscorable(0, solution, service.settings.max_steps)], place)
         with model.encoding([length(solution)], context.claims.share):
             encoded = (await encode(model, {0: solution}, context))[0]
         pipeline.refuse([encoded], place)

@@ -9,7 +9,7 @@ import unprm
 from server.routes.gateway.completion import Verbatim
 from tests.server.harness import PROBLEM, ask, boxed, serving
 from tests.support import asynchronous
-from unprm import pipeline
+from unprm import pipeline, scorer
 from unprm.calibration import Calibration, sigmoid
 from unprm.engines.fake import FakeEngine
 from unprm.engines.uncertainty import UncertaintyEngine
@@ -29,7 +29,7 @@ async def test_what_is_compared_as_text_is_equal_to_the_same_text_alone() -> Non
     said = [boxed("1/2"), "nothing", boxed("0.5")]
     called = [Verbatim(steps=["a call"], answer=answer) for answer in ("0.5", "1/2", "0.5")]
     request = VoteRequest(solutions=[*said, *called])
-    found = await pipeline.cast(request, ["majority"], pipeline.Scorer())
+    found = await pipeline.cast(request, ["majority"], scorer.Scorer())
     assert found.classes == [0, None, 0, 9, 10, 9]
 
 
@@ -95,7 +95,7 @@ def test_the_mean_of_models_is_of_calibrated_scores() -> None:
     models = [FakeEngine(calibration=Calibration(shift=shift)).description for shift in (0.0, 1.0)]
     first = [StepScores((0.5, 0.5), intervals=((0.0, 1.0),) * 2), StepScores((0.5,))]
     second = [StepScores((0.5, 0.25)), StepScores((0.0,), missing=1)]
-    mean, unread = pipeline.averaged([first, second], models)
+    mean, unread = scorer.averaged([first, second], models)
     assert mean.values == pytest.approx([(0.5 + sigmoid(1.0)) / 2, (0.5 + sigmoid(1 - math.log(3))) / 2])
     assert (mean.missing, unread.missing, mean.intervals) == (0, 1, None)
 

@@ -9,13 +9,14 @@ from operator import attrgetter
 
 from unprm import pipeline
 from unprm.answers.options import lists_options
+from unprm.ballot import Ballot, shortened
 from unprm.concurrent import all_of
 from unprm.election.acceptance import ElectionRecord
 from unprm.election.adaptive import Standing, least_decided, stability
 from unprm.election.decide import representative
 from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable, UpstreamFailed, UpstreamRefused
 from unprm.openai.models import Json
-from unprm.pipeline import Ballot, NoConfidence
+from unprm.pipeline import NoConfidence
 from unprm.types import Extraction
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import LONGEST_COMPARED, AnySolution, Unscored, VoteOut, VoteRequest
@@ -447,7 +448,7 @@ def _won_by_parts(parts: Parts, vote: VoteOut, ballot: Ballot, index: int) -> Js
     """What the report has of an answer that is elected by its parts. `index`: of the candidate that is the nearest."""
     nearest, written = vote.candidates[parts.place], parts.report.written
     return {
-        "answer": pipeline.shortened(parts.answer or nearest.answer, LONGEST_COMPARED),
+        "answer": shortened(parts.answer or nearest.answer, LONGEST_COMPARED),
         "solution_index": index,
         "decided_by": "majority",
         "share": nearest.count / sum(each.count for each in vote.candidates) if written else 0.0,

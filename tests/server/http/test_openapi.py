@@ -96,7 +96,9 @@ def test_every_operation_has_an_example_and_problems_as_problem_json(document: d
             assert media_type == "application/problem+json"
             assert content["schema"] == {"$ref": "#/components/schemas/ProblemDetails"}
             assert {TABLE[code].status for code in content["examples"]} == {int(status)}
-    assert names >= {*openapi.REQUESTS, "healthz", "readyz", "model", "metrics"} - {"feedback"}, "for which it needs a journal"
+    assert names >= {*openapi.REQUESTS, "healthz", "readyz", "model", "metrics"} - {"feedback"}, (
+        "for which it needs a journal"
+    )
 
 
 def test_every_code_that_an_operation_can_answer_is_documented(document: dict[str, Any]) -> None:

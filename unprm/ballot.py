@@ -1,0 +1,259 @@
+"""A request's solutions on their way to a response: their answers, classes and scores, and the votes on them."""
+
+from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any, Self
+
+from unprm import steps as step_text
+from unprm.answers.extraction import extract
+from unprm.answers.kinds import KINDS, read_kind
+from unprm.calibration import log_odds
+from unprm.election.acceptance import Acceptance
+from unprm.election.decide import decide, of_answered
+from unprm.errors import (
+    BlankSolution,
+    NoAnswer,
+    TooManySteps,
+    Unscorable,
+)
+from unprm.scorer import Outcome, Scorer
+from unprm.types import (
+    AnswerClass,
+    Extraction,
+    Solution,
+    StepScores,
+)
+from unprm.votes.registry import VOTES, Strategy, VoteTerms
+from unprm.votes.vote import Signal, Values
+from unprm.wire import (
+    LONGEST_COMPARED,
+    Candidates,
+    CompareResponse,
+    Demonstration,
+    ScoredSolution,
+    ScoreRequest,
+    ScoreResponse,
+    Unscored,
+    VotedSolution,
+    VoteOut,
+    VoteResponse,
+)
+
+_OF_CLASS = tuple(each.name for each in fields(AnswerClass))
+
+
+def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None:
+    """The answer that was sent, or else the text's; None if there is none, or a blank one."""
+    answer = extract(text, extraction) if sent is None else sent
+    return None if answer is None or not answer.strip() else answer
+
+
+def shortened(answer: str, longest: int) -> str:
+    """The answer in at most so many characters, and an ellipsis if it has more."""
+    return answer if len(answer) <= longest else answer[:longest] + "…"
+
+
+def why_unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | None:
+    """Why no model can score the solution, judged by its steps alone."""
+    if not solution.steps:
+        return BlankSolution(index)
+    return TooManySteps(index, max_steps) if len(solution.steps) > max_steps else None
+
+
+@dataclass(slots=True)
+class Ballot:
+    """A request's solutions, their classes of equal answers, and what they score: as far as it was sent, computed, or
+    can't be; None for a solution that no vote needs it of, or no model has scored yet.
+
+    `terms`: the settings of the vote. `texts`: by index, those that answers are read from, without blank ones;
+    `last_sentences`: the indices of those whose answers are the results of their last sentences. `demonstration`: what
+    to know of the scores if a demonstration computed any. `compared_as_text`: indices of the solutions whose answers
+    could not be compared as mathematics in time. `acceptance`: how elected answers are judged; None if the request
+    names no risk.
+    """
+
+    request: Candidates
+    terms: VoteTerms
+    solutions: list[Solution]
+    scores: list[Outcome | None]
+    texts: dict[int, str] = field(default_factory=dict)
+    last_sentences: Set[int] = frozenset()
+    classes: Sequence[int | None] = ()
+    demonstration: Demonstration | None = None
+    compared_as_text: Sequence[int] = ()
+    acceptance: Acceptance | None = None
+
+    @classmethod
+    def of(cls, request: Candidates, max_steps: int) -> Self:
+        """The solutions and their answers, in the order of the request. Raises `InvalidRequest` as
+        `Candidates.candidates`."""
+        ballot = cls(request, request.terms, [], [])
+        for index, (solution, text) in enumerate(zip(request.candidates(max_steps), request.texts(), strict=True)):
+            if solution.answer is None and text.strip():
+                ballot.texts[index] = text
+            ballot.solutions.append(replace(solution, answer=answer_of(solution.answer, text, request.extraction)))
+            given = None if solution.step_scores is None else StepScores(solution.step_scores)
+            ballot.scores.append(why_unscorable(index, solution, max_steps) or given)
+        return ballot
+
+    def read_unstated(self) -> None:
+        """Reads what states no answer, if it is of a kind that can be voted on; then stated answers are compared like
+        the others."""
+        replies = sum(len(each.steps) > 0 for each in self.solutions)
+        stated = [self.solutions[index].answer is not None for index in self.texts]
+        if (found := read_kind(list(self.texts.values()), stated, replies)) is None:
+            return
+        kind, answers = found
+        read = dict(zip(self.texts, answers, strict=True))
+        for index, each in enumerate(self.solutions):
+            if each.answer is None or (KINDS[kind].joined and each.compared_as == "stated"):
+                answer = each.answer or read.get(index)
+                self.solutions[index] = replace(each, answer=answer, compared_as=kind)
+        if kind == "stated":
+            self.last_sentences = {index for index, answer in read.items() if answer is not None}
+
+    def stand_alone(self, signals: Collection[Signal], has_model: bool) -> None:
+        """Lets every candidate stand for itself, since none has an answer: trajectories always, solutions if rewards or
+        confidences, whichever of these `signals` a vote takes, can elect one. Raises `NoAnswer` if they can't."""
+        noun, scores = "solution" if self.request.trajectories is None else "trajectory", self.scores
+        if noun == "solution":
+            scored = any(isinstance(each, StepScores) for each in scores) or (has_model and self.request.problem)
+            confident = any(each.confidence is not None for each in self.solutions)
+            if not (("reward" in signals and scored) or ("confidence" in signals and confident)):
+                raise NoAnswer(len(scores))
+        self.classes = list(range(len(scores)))
+        alone = partial(replace, compared_as="none")
+        self.solutions = [alone(each, answer=f"{noun} {k}") for k, each in enumerate(self.solutions)]
+
+    def rule(self, strategy: Strategy) -> Strategy:
+        """The vote that is taken: among solutions that stand for themselves, the highest reward for all by rewards."""
+        alone = self.request.trajectories is None and all(each.compared_as == "none" for each in self.solutions)
+        return "prm" if alone and VOTES[strategy].signal == "reward" else strategy
+
+    def values(self, strategy: Strategy) -> Values | None:
+        """The rewards or confidences that the vote takes; None if it takes none or there are none."""
+        return {"none": None, "reward": self.rewards, "confidence": self.confidences}[VOTES[strategy].signal]
+
+    def outcome(self, strategy: Strategy, longest: int | None = None) -> VoteOut:
+        """Takes a vote; raises `NoAnswer` if no solution has an answer. `longest`: maximum characters of an answer."""
+        return VoteOut(**self._outcome(strategy, longest))
+
+    def _outcome(self, strategy: Strategy, longest: int | None = None) -> dict[str, Any]:
+        rewards = self.rewards
+        result = decide(self.rule(strategy), self.classes, rewards, self.terms, self.confidences)
+        judged: dict[str, Any] = {}
+        compared_as = self.solutions[result.solution_index].compared_as
+        if compared_as == "stated" and self.acceptance is not None and strategy in self.acceptance.strategies:
+            members = result.classes[0].members
+            judged = self.acceptance.judged(strategy, self.classes, rewards, self.terms, members)
+        answers = [self.solutions[each.members[0]].answer or "" for each in result.classes]
+        if longest is not None:
+            answers = [shortened(answer, longest) for answer in answers]
+        return judged | {
+            "strategy": strategy,
+            "answer": answers[0],
+            "solution_index": result.solution_index,
+            "decided_by": result.decided_by,
+            "compared_as": compared_as,
+            "read_from": None if self.last_sentences.isdisjoint(result.classes[0].members) else "last_sentence",
+            "tie": bool(result.tied),
+            "tied_answers": [answers[index] for index in result.tied],
+            "margin": result.margin,
+            "candidates": [
+                {"answer": answer, "count": each.count, **{name: getattr(each, name) for name in _OF_CLASS}}
+                for answer, each in zip(answers, result.classes, strict=True)
+            ],
+        }
+
+    def scored(self, scorer: Scorer) -> ScoreResponse:
+        """The response to a request for scores."""
+        pairs = zip(self.solutions, self.scores, strict=True)
+        placed = isinstance(self.request, ScoreRequest) and self.request.step_spans
+        return ScoreResponse(
+            model=scorer.name,
+            demonstration=self.demonstration,
+            aggregate=self.request.aggregate,
+            solutions=[
+                ScoredSolution(
+                    steps=list(each.steps),
+                    step_spans=list(each.spans) if placed and each.spans is not None else None,
+                    last_tokens=None if each.last_tokens is None else list(each.last_tokens),
+                    **_result(self.request, each, of),
+                )
+                for each, of in pairs
+            ],
+            usage=scorer.usage,
+        )
+
+    def voted(self, strategy: Strategy, scorer: Scorer) -> VoteResponse:
+        """The response to one vote."""
+        response = VoteResponse(**self._outcome(strategy), **self._voted(scorer))
+        if VOTES[strategy].signal == "confidence" and self.confidences is not None:
+            for solution, confidence in zip(response.solutions, self.confidences, strict=True):
+                solution.confidence = confidence
+        return response
+
+    def compared(self, scorer: Scorer) -> CompareResponse:
+        """The response to all votes that can be taken: by answers and rewards, and by the confidences there are."""
+        taken = [name for name, vote in VOTES.items() if vote.signal != "confidence" or self.confidences is not None]
+        outcomes = {strategy: self.outcome(strategy, LONGEST_COMPARED) for strategy in taken}
+        agree = len({outcome.candidates[0].members[0] for outcome in outcomes.values()}) == 1
+        return CompareResponse(strategies=outcomes, agree=agree, **self._voted(scorer))
+
+    @property
+    def confidences(self) -> Values | None:
+        """One per solution, None if it has none; None as a whole if none that has an answer has one."""
+        values = [solution.confidence for solution in self.solutions]
+        return values if of_answered(self.classes, values) else None
+
+    @property
+    def rewards(self) -> Values | None:
+        """One per solution, in [0, 1], None if it can't be scored; None as a whole if no vote needed rewards."""
+        if not any(isinstance(each, StepScores) for each in self.scores):
+            return None
+        return [
+            step_text.reward(each.values, self.request.aggregate) if isinstance(each, StepScores) else None
+            for each in self.scores
+        ]
+
+    @property
+    def without_answer_count(self) -> int:
+        """Number of solutions without an answer; they still count in N."""
+        return sum(number is None for number in self.classes)
+
+    def _voted(self, scorer: Scorer) -> dict[str, Any]:
+        return {
+            "solutions": [
+                VotedSolution(**_result(self.request, each, of))
+                for each, of in zip(self.solutions, self.scores, strict=True)
+            ],
+            "unscored_count": sum(isinstance(each, Unscorable) for each in self.scores),
+            "without_answer_count": self.without_answer_count,
+            "compared_as_text": list(self.compared_as_text),
+            "model": scorer.name,
+            "demonstration": self.demonstration,
+            "usage": scorer.usage,
+        }
+
+
+def _result(request: Candidates, solution: Solution, outcome: Outcome | None) -> dict[str, Any]:
+    """The fields that every response has for a solution."""
+    fields = {
+        "id": solution.id,
+        "answer": solution.answer,
+        "unscored": Unscored.of(outcome) if isinstance(outcome, Unscorable) else None,
+        "cut": {str(index): cut for index, cut in solution.cut.items()} or None,
+    }
+    if not isinstance(outcome, StepScores):
+        return fields | dict.fromkeys(("step_scores", "reward", "first_error"))
+    values, messages, intervals = outcome.values, solution.messages, outcome.intervals
+    threshold = step_text.THRESHOLD if request.threshold is None else request.threshold
+    return fields | {
+        "step_scores": list(values),
+        "reward": step_text.reward(values, request.aggregate),
+        "first_error": step_text.first_error(values, threshold),
+        "step_intervals": intervals and list(intervals),
+        "step_log_odds": list(map(log_odds, values)) if request.log_odds else None,
+        "message_scores": None if messages is None else dict(zip(map(str, messages), values, strict=True)),
+    }
