@@ -8,7 +8,9 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fastapi.routing import APIRoute
@@ -49,6 +51,14 @@ _ITEMS = [
 ]
 _RANKED = {"model": "fake", "query": "2 + 3?", "documents": ["5", {"text": "6"}], "top_n": 1, "return_documents": True}
 _PAIRS = {"model": "fake", "text_1": ["2 + 3?", "1 + 1?"], "text_2": ["5", {"text": "2"}]}
+_TEXTS = {"query": "2 + 3?", "texts": ["5", "6"], "raw_scores": True, "return_text": True}
+_SGLANG = {
+    "query": "2 + 3?",
+    "items": ["5", "6"],
+    "label_token_ids": [1, 2],
+    "apply_softmax": True,
+    "item_first": False,
+}
 _PROMPT = {"model": "fake", "input": ["a b", [1, 2]], "add_special_tokens": True, "use_activation": False}
 _SPOKEN = {"messages": _MESSAGES, "model": "fake", "priority": 0}
 BODIES: dict[str, list[Json]] = {
@@ -60,8 +70,11 @@ BODIES: dict[str, list[Json]] = {
     "/score_steps": [
         REQUESTS["score_steps"],
         REQUESTS["score_steps"] | {"gold": ["83"], "combination": "outcome_mean", "mean_weight": 0.1},
+        {"problems": ["2 + 3?", "1 + 1?"], "solutions": [["5"], "The answer is 2."], "golds": ["5", ["2", "two"]]},
         *_AGENTS,
     ],
+    "/invocations": [REQUESTS["score_steps"], *_AGENTS],
+    "/feedback": [REQUESTS["feedback"], {"request_id": "r", "answer": "83"}],
     "/vote": [REQUESTS["vote"], *_AGENTS],
     "/grade": [REQUESTS["grade"]],
     "/preview": [
@@ -72,8 +85,12 @@ BODIES: dict[str, list[Json]] = {
     "/classify": [_PROMPT, _SPOKEN],
     "/pooling": [_PROMPT | {"task": "classify", "encoding_format": "float"}, _SPOKEN],
     "/tokenize": [{"prompt": "a b", "model": "fake", "add_special_tokens": False}],
-    **{path: [_RANKED] for path in ("/rerank", "/v1/rerank", "/v2/rerank")},
-    **{path: [_PAIRS] for path in ("/score", "/v1/score")},
+    **{path: [_RANKED, _TEXTS] for path in ("/rerank", "/v1/rerank", "/v2/rerank")},
+    **{path: [_PAIRS, _SGLANG] for path in ("/score", "/v1/score")},
+    "/predict": [{"inputs": "a b", "raw_scores": True}, {"inputs": [["a b"], ["c"]]}],
+    "/v2/models/{name:path}/infer": [{"id": "1", "inputs": [
+        {"name": "problem", "datatype": "BYTES", "shape": [1], "data": ["2 + 3?"]},
+        {"name": "steps", "datatype": "BYTES", "shape": [2], "data": ["Add.", "5"]}]}],
     "/seed_session": [{"id": 1}],
     "/verify": [{"responses_create_params": {"input": _ITEMS[:1], "instructions": "Be brief.", "tools": [_TOOL]},
                  "response": {"output": _ITEMS[1:]}},
@@ -152,6 +169,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 def target() -> Iterator[Running]:
     """A server with all routes."""
     with (
+        TemporaryDirectory() as directory,
         upstream("5", "The answer is \\boxed{5}.") as reasoner,
         serving(
             FakeEngine(max_tokens=65_536),
@@ -159,6 +177,7 @@ def target() -> Iterator[Running]:
             upstream_url=reasoner.url,
             admin_key="an admin's key",
             api_key="a caller's key",
+            journal=Path(directory) / "journal.db",
         ) as server,
     ):
         yield server
@@ -178,7 +197,7 @@ def attack(server: Running, path: str, seed: int, count: int) -> Counter[int]:
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
     statuses: Counter[int] = Counter()
     for _, body in zip(range(count), bodies(path, seed), strict=False):
-        answer = server.http.post(path, content=body, headers=headers)
+        answer = server.http.post(path.replace("{name:path}", "fake"), content=body, headers=headers)
         assert answer.status_code not in (500, 503), (path, body)  # 502 is the upstream's
         assert b'"code":"internal"' not in answer.content, (path, body)
         statuses[answer.status_code] += 1

@@ -71,7 +71,7 @@ def test_the_key_of_an_upstream_without_a_name_is_taken_as_it_is() -> None:
     ("arguments", "message"),
     [
         (["--upstream-url=http://a", "--upstream-url=http://b"], "each given as NAME=URL, with different names"),
-        (["--upstream-url=a=http://a", "--upstream-url=b=CANARY"], "^--upstream-url: expected the address of a server"),
+        (["--upstream-url=a=http://a", "--upstream-url=b=CANARY"], "^--upstream-url: expected the URL of a server"),
         (["--upstream-url=a=http://a", "--upstream-key=CANARY"], "^--upstream-key: expected a=KEY, each once"),
         (["--upstream-url=a=http://a", "--upstream-key=b=CANARY"], "^--upstream-key: expected a=KEY, each once"),
         (["--upstream-url=http://a", "--upstream-key="], "^--upstream-key: must not be empty"),
