@@ -53,7 +53,7 @@ def http(
     if not (best := max(rates.values())):
         raise typer.Exit(1)
     enough = next(number for number, rate in rates.items() if rate * GAIN >= best)
-    console.print(f"{'not ' * (enough == clients)}saturated by {enough} clients", highlight=False)
+    console.print(f"{'not ' * (enough == clients)}saturated by {enough} client{'s' * (enough > 1)}", highlight=False)
 
 
 async def _load(url: str, key: str | None, clients: int, until: float) -> tuple[list[float], Counter[str]]:

@@ -1,4 +1,4 @@
-"""The addresses of other servers' protocols: KServe's open inference protocol (version 2), SageMaker's, and what SGLang
+"""The endpoints of other servers' protocols: KServe's open inference protocol (version 2), SageMaker's, and what SGLang
 and TEI tell of themselves."""
 
 from collections.abc import Callable

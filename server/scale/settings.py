@@ -34,7 +34,7 @@ class ScaleSettings(Settings):
     max_ongoing_requests: int = Field(
         default=256,
         ge=1,
-        description="Requests that a replica handles at once; as many more may wait, the rest get 503.",
+        description="Requests that a replica handles at once; the same number may queue, and the rest get 503.",
     )
 
     @model_validator(mode="after")
