@@ -112,7 +112,7 @@ def test_an_upstream_that_gives_none_is_named(strategy: str | None) -> None:
 
 @pytest.mark.parametrize("lacking", [None, {"content": [{"token": "another text", "logprob": -1.0}]}])
 def test_a_candidate_without_fitting_ones_leaves_the_vote_to_the_others(lacking: Any) -> None:
-    made, sent = texts(a1=(SURE, SURE), a2=(UNSURE, SURE), a3=(UNSURE, UNSURE))
+    made, sent = texts(a1=(SURE, SURE), a2=(-1.0, SURE), a3=(UNSURE, UNSURE))
     with upstream(*made, logprobs=sent | {0: lacking}) as reasoner, gateway(reasoner) as running:
         _, report = elected(running)
     assert (report["answer"], report["decided_by"]) == ("2", "reward")
