@@ -36,7 +36,8 @@ def load(
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     torch.set_num_threads(within_quota(torch.get_num_threads()))
-    return load_model(request, settings.model_copy(update={"memory": settings.memory_of_each}))
+    sharers = settings.sharers if request.adapter and request.model == settings.model[0] else 1
+    return load_model(request, settings.model_copy(update={"memory": settings.memory_of_each}), sharers)
 
 
 def within_quota(threads: int, cgroup: Path = Path("/sys/fs/cgroup")) -> int:
