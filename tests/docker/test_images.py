@@ -33,6 +33,7 @@ from unprm.affinity import HEADER
 DOCKERFILES = ["Dockerfile", "Dockerfile.cpu", "Dockerfile.gateway"]
 UNIT = DOCKER / "systemd" / "unprm.service"
 COMPOSE = ["compose.yaml", "compose.gpu.yaml", "compose.scale.yaml"]
+WATCHERS = ["prometheus", "alertmanager", "grafana"]
 SETTINGS = {"compose.scale.yaml": ScaleSettings}
 BIN = Path(sys.executable).parent
 
@@ -273,8 +274,8 @@ def test_every_image_is_named_by_its_digest() -> None:
         text = (DOCKER / name).read_text("utf-8")
         named |= set(re.findall(r"^ARG BASE=(.*)$", text, re.MULTILINE))
         assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
-    assert len(named) == 3
-    assert all(re.fullmatch(r"[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in named)
+    assert len(named) == 5
+    assert all(re.fullmatch(r"[a-z0-9./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in named)
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda", "gateway"])
@@ -369,7 +370,7 @@ def test_a_published_model_needs_no_adapter_and_grafana_a_password_of_its_own() 
 def test_compose_publishes_to_this_machine_alone_and_passes_a_key_on() -> None:
     services = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))["services"]
     assert services["unprm"]["ports"] == ["${UNPRM_PUBLISH:-127.0.0.1}:${UNPRM_PORT:-8000}:8000"]
-    assert all(port.startswith("127.0.0.1:") for name in ("prometheus", "grafana") for port in services[name]["ports"])
+    assert all(port.startswith("127.0.0.1:") for name in WATCHERS for port in services[name]["ports"])
     environment = services["unprm"]["environment"]
     assert environment["UNPRM_API_KEY"] is None  # the shell's, if there is one
     assert environment["UNPRM_MODEL"] is None  # a default here would name the demonstration
