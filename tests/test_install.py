@@ -6,7 +6,8 @@ import subprocess
 import sys
 import venv
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -160,13 +161,18 @@ def test_the_client_asks_the_server(environment_with: Callable[[str], Environmen
     assert json.loads(scored)["solutions"][0]["step_scores"]
 
 
+@contextmanager
+def serving_read_only(gateway: Environment, *words: str) -> Iterator[str]:
+    """A server that can write neither to its home nor where it is, as in an image: nobody can in /proc."""
+    program = "--chdir=/proc", str(gateway.python), str(gateway.script)
+    with listening(*program, *words, program="env", PYTHONPATH="", HOME="/proc") as url:
+        yield url
+
+
 def test_a_gateway_needs_no_torch(environment_with: Callable[[str], Environment]) -> None:
     gateway = environment_with("gateway")
     words = "serve", "--model", "uncertainty", "--upstream-url", URL
-    with (
-        listening(str(gateway.script), *words, program=str(gateway.python), PYTHONPATH="") as url,
-        Client(url, attempts=1000, timeout=5 * PATIENCE) as waiting,
-    ):
+    with serving_read_only(gateway, *words) as url, Client(url, attempts=1000, timeout=5 * PATIENCE) as waiting:
         assert waiting.model().engine == "uncertainty"
     refused = gateway.unprm("serve", "--port", "0", status=2).splitlines()[-1]
     assert refused.endswith("a PRM here needs PyTorch: pip install 'unprm[serve]', or --engine remote")
@@ -185,10 +191,7 @@ def test_a_prm_on_a_server_of_vllm_needs_no_torch_here(environment_with: Callabl
 
     with openai_server(vllm) as (pooling, seen):
         words = "serve", "--engine", "remote", "--url", pooling
-        with (
-            listening(str(gateway.script), *words, program=str(gateway.python), PYTHONPATH="") as url,
-            Client(url, attempts=1000, timeout=5 * PATIENCE) as waiting,
-        ):
+        with serving_read_only(gateway, *words) as url, Client(url, attempts=1000, timeout=5 * PATIENCE) as waiting:
             assert (waiting.model().engine, waiting.model().dtype) == ("remote", "auto")
             (scores,) = json.loads(gateway.unprm("score", "--url", url, "--json", sent=json.dumps(REQUEST)))[
                 "solutions"

@@ -273,9 +273,25 @@ def test_every_image_is_named_by_its_digest() -> None:
     for name in DOCKERFILES:
         text = (DOCKER / name).read_text("utf-8")
         named |= set(re.findall(r"^ARG BASE=(.*)$", text, re.MULTILINE))
-        assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
+        assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}", "scratch"}
     assert len(named) == 5
     assert all(re.fullmatch(r"[a-z0-9./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in named)
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_an_image_can_be_built_without_a_network(name: str) -> None:
+    with (DOCKER / name).open("rb") as file:
+        rows = [(row["instruction"], row["value"]) for row in DockerfileParser(fileobj=file).structure]
+    assert rows.index(("FROM", "scratch AS wheels")) < rows.index(("ARG", "PIP_NO_INDEX"))
+    assert any("PIP_FIND_LINKS=/wheels" in value.split() for instruction, value in rows if instruction == "ENV")
+    runs = [value for instruction, value in rows if instruction == "RUN"]
+    asking = [value for value in runs if "pip install" in value]
+    assert len(asking) == 2 + (name == "Dockerfile.cpu")
+    assert all(value.startswith("--mount=from=wheels,target=/wheels pip install ") for value in asking)
+    from_debian = [value.partition(" || {")[0] for value in runs if "apt-get" in value]
+    assert all(re.fullmatch(r"which [a-z0-9 -]+|python3 -m venv /opt/unprm", value) for value in from_debian)
+    text = (DOCKER / name).read_text("utf-8")
+    assert "--build-arg PIP_NO_INDEX=1 --build-context wheels=wheels" in text
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda", "gateway"])
