@@ -147,6 +147,14 @@ def test_replicas_follow_the_queue_and_a_question_goes_where_it_is_known() -> No
     assert closed[0]["from"] == [{"namespaceSelector": {"matchLabels": {"team": "search"}}}]
 
 
+def test_what_nginx_hashes_on_kubernetes_is_what_it_hashes_elsewhere() -> None:
+    (hashed,) = re.findall(r"upstream-hash-by: (\$\w+)", (DOCKER / "helm" / "values.yaml").read_text("utf-8"))
+    nginx = (DOCKER / "nginx" / "unprm.conf").read_text("utf-8")
+    name = HEADER.lower().replace("-", "_")
+    assert f"map $http_{name} {hashed} {{" in nginx
+    assert f"hash {hashed} consistent;" in nginx
+
+
 def test_the_table_of_values_is_that_of_their_comments() -> None:
     written = (DOCKER / "helm" / "README.md").read_text("utf-8")
     table = runpy.run_path(str(DOCKER / "values.py"))["table"]
