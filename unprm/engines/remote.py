@@ -81,7 +81,6 @@ class RemoteEngine:
         ]
 
     def close(self) -> None:
-        """Closes the connections."""
         self._client.close()
 
     def _find(self) -> _Served:
