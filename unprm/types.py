@@ -186,7 +186,6 @@ class AnswerClass:
 
     @property
     def count(self) -> int:
-        """Number of solutions in the class."""
         return len(self.members)
 
 

@@ -109,7 +109,6 @@ class Client(_Operations):
     _transports = httpx.Client
 
     def close(self) -> None:
-        """Closes the connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -153,7 +152,6 @@ class AsyncClient(_Operations):
     _transports = httpx.AsyncClient
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:

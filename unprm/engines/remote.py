@@ -80,7 +80,6 @@ class RemoteEngine:
         ]
 
     def close(self) -> None:
-        """Closes the connections."""
         self._client.close()
 
     def _find(self) -> _Served:

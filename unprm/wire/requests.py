@@ -96,7 +96,6 @@ class SolutionIn(WireModel, Request):
 
     @property
     def characters(self) -> int:
-        """Length of the text, or of all steps."""
         return len(self.text or "") + sum(map(len, self.steps or ()))
 
     def whole(self) -> str:
@@ -223,7 +222,6 @@ class TrajectoryIn(WireModel, Request):
 
     @property
     def characters(self) -> int:
-        """Length of all steps."""
         return sum(map(len, self._rendered.steps))
 
     def whole(self) -> str:
@@ -344,7 +342,6 @@ class Candidates(TrajectoryTerms):
 
     @property
     def count(self) -> int:
-        """Number of candidates."""
         return len(self._sent)
 
     @property
@@ -494,7 +491,6 @@ class PairIn(WireModel):
 
     @property
     def golds(self) -> list[str]:
-        """The right answers."""
         return _listed(self.gold)
 
 

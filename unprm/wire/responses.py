@@ -48,7 +48,6 @@ class Unscored(WireModel):
 
     @classmethod
     def of(cls, error: Unscorable) -> Self:
-        """From the error."""
         return cls.model_validate({"code": error.code, "detail": str(error)})
 
 

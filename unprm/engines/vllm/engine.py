@@ -70,7 +70,6 @@ class VllmEngine:
         self._engine = asyncio.run_coroutine_threadsafe(_start(arguments), self._loop).result()
 
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
-        """Step scores per item."""
         return asyncio.run_coroutine_threadsafe(self._score(batch), self._loop).result()
 
     def close(self) -> None:
