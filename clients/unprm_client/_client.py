@@ -64,6 +64,7 @@ class _Operations:
     vote = _one(_operations.vote)
     compare = _one(_operations.compare)
     grade = _one(_operations.grade)
+    feedback = _one(_operations.feedback)
     model = _one(_operations.model)
     score_all = _many(_operations.score_all)
     vote_all = _many(_operations.vote_all)

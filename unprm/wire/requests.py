@@ -501,6 +501,19 @@ class GradeRequest(WireModel):
     extraction: ExtractionField = "auto"
 
 
+class FeedbackRequest(WireModel):
+    """Whether the answer of an earlier vote was right, or the right answer, to be compared with it."""
+
+    request_id: str = Field(description="`X-Request-ID` of the response to a vote, or to a chat completion.")
+    correct: bool | None = None
+    answer: Text | None = Field(None, description="Instead of it, the right answer.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_one(self, "correct", "answer")
+        return self
+
+
 class PreviewRequest(TrajectoryTerms):
     """One solution or trajectory, whose exact model input is shown."""
 

@@ -4,7 +4,7 @@ from functools import partial
 from operator import is_
 from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from unprm.errors import FieldError, Unscorable
 from unprm.types import Aggregate, Combination, ComparedAs, Cut, DecidedBy, Interval, Usage
@@ -261,11 +261,17 @@ class Voted(WireModel):
 class VoteResponse(Voted, VoteOut):
     """The outcome of a vote, with its solutions."""
 
+    _request_id: str | None = PrivateAttr(None)
     why_majority: str | None = Field(
         default=None,
         exclude_if=_is_none,
         description="Why a vote that was not named is by majority; missing otherwise.",
     )
+
+    @property
+    def request_id(self) -> str | None:
+        """Of a server's response, in a client: for its `feedback`."""
+        return self._request_id
 
 
 class CompareResponse(Voted):
@@ -274,6 +280,13 @@ class CompareResponse(Voted):
 
     strategies: dict[Strategy, VoteOut]
     agree: bool
+
+
+class FeedbackResponse(WireModel):
+    """What was noted. `accept`: as in the vote, null if it named no risk."""
+
+    correct: bool
+    accept: bool | None
 
 
 class PreviewResponse(WireModel):
