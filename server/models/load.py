@@ -33,7 +33,7 @@ def load(
     with _IMPORTING:  # only here: the server itself needs neither, nor a model that runs elsewhere torch
         if remote := settings.engine == "remote":
             os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch isn't there
-            from unprm.models.remote import load_remote as load_model
+            from unprm.models.remote import load_remote
         elif find_spec("torch") is None:
             raise ModelInvalid("a PRM here needs PyTorch: pip install 'unprm[serve]', or --engine remote")
         else:
@@ -45,9 +45,12 @@ def load(
     # missing and unexpected tensors, which it warns of, are checked here; its progress bars are no log lines
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    if not remote:
-        torch.set_num_threads(within_quota(torch.get_num_threads()))
-    return load_model(request, settings.model_copy(update={"memory": settings.memory_of_each}))
+    options = settings.model_copy(update={"memory": settings.memory_of_each})
+    if remote:
+        return load_remote(request, options)
+    torch.set_num_threads(within_quota(torch.get_num_threads()))
+    sharers = settings.sharers if request.adapter and request.model == settings.model[0] else 1
+    return load_model(request, options, sharers)
 
 
 def within_quota(threads: int, cgroup: Path = Path("/sys/fs/cgroup")) -> int:

@@ -43,8 +43,8 @@ def load_engine(model: str = mini.NAME, **options: Any) -> Engine:
     return load_model(spec, EngineOptions(**_IN_PROCESS | options))
 
 
-def load_model(spec: ModelSpec, options: EngineOptions) -> Engine:
-    """Loads a PRM onto its device, with its adapter merged.
+def load_model(spec: ModelSpec, options: EngineOptions, sharers: int = 1) -> Engine:
+    """Loads a PRM onto its device, with its adapter merged; or beside a base that several `sharers` have in common.
 
     Only safetensors are read, and no code that comes with a model is run. Raises `ModelInvalid`, which says what is
     missing or does not fit.
@@ -58,7 +58,7 @@ def load_model(spec: ModelSpec, options: EngineOptions) -> Engine:
     files = source.files
     fast = place.type == "cpu" and multiplies_bf16_fast(place)  # a GPU that is asked initialises CUDA: see `Gpu.find`
     number = _pick_dtype(options.dtype, place.type, files.weight_bytes(), fast)
-    chosen = _pick_engine(options, place, source)
+    chosen = _pick_engine(options, place, source, shared=sharers > 1)
     dtype = options.dtype if options.dtype in ("int8", "float8") else str(number).removeprefix("torch.")
     description = source.describe(spec, options, chosen, str(place), dtype)
     if chosen == "vllm":
@@ -70,16 +70,21 @@ def load_model(spec: ModelSpec, options: EngineOptions) -> Engine:
         return consistent(
             VllmEngine(prepared, source.format, description, number, options.batch_tokens, *share, caching)
         )
-    return _in_process(source, options, description, number, place)
+    return _in_process(source, options, description, number, place, sharers)
 
 
 def _in_process(
-    source: ModelSource, options: EngineOptions, description: ModelDescription, number: torch.dtype, place: torch.device
+    source: ModelSource,
+    options: EngineOptions,
+    description: ModelDescription,
+    number: torch.dtype,
+    place: torch.device,
+    sharers: int,
 ) -> Engine:
     """The torch engine of a model, with its linear layers in int8 if the options say so."""
     int8 = options.dtype == "int8"
     # for int8, load the stored type, which takes no more memory than the file, unless an adapter is merged
-    reader = source.reader("auto" if int8 and not source.files.adapter else number, place)
+    reader = source.reader("auto" if int8 and not source.files.adapter else number, place, sharers)
     if int8:
         for decoder in reader.decoders:
             quantize(decoder, widened=not multiplies_int8_fast())
@@ -162,13 +167,18 @@ def _where(model: ModelDescription) -> str:
     return f"{model.dtype} on {model.device}{card}, PyTorch {torch.__version__}"
 
 
-def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSource) -> EngineName:
+def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSource, *, shared: bool) -> EngineName:
     engine, dtype = options.engine, options.dtype
     if options.url is not None:
         raise ModelInvalid("--url, the URL of a vLLM server, needs --engine remote")
+    if shared and (engine not in ("auto", "torch") or dtype == "int8"):
+        raise ModelInvalid(
+            "adapters share a base with --engine torch alone, and not in int8: merge each (`unprm merge-adapter`), or "
+            "serve one, by an --adapter without a name"
+        )
     if engine == "vllm":
         check_for_vllm(source)
-    elif not is_for_vllm(source):
+    elif shared or not is_for_vllm(source):
         engine = "torch"
     installed = find_spec("vllm") is not None
     if engine == "vllm" and dtype == "int8":

@@ -45,13 +45,12 @@ _Token = Annotated[str, Field(min_length=1)]
 
 
 class ModelOptions(BaseModel):
-    """Options of a model, other than its name."""
+    """Options of a model, other than where it is."""
 
     GROUP: ClassVar = "Model"
 
     model_config = ConfigDict(extra="forbid")
 
-    adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
     revision: str | None = Field(default=None, description="Revision of the model on the hub.")
     adapter_revision: str | None = Field(default=None, description="Revision of the adapter on the hub.")
     family: str | None = Field(default=None, description="PRM family, if name and files don't show it; see `models`.")
@@ -125,6 +124,7 @@ class ModelSpec(JudgeOptions, ModelOptions):
         min_length=1,
         description="Embedded model, directory or hub name; the base with an adapter; `judge` or `uncertainty`.",
     )
+    adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
 
     @property
     def marks(self) -> dict[str, str]:

@@ -19,7 +19,6 @@ from unprm.checkpoints.files import (
     digests,
     fetch,
     load_base,
-    load_merged,
     load_network,
     load_tokenizer,
     locate,
@@ -139,10 +138,12 @@ class ModelSource:
         layout = [self.format.family, self.format.input_format, repr(readout), encoded.ids, encoded.positions]
         return _of_text(json.dumps([[*map(digests, places)], layout, _of_text(self.tokenizer.to_str()), dtype]))[:16]
 
-    def reader(self, dtype: StoredDtype, place: "torch.device") -> "Reader":
-        """The loaded model as the torch engine takes it: weights in `dtype`, on the device `place`.
+    def reader(self, dtype: StoredDtype, place: "torch.device", sharers: int = 1) -> "Reader":
+        """The loaded model as the torch engine takes it: weights in `dtype`, on the device `place`. `sharers`: how many
+        models have the base in common.
 
         Raises `ModelInvalid` if they can't be loaded, or don't fit together."""
+        from unprm.checkpoints.shared import load_adapted, load_shared
         from unprm.engines.torch.heads import VerdictHead, check_unscaled, margin_of, read_head
         from unprm.engines.torch.probe import ProbeHead, ProbeReader
         from unprm.engines.torch.readers import AtPositions, LikelihoodRatios
@@ -150,7 +151,7 @@ class ModelSource:
         files, readout = self.files, self.readout
         if isinstance(readout, Head | Ensemble | Outcome):
             if files.adapter:
-                network = load_merged(files, dtype).get_decoder()
+                network = load_adapted(files, dtype, place, sharers).get_decoder()
             else:
                 network = load_network(AutoModel, files.base, dtype)
             head = read_head(files.directory, readout, network.config.hidden_size)
@@ -163,9 +164,10 @@ class ModelSource:
             factor, _ = margin_of(network, self._tokens)
             return ProbeReader(network, head, readout, place, factor)
         if isinstance(readout, Verdicts):
-            network = load_merged(files, dtype)
+            network = load_adapted(files, dtype, place, sharers)
             return AtPositions(network.get_decoder(), VerdictHead.of(network, readout), place)
-        network, other = load_merged(files, dtype), load_base(fetch(readout.reference, None), dtype)
+        network = load_adapted(files, dtype, place, sharers)
+        other = load_shared(fetch(readout.reference, None), dtype, place, sharers)
         if len(network.get_input_embeddings().weight) != len(other.get_input_embeddings().weight):
             raise ModelInvalid(f"{files.base_name} and its reference model {readout.reference} have other vocabularies")
         for each in (network, other):
