@@ -5,7 +5,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from unprm import agreement
 from unprm.engines import uncertainty
+from unprm.engines.agreement import AgreementEngine
 from unprm.models.options import JUDGE, LoadModelRequest
 from unprm.types import Engine
 
@@ -26,6 +28,8 @@ def load(
         return load_judge(request, settings, settings.max_batch_seconds, observe_judge or ignore)
     if request.model == uncertainty.NAME:
         return uncertainty.UncertaintyEngine(settings.max_steps)
+    if request.model == agreement.NAME:
+        return AgreementEngine(settings.max_steps)
     with _IMPORTING:  # only here: the server itself needs no torch
         import torch
         from transformers.utils import logging as transformers_logging
