@@ -48,9 +48,10 @@ class AgreementEngine:
             device="cpu",
             dtype="none",
             max_tokens=max_steps,
-            input_format="no model: a step's score is the least share of a problem's other candidates that have one of "
-            "the values it computes. For arithmetic alone: it tells right steps from first wrong ones with an AUROC of "
-            "0.76 in GSM8K, and hardly in MATH (0.53). Votes by it gain nothing, so those by rewards are refused",
+            input_format="no model: a step's score is the share of a problem's other candidates that have a value it "
+            "computes, the least if it computes several. For arithmetic alone: it tells right steps from first wrong "
+            "ones with an AUROC of 0.76 in GSM8K, and hardly in MATH (0.53). As rewards, its scores elected no better "
+            "answers than the majority",
             calibration=Calibration(),
             demo=False,
         )
