@@ -324,6 +324,13 @@ class StepScores(NamedTuple):
     intervals: tuple[Interval, ...] | None = None
 
 
+class Support(NamedTuple):
+    """What the other candidates say of a solution's steps: `values` in [0, 1], one per step, None for one without
+    evidence. No vote takes them for rewards."""
+
+    values: tuple[float | None, ...]
+
+
 class Format(Protocol):
     """Turns a problem and a solution's steps into the input of a PRM family."""
 

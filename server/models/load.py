@@ -8,7 +8,9 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+from unprm import agreement
 from unprm.engines import uncertainty
+from unprm.engines.agreement import AgreementEngine
 from unprm.errors import ModelInvalid
 from unprm.models.options import JUDGE, LoadModelRequest
 from unprm.types import Engine
@@ -30,6 +32,8 @@ def load(
         return load_judge(request, settings, settings.max_batch_seconds, observe_judge or ignore)
     if request.model == uncertainty.NAME:
         return uncertainty.UncertaintyEngine(settings.max_steps)
+    if request.model == agreement.NAME:
+        return AgreementEngine(settings.max_steps)
     with _IMPORTING:  # only here: the server itself needs neither, nor a model that runs elsewhere torch
         if remote := settings.engine == "remote":
             os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch isn't there

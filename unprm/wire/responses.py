@@ -17,7 +17,7 @@ the gateway's reports, where it may be the arguments of tool calls."""
 
 _is_none = partial(is_, None)
 # missing in a response that has none
-_StepLogOdds = Annotated[list[float] | None, Field(exclude_if=_is_none)]
+_StepLogOdds = Annotated[list[float | None] | None, Field(exclude_if=_is_none)]
 
 
 _StepIntervals = Annotated[
@@ -71,7 +71,10 @@ class ScoredSolution(WireModel):
 
     id: str | None
     steps: list[str]
-    step_scores: list[float] | None
+    step_scores: list[float | None] | None = Field(
+        description="One per step; null for a step without evidence, only with an engine that says so: `agreement`, of "
+        "a step that computes nothing. Rewards and first errors are those of the other steps."
+    )
     reward: float | None
     first_error: int | None
     answer: str | None
@@ -104,6 +107,11 @@ class ScoredSolution(WireModel):
         description="By the request's `combination`; missing without `gold`, and if it can't be scored, unless the "
         "outcome alone counts.",
     )
+
+    @property
+    def known_scores(self) -> list[float]:
+        """The step scores, those of all steps unless an engine has no evidence of some."""
+        return [score for score in self.step_scores or () if score is not None]
 
 
 class ScoreResponse(WireModel):

@@ -166,6 +166,7 @@ class Gateway:
             if VOTES[strategy].signal == "reward":  # nothing is bought that nobody can score
                 for model in models:
                     model.scorer.check_ready()
+                pipeline.check_vote(strategy, scorer)
             if election.risk is not None:
                 at = f"{pointer}/unprm/risk"
                 if request.may_call:
