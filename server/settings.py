@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from unprm import fields
+from unprm.agreement import NAME as AGREEMENT
 from unprm.commands import PREFIX, SettingsInvalid, option, variable
 from unprm.engines import uncertainty
 from unprm.models.options import (
@@ -68,8 +69,8 @@ class _Served(BaseModel):
 
     model: list[str] = Field(
         default=["unprm-mini"],
-        description="Embedded model, hub name, path, judge or uncertainty; the base with --adapter. Several: "
-        "NAME=MODEL each.",
+        description="Embedded model, hub name, path, judge, uncertainty or agreement; the base with --adapter. "
+        "Several: NAME=MODEL each.",
     )
     adapter: list[_Word] = Field(
         default=[],
@@ -249,12 +250,12 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
         if len(self.model) > 1:
             if "" in named or len(named) < len(self.model):
                 raise ValueError("several models are each given as NAME=MODEL, with different names")
-            if self.engine == "remote":
-                raise ValueError("--engine remote goes with a single --model: the server at --url serves one")
             alone = ("adapter", *ModelOptions.model_fields)
             if any(getattr(self, name) not in (None, []) for name in alone):
                 options = ", ".join(map(option, alone))
                 raise ValueError(f"{options} go with a single --model; several are each a PRM's directory or hub name")
+        if len(named) > 1 and self.engine == "remote":
+            raise ValueError("--engine remote goes with a single --model: the server at --url serves one")
         self.upstreams()  # what is wrong with them is said at once
         return self
 
@@ -262,7 +263,7 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
     def memory_of_each(self) -> float:
         """Fraction of a GPU's memory that each model takes: by default an equal share, where one is kept for a model
         that is loaded beside the others."""
-        served = sum(request.model not in (JUDGE, uncertainty.NAME) for request in self.models().values())
+        served = sum(request.model not in (JUDGE, uncertainty.NAME, AGREEMENT) for request in self.models().values())
         return self.memory or MEMORY / max(1, served + (self.admin_key is not None))
 
     @property

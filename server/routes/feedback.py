@@ -1,16 +1,14 @@
 """The route that says, later, whether an elected answer was right. It exists where there is a journal to note it in."""
 
 from functools import partial
-from typing import Self
 
 from fastapi import APIRouter
-from pydantic import Field, model_validator
 
 from unprm.answers.equivalence import Pair
 from unprm.answers.kinds import KINDS, canonical_json, json_value
 from unprm.errors import InvalidRequest
 from unprm.types import ComparedAs
-from unprm.wire import FreeText, WireModel
+from unprm.wire import FeedbackRequest, FeedbackResponse
 
 from ..admission import Context, TheContext
 from ..service import Service, TheService
@@ -18,27 +16,6 @@ from .openapi import describe
 from .route import WorkRoute
 
 router = APIRouter(route_class=WorkRoute)
-
-
-class FeedbackRequest(WireModel):
-    """Whether the answer of an earlier vote was right, or the right answer, to be compared with it."""
-
-    request_id: str = Field(description="`X-Request-ID` of the response to a vote, or to a chat completion.")
-    correct: bool | None = None
-    answer: FreeText | None = Field(None, description="Instead of it, the right answer.")
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if (self.correct is None) == (self.answer is None):
-            raise ValueError("expected one of correct and answer")
-        return self
-
-
-class FeedbackResponse(WireModel):
-    """What was noted. `accept`: as in the vote, null if it named no risk."""
-
-    correct: bool
-    accept: bool | None
 
 
 @router.post("/feedback", **describe("feedback"))

@@ -86,7 +86,8 @@ def test_only_the_key_that_asked_may_judge_and_only_votes(tmp_path: Path) -> Non
         assert judge(server, vote, "anna-s-own-key", correct=True).status_code == 200
         for wrong in ({}, {"correct": True, "answer": "5"}):
             assert (
-                "expected one of correct and answer" in judge(server, vote, "anna-s-own-key", **wrong).json()["detail"]
+                "expected exactly one of correct and answer"
+                in judge(server, vote, "anna-s-own-key", **wrong).json()["detail"]
             )
     for each in refused:
         assert (each.status_code, each.json()["errors"][0]["pointer"]) == (422, "/request_id")

@@ -43,7 +43,6 @@ class PrmOptions:
 
     @contextmanager
     def scoring(self) -> "Iterator[Scorer]":
-        """The PRM's scorer, closed at the end of the block."""
         from ..evaluate.scorers import EngineScorer, ServerScorer
 
         if self.server:

@@ -95,7 +95,6 @@ def recalibrated(journal: Path, date: str) -> tuple[VoteCalibration, int]:
 
 
 def _ranges(statistics: Iterable[Statistics]) -> dict[str, tuple[float, float]]:
-    """By field, the lowest and highest value; without those of which there is none."""
     rows = list(map(asdict, statistics))
     known = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
     return {name: (min(values), max(values)) for name, values in known.items() if values}

@@ -162,5 +162,4 @@ def points(difference: Share) -> str:
 
 
 def shown(p: float) -> str:
-    """A p-value as text: `p = 0.012`."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
@@ -25,10 +24,13 @@ from unprm.checkpoints.gguf import LOADING
 from unprm.errors import ModelInvalid
 from unprm.formats.registry import read_config as read_prm_config
 
+if TYPE_CHECKING:
+    import torch
+
 logger = logging.getLogger(__name__)
 
 _PROGRESS_SECONDS = 5.0
-StoredDtype = torch.dtype | Literal["auto"]
+StoredDtype: TypeAlias = "torch.dtype | Literal['auto']"
 """The type that weights are loaded in; `auto`: the type they are stored in."""
 _DIGESTED = ("*.safetensors", "config.json", "adapter_config.json")
 _BESIDE = {
@@ -306,9 +308,10 @@ def _untie(tuned: PreTrainedModel) -> None:
     """Gives the output layer weights of its own where it has the embedding's and an adapter is on either: merged into
     the weights of both, it would change both."""
     from peft.tuners.tuners_utils import BaseTunerLayer
+    from torch.nn import Parameter
 
     layers = tuned.get_output_embeddings(), tuned.get_input_embeddings()
     output, embedding = (each.get_base_layer() if isinstance(each, BaseTunerLayer) else each for each in layers)
     if any(isinstance(each, BaseTunerLayer) for each in layers) and output.weight is embedding.weight:
-        output.weight = torch.nn.Parameter(output.weight.detach().clone(), requires_grad=False)
+        output.weight = Parameter(output.weight.detach().clone(), requires_grad=False)
         tuned.config.tie_word_embeddings = False

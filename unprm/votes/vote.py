@@ -48,7 +48,6 @@ class Tally(NamedTuple):
 
     @property
     def counts(self) -> list[int]:
-        """The number of candidates in each group."""
         return [len(group.members) for group in self.groups]
 
 
@@ -105,7 +104,6 @@ class Vote:
 
 
 def by_frequency(tally: Tally) -> list[GroupScore]:
-    """The number of candidates of each group."""
     return [GroupScore(float(count)) for count in tally.counts]
 
 

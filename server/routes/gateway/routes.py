@@ -22,6 +22,7 @@ from unprm.votes.registry import VOTES
 
 from ...admission import Context, context_of
 from ...errors import TABLE, problem
+from ...observe import annotate_generation
 from ...scoring import RequestScorer
 from ...service import Service
 from ...settings import Settings
@@ -165,6 +166,7 @@ class Gateway:
             if VOTES[strategy].signal == "reward":  # nothing is bought that nobody can score
                 for model in models:
                     model.scorer.check_ready()
+                pipeline.check_vote(strategy, scorer)
             if election.risk is not None:
                 at = f"{pointer}/unprm/risk"
                 if request.may_call:
@@ -263,7 +265,12 @@ async def chats(gateway: ElectingGateway, bulk: BulkRequest) -> Json:
     context.usage = sum((each.usage for each in contexts), Usage())
     context.solutions = sum(len(each.candidates.sampled.choices) for each in rounds)
     sampled = sum(each.candidates.attempted for each in rounds)
-    context.size += sum(each.candidates.sampled.size for each in rounds)
+    told, models = Sampled(), {each.candidates.model for each in rounds}
+    for each in rounds:
+        told.add(replace(each.candidates.sampled, choices=[]))
+    context.size += told.size
+    asked, answering = (models.pop(), told.model) if len(models) == 1 else ("", "")
+    annotate_generation(asked, answering, "", told.prompt_tokens, told.completion_tokens)
 
     def answers() -> list[Json]:
         return [

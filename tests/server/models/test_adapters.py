@@ -124,7 +124,6 @@ def test_an_adapter_with_a_name_and_nothing_to_share_is_merged(base: Path, adapt
     ("options", "message"),
     [
         ({"engine": "vllm"}, "adapters share a base with --engine torch alone"),
-        ({"engine": "remote", "url": "http://gpu"}, "adapters share a base with --engine torch alone"),
         ({"dtype": "int8"}, "and not in int8"),
         ({"adapter": "a=nowhere/at/all,b=x"}, "--adapter 'nowhere/at/all' is not a directory here"),
     ],
@@ -153,6 +152,7 @@ def test_an_adapter_of_another_base_is_refused(base: Path, adapters: dict[str, P
         (["--model=m=base", "--adapter=a=x"], "go with a single --model without a name, their base"),
         (["--model=m=base,n=base", "--adapter=a=x"], "go with a single --model without a name, their base"),
         (["--adapter=a=x,b=y", "--adapter-revision=main"], "--adapter-revision goes with a single --adapter without"),
+        (["--adapter=a=x,b=y", "--engine=remote", "--url=http://gpu"], "--engine remote goes with a single --model"),
         (["--adapter="], "--adapter: "),
     ],
 )
