@@ -1,5 +1,7 @@
 """Several adapters on one base in memory, chosen by the `model` of a request."""
 
+import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -15,6 +17,7 @@ from tests.server.harness import Running, serving
 from tests.server.options import read
 from tests.support import columns, until
 from unprm.errors import ModelInvalid
+from unprm.formats.family import LAYER
 from unprm.models.load import load_engine
 from unprm.types import Engine
 
@@ -110,6 +113,21 @@ def test_in_bfloat16_an_adapter_s_scores_differ_by_rounding(
             found = scores_of(engine)
         assert found != expected[name][0]
         assert found == [pytest.approx(each.expected, abs=0.05) for each in expected[name][0]]
+
+
+@pytest.mark.parametrize("head", ["value", "implicit"])
+def test_adapters_of_a_base_are_read_each_in_its_way(base: Path, adapters: dict[str, Path], head: str) -> None:
+    from safetensors.torch import save_file
+    from torch import full
+
+    place = shutil.copytree(adapters["a"], base.parent / head)
+    config = place / "prm_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"head": head}))
+    save_file({f"{LAYER}.weight": full((1, 64), 0.1), f"{LAYER}.bias": full((1,), 0.5)}, place / "head.safetensors")
+    alone = load_engine(str(base), adapter=str(place), device="cpu")
+    settings = settings_of(base, {"a": place, "b": adapters["b"]})
+    with closing(alone), closing(load(settings, settings.models()["a"])) as engine:
+        assert scores_of(engine) == [pytest.approx(each, abs=1e-5) for each in scores_of(alone)]
 
 
 def test_an_adapter_with_a_name_and_nothing_to_share_is_merged(base: Path, adapters: dict[str, Path]) -> None:
