@@ -219,9 +219,9 @@ def searches(
     labels: Annotated[Path, typer.Option(help="JSON lines: `problem`, `steps`, `first_error` (from 0).", exists=True)],
 ) -> None:
     """Report what each search costs and finds, where people labelled the first errors."""
-    from .searches.by_people import markdown
+    from .searches import findings, truth
 
-    Console().print(markdown(study, labels), markup=False, soft_wrap=True)
+    Console().print(findings.markdown(study, truth.by_people(labels)), markup=False, soft_wrap=True)
 
 
 @app.command()

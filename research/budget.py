@@ -93,7 +93,6 @@ def _right(vote: Strategy, orders: Sequence[Sequence[JudgedCandidates]], counts:
 
 
 def markdown(measured: Mapping[str, Mapping[tuple[Strategy, int], Spent]]) -> str:
-    """A table of all pools; `measured`: by pool."""
     columns = ["vote", "pool", "candidates a question", "equally many", "where undecided", "difference"]
     rows = [
         [vote, pool, str(size), spent.each.in_percent, spent.shared.in_percent, spent.difference]
