@@ -17,9 +17,9 @@ NAME = "agreement"
 LEAST = 4
 """Candidates of a problem; among fewer it says too little that one agrees."""
 
-_NUMBER = r"(?:(?>[0-9]{1,3}(?:,[0-9]{3}){1,5}(?![0-9])|[0-9]{1,18})(?:\.[0-9]{1,18})?|\.[0-9]{1,18})(?![0-9])"
+_NUMBER = r"(?>(?:[0-9]{1,3}(?:,[0-9]{3}){1,5}(?![0-9])|[0-9]{1,18})(?:\.[0-9]{1,18})?|\.[0-9]{1,18})(?![0-9])"
 _FRACTION = re.compile(r"\\[dt]?frac ?\{ ?([0-9.,]{1,18}) ?\} ?\{ ?([0-9.,]{1,18}) ?\}")
-_VALUE = re.compile(rf"(?<![\w.])(-?{_NUMBER})(?: ?/ ?({_NUMBER}))?")
+_VALUE = re.compile(rf"(?<![\w.])(-?{_NUMBER})(?: ?/ ?({_NUMBER})(?! ?=))?")
 _RESULT = re.compile(
     r"(?:=|\\approx)(?:[ $({\[*]|\\[a-z]{4,6}(?=\{)|\\[ $(\[,;!])*"
     rf"(?>(-? ?{_NUMBER})(?: ?/ ?({_NUMBER}))?)"
@@ -56,7 +56,7 @@ def _plain(text: str) -> str:
 
 
 def _values(text: str) -> Iterator[int | Fraction]:
-    """The numbers of a text; of a fraction its parts, too."""
+    """The numbers of a text; of a fraction its parts, too, and of a division that is carried out nothing else."""
     for over, under in _VALUE.findall(text):
         yield _quotient(over)
         if under:

@@ -59,6 +59,10 @@ def test_equal_forms_are_the_same_value(value: str, forms: list[str]) -> None:
         assert scores(f"x = {one}", f"it is {other}!", "no", "neither") == [pytest.approx(1 / 3)]
 
 
+def test_a_division_that_is_carried_out_is_no_fraction() -> None:
+    assert scores("= 7", "14/2 = 6", "14 / 2.0 = 6", "it is 14/2") == [pytest.approx(1 / 3)]
+
+
 def test_what_the_problem_gives_is_not_computed() -> None:
     problem = "Of 7 trays with 1,000 rolls 1/2 is sold."
     assert scores("a = 7, b = 1000, c = 0.5", problem=problem) == [None]
