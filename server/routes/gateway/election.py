@@ -185,8 +185,8 @@ class Rounds:
             del others[0 if parts is None else parts.place]
             request, scored_by = terms.request, (self._scorer.name, terms.request.aggregate)
             held = ElectionRecord.of(vote, len(ballot.classes), ballot.rewards, request, *scored_by)
-            answer = ballot.solutions[vote.solution_index].answer if parts is None else won["answer"]
-            self._context.election = replace(held, answer=answer)
+            answer = None if parts is None else parts.answer
+            self._context.election = replace(held, answer=answer or ballot.solutions[won["solution_index"]].answer)
         if terms.request.risk is not None:  # what was not voted on as calibrated is not accepted
             won["accept"] = won.get("accept") or False
         spent, origin = Sampled(), candidates.origin(won["solution_index"])
