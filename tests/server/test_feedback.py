@@ -141,9 +141,10 @@ def test_chat_completions_are_judged_and_recalibrate_their_votes(tmp_path: Path,
             judging = partial(judge, server, answer.headers["X-Request-ID"], answer=right)
             until(lambda judging=judging: judging().status_code == 200)  # a stream's end is sent before it is noted
             assert judging().json()["correct"] == (right == "5")
-    made = CliRunner().invoke(
-        app, ["evaluate", "calibrate-votes", "--journal", str(tmp_path / "j"), "--output", str(tmp_path / "new.json")]
-    )
+    command = ["evaluate", "calibrate-votes", "--journal", str(tmp_path / "j"), "--output"]
+    refused = CliRunner().invoke(app, [*command, str(tmp_path / "j")])
+    assert (refused.exit_code, "--output: it is the journal" in refused.output) == (2, True)
+    made = CliRunner().invoke(app, [*command, str(tmp_path / "new.json")])
     assert made.exit_code == 0, made.output
     calibration = read(tmp_path / "new.json")
     assert (calibration.pool, calibration.elections) == ("j", {"majority": [(2 / 3, True), (2 / 3, False)]})
