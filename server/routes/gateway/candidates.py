@@ -259,8 +259,9 @@ class SampledCandidates:
 
     def solutions(self, extraction: Extraction) -> list[AnySolution]:
         """All candidates so far, in sampling order, with what they vote for where that is not the answer that a whole
-        text states. Raises `UpstreamFailed` if log-probabilities were asked for and none of them has any."""
-        if (self._confident or self._by_logprobs) and not self._has_logprobs:
+        text states. Raises `UpstreamFailed` if log-probabilities were asked for and no source gives any."""
+        needed = self._confident or self._by_logprobs
+        if needed and not self._has_logprobs and all(source.asked for source in self.sources):
             need = "votes by confidence need" if self._confident else "rewards are made of here"
             raise UpstreamFailed(f"the upstream sends no log-probabilities of tokens, which {need}")
         return self._ballots(self.sampled.choices, self._solutions, extraction)

@@ -134,6 +134,16 @@ def test_an_upstream_that_hangs_leaves_the_others_their_share_of_the_time() -> N
     assert len(small.bodies) == 1
 
 
+def test_one_that_gives_no_log_probabilities_costs_no_vote_that_needs_them() -> None:
+    terms = {"strategy": "cisc", "stable": 1, "models": {"small": 2, "large": 2}, "round": 2}
+    with upstream(boxed(1), gives_logprobs=False) as small, upstream(boxed(2)) as large:
+        with both(small, large) as running:
+            _, report = elected(running, **terms)
+        with both(small, small) as running, pytest.raises(openai.InternalServerError, match="no log-probabilities"):
+            elected(running, **terms)
+    assert (report["answer"], report["decided_by"], report["sampled"]) == ("2", "confidence", 4)
+
+
 def test_the_requests_of_a_bulk_may_ask_several_too() -> None:
     terms = MAJORITY | {"models": {"small": 1, "large": 2}}
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": terms}
