@@ -38,9 +38,15 @@ async def feedback(service: TheService, request: FeedbackRequest, context: TheCo
 
 async def _equal(service: Service, context: Context, kind: ComparedAs, elected: str, right: str) -> bool:
     """Whether an elected answer equals the right one, both compared as that kind is."""
-    if kind == "json" and (value := await service.read(context, partial(json_value, right))) is not None:
-        right = canonical_json(value)
+    if kind == "json":
+        return await service.read(context, partial(_equal_json, elected, right))
     if (key := KINDS[kind].key(elected)) is not None:
         return key == KINDS[kind].key(right)
     (match,) = await service.match(context, [Pair(elected, [right])])
     return match.correct
+
+
+def _equal_json(elected: str, right: str) -> bool:
+    """Whether an answer in canonical JSON equals the right one, which may be a text that isn't JSON: a label."""
+    value = json_value(right)
+    return elected in (right, canonical_json(right), canonical_json(right if value is None else value))

@@ -72,7 +72,9 @@ def recalibrated(journal: Path, date: str) -> tuple[VoteCalibration, int]:
     made = [(TypeAdapter(ElectionRecord).validate_json(election), bool(correct)) for election, correct in rows]
     stated = [(record, correct) for record, correct in made if record.compared_as == "stated"]
     if not stated:
-        raise RecordInvalid(str(journal), 0, "no vote in it was judged: its callers do so by POST /feedback")
+        raise RecordInvalid(
+            str(journal), 0, "no vote on stated answers in it was judged: its callers do so by POST /feedback"
+        )
     names = {name: value for record, _ in stated for name, value in record.settings.items()}
     for name in names:
         values = [record.settings[name] for record, _ in stated if name in record.settings]

@@ -42,7 +42,7 @@ Confidence = Annotated[float, Field(ge=0.0, le=1e100, allow_inf_nan=False, stric
 _LogProb = Annotated[float, Field(le=0.0, ge=MIN_LOGPROB, allow_inf_nan=False)]
 LogProbs = Annotated[list[_LogProb], Field(min_length=1, fail_fast=True)]
 _Place = Annotated[int, Field(ge=0, strict=True)]
-_Offsets = Annotated[list[tuple[_Place, _Place]], Field(min_length=1, fail_fast=True)]
+_Offsets = Annotated[list[tuple[_Place, _Place]], Field(fail_fast=True)]
 
 
 def _kind(sent: object) -> str:

@@ -154,13 +154,15 @@ class SampledCandidates:
         far that no more are needed; `observe` is called with each candidate as soon as it and those before it have
         arrived; if the request shows candidates, first with the pieces of its text as they are written. Failures are
         recorded, and tokens are charged as they come; a source that keeps failing, or whose first candidates all fail,
-        is given up. Raises `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or `TimeoutError` if there is no candidate
-        so far, and no other source."""
+        is given up, as one that takes more than its share of the time while others wait. Raises `UpstreamRefused`,
+        `UpstreamFailed`, `Overloaded` or `TimeoutError` if there is no candidate so far, and no other source."""
         self.rounds += 1
         first, places = self._requested, list[Source]()
         for source in self.sources:
             places += [source] * min(source.left, count - len(places))
         self._requested += count
+        waiting = [source for source in self.sources if source.goes_on and source not in places]
+        now = asyncio.get_running_loop().time()
         sampled, early, origins, told = Sampled(), dict[int, list[Json]](), list[Source](), dict[int, int]()
         came, whole = asyncio.Event(), True
         late, missing = False, "the upstream returned fewer candidates than requested"
@@ -215,10 +217,10 @@ class SampledCandidates:
                 so_far = [*self.sampled.choices, *sampled.choices, *later]
 
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(now + (until - now) / (1 + len(waiting))):
                 whole = await first_of(all_of(map(ask, dict.fromkeys(places))), wait_for_enough())
         except TimeoutError:
-            if not (self.sampled.choices or sampled.choices or early):
+            if not (waiting or self.sampled.choices or sampled.choices or early):
                 raise
             late, missing = True, "they were not waited for: time ran out"
         for number in range(len(sampled.choices), len(places)):
@@ -239,24 +241,27 @@ class SampledCandidates:
             lost = places.count(source) - (received := origins.count(source))
             source.received += received
             source.failing = 0 if received or not whole else source.failing + 1 if self.sampled.choices else _FAILED
+            if late:
+                source.failing = _FAILED
             if source.failing >= _FAILED and any(each.goes_on for each in self.sources):
                 lost = source.left
             if whole and lost > 0:
                 named = "" if len(self.sources) == 1 else f"{source.name}: "
                 self.failures.append(UpstreamFailure(candidates=lost, detail=f"{named}{errors.get(source, missing)}"))
                 source.failed += lost
-        if late:
+        if late and not waiting:
             for source in self.sources:
                 source.failing = _FAILED
-        if errors and not self.sampled.choices:
+        if not self.sampled.choices:
             if self.failing:
-                raise next(iter(errors.values()))
+                raise next(iter(errors.values()), UpstreamFailed(missing))
             await self.sample(min(count, self.budget - self.attempted), until, observe, enough)
 
     def solutions(self, extraction: Extraction) -> list[AnySolution]:
         """All candidates so far, in sampling order, with what they vote for where that is not the answer that a whole
-        text states. Raises `UpstreamFailed` if log-probabilities were asked for and none of them has any."""
-        if (self._confident or self._by_logprobs) and not self._has_logprobs:
+        text states. Raises `UpstreamFailed` if log-probabilities were asked for and no source gives any."""
+        needed = self._confident or self._by_logprobs
+        if needed and not self._has_logprobs and all(source.asked for source in self.sources):
             need = "votes by confidence need" if self._confident else "rewards are made of here"
             raise UpstreamFailed(f"the upstream sends no log-probabilities of tokens, which {need}")
         return self._ballots(self.sampled.choices, self._solutions, extraction)

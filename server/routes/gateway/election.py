@@ -91,7 +91,8 @@ class Elected:
 
 
 class Rounds:
-    """The election of one answer, in rounds of sampling and voting; `models`: those that score, by their names.
+    """The election of one answer, in rounds of sampling and voting; `models`: those that score, by their names;
+    `waiting`: other elections that need time after this one.
 
     After each round: `stopped`, why no more candidates are needed, None if they are; `stable`, the probability that
     the vote would not change if all were sampled.
@@ -105,7 +106,9 @@ class Rounds:
         terms: ElectionTerms,
         context: Context,
         observe: Observer = lambda step: None,
+        waiting: int = 0,
     ) -> None:
+        self._waiting = waiting
         self._metrics, self._context, self._observe = service.metrics, context, observe
         self._scorer = RequestScorer(service, models, context)
         self.candidates, self.terms = candidates, terms
@@ -147,9 +150,10 @@ class Rounds:
         """
         context = self._context
         assert context.claims.deadline is not None, "every request that works has one"
-        until = context.claims.deadline - _RESERVE * context.claims.seconds
+        until, now = context.claims.deadline - _RESERVE * context.claims.seconds, asyncio.get_running_loop().time()
         try:
-            await self.candidates.sample(count, until, self._arrived, self._enough)
+            share = now + (until - now) / (1 + self._waiting)
+            await self.candidates.sample(count, share, self._arrived, self._enough)
         except TimeoutError:
             raise DeadlineExceeded((1 - _RESERVE) * context.claims.seconds) from None
         self._ballot = await self._vote(self.terms.strategy)
@@ -185,8 +189,8 @@ class Rounds:
             del others[0 if parts is None else parts.place]
             request, scored_by = terms.request, (self._scorer.name, terms.request.aggregate)
             held = ElectionRecord.of(vote, len(ballot.classes), ballot.rewards, request, *scored_by)
-            answer = ballot.solutions[vote.solution_index].answer if parts is None else won["answer"]
-            self._context.election = replace(held, answer=answer)
+            answer = None if parts is None else parts.answer
+            self._context.election = replace(held, answer=answer or ballot.solutions[won["solution_index"]].answer)
         if terms.request.risk is not None:  # what was not voted on as calibrated is not accepted
             won["accept"] = won.get("accept") or False
         spent, origin = Sampled(), candidates.origin(won["solution_index"])
@@ -325,30 +329,36 @@ async def elect(
 ) -> Elected:
     """The elected completion. If it is not accepted, `on_reject` says how far to go: to the rest of the budget, and
     from there to the `further` candidates, which are given for `escalate`, until one is. The last one stands, accepted
-    or not.
+    or not; an upstream that fails, or takes more than its share of the time, has none.
 
-    Raises as `Rounds`; but where a further upstream fails, the answer so far stands.
+    Raises as `Rounds`, if all fail the last one's error.
     """
     attempts: list[Attempt] = []
+    elected: Elected | None = None
+    failed: list[str] = []
 
     def follow(step: Step) -> None:
         if isinstance(step, Progress):  # the numbers of candidates begin anew
             observe(step)
 
     with service.models.chosen(terms.request.model) as models:
-        rounds = Rounds(service, models, candidates, terms, context, observe)
-        elected = await _attempt(rounds, attempts)
-        more = terms.request.on_reject in ("sample_more", "escalate")
-        if more and not elected.report.accept and rounds.stopped == "stable":
-            rounds.exhaust()
-            elected = await _attempt(rounds, attempts)
-        for later in further:
-            if elected.report.accept:
-                break
+        for waiting, each in zip(range(len(further), -1, -1), (candidates, *further), strict=True):
+            told_of = observe if each is candidates else follow
+            rounds = Rounds(service, models, each, terms, context, told_of, waiting)
             try:
-                elected = await _attempt(Rounds(service, models, later, terms, context, follow), attempts)
+                elected = await _attempt(rounds, attempts)
+                more = each is candidates and terms.request.on_reject in ("sample_more", "escalate")
+                if more and not elected.report.accept and rounds.stopped == "stable":
+                    rounds.exhaust()
+                    elected = await _attempt(rounds, attempts)
             except (UpstreamFailed, UpstreamRefused, Overloaded, DeadlineExceeded) as error:
-                elected.report.notes.append(f"the upstream {_names(later)} gave no answer: {error}")
+                if elected is None and not waiting:
+                    raise
+                failed.append(f"the upstream {_names(each)} gave no answer: {error}")
+            if elected is not None and elected.report.accept:
+                break
+    assert elected is not None, "else the last one's error was raised"
+    elected.report.notes += failed
     if terms.request.on_reject is not None:
         elected.report.attempts = attempts
     told = elected.sampled

@@ -188,7 +188,8 @@ class Gateway:
             raise InvalidRequest("models say how many candidates there are: send no budget", f"{pointer}/unprm/models")
         for name in election.models:
             if name not in self.upstreams:
-                raise InvalidRequest(unknown(name, self.upstreams, "an upstream"), f"{pointer}/unprm/models")
+                at = f"{pointer}/unprm/models"
+                raise InvalidRequest(f"{at}: a name {unknown(name, self.upstreams, 'an upstream')}", at)
         budget = next(filter(None, budgets), settings.gateway_budget or min(BUDGET, settings.max_candidates))
         escalates = election.on_reject == "escalate"
         counts = election.models or dict.fromkeys(self.upstreams if escalates else [*self.upstreams][:1], budget)
