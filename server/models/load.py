@@ -34,25 +34,24 @@ def load(
         return uncertainty.UncertaintyEngine(settings.max_steps)
     if request.model == agreement.NAME:
         return AgreementEngine(settings.max_steps)
-    with _IMPORTING:  # only here: the server itself needs neither, nor a model that runs elsewhere torch
-        if remote := settings.engine == "remote":
+    if settings.engine == "remote":
+        with _IMPORTING:
             os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch isn't there
             from unprm.models.remote import load_remote
-        elif find_spec("torch") is None:
-            raise ModelInvalid("a PRM here needs PyTorch: pip install 'unprm[serve]', or --engine remote")
-        else:
-            import torch
-
-            from unprm.models.load import load_model
+        return load_remote(request, settings)
+    if find_spec("torch") is None:
+        raise ModelInvalid("a PRM here needs PyTorch: pip install 'unprm[serve]', or --engine remote")
+    with _IMPORTING:  # only here: the server itself needs no torch
+        import torch
         from transformers.utils import logging as transformers_logging
+
+        from unprm.models.load import load_model
 
     # missing and unexpected tensors, which it warns of, are checked here; its progress bars are no log lines
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    options = settings.model_copy(update={"memory": settings.memory_of_each})
-    if remote:
-        return load_remote(request, options)
     torch.set_num_threads(within_quota(torch.get_num_threads()))
+    options = settings.model_copy(update={"memory": settings.memory_of_each})
     sharers = settings.sharers if request.adapter and request.model == settings.model[0] else 1
     return load_model(request, options, sharers)
 
