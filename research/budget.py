@@ -23,7 +23,6 @@ from unprm.votes.registry import Strategy
 
 VOTES: tuple[Strategy, ...] = ("majority", DEFAULT_STRATEGY)
 ORDERS = 4
-"""Random orders of each question's candidates."""
 DRAWS = 50
 """Simulated futures of each vote: fewer than the gateway draws, for a comparison needs many votes."""
 

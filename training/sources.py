@@ -27,7 +27,6 @@ class Identified(Protocol):
 T = TypeVar("T")
 R = TypeVar("R", bound=Identified)
 _MADE_BY = {SampledQuestion: "sample", SelectedSolution: "select", ResolvedSolution: "annotate"}
-"""The command that makes a record."""
 
 
 def read(path: Path, kind: type[T]) -> Iterator[T]:

@@ -158,7 +158,6 @@ class ReadingSettings:
 
 
 AUTO = ReadingSettings()
-"""The default."""
 
 
 @dataclass(frozen=True, slots=True)

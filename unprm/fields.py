@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from unprm.errors import FieldError, InvalidRequest
 
 MAX_ERRORS = 16
-"""Maximum errors listed in a response."""
 
 _LONGEST_NAME = 64
 """Maximum characters of a field's name in a pointer: the name of an unknown field is the caller's text."""

@@ -15,7 +15,6 @@ from unprm_client.errors import BlankSolution, ClientError, NoVerdict, SolutionT
 AT_A_TIME = 64
 """Solutions in a request, few enough for its time limit; the server reads a problem once for all its solutions."""
 UNSCORABLE = (BlankSolution, SolutionTooLong, TooManySteps, NoVerdict)
-"""Errors of a solution that can't be scored."""
 
 
 @cache

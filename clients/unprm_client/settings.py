@@ -15,7 +15,6 @@ Parameter = Callable[[FieldInfo, str], tuple[Any, Any]]
 SUMMARIES = "; ".join(f"{name}: {vote.summary}" for name, vote in VOTES.items())
 """What each vote elects."""
 FIELDS = {name: (field, field.description or "") for name, field in ScoreRequest.model_fields.items()}
-"""Fields of a request, with their descriptions."""
 SETTINGS = {
     name: (field, f"{', '.join(v.name for v in VOTES.values() if name in v.terms.model_fields) or 'all votes'}: "
     f"{field.description}")

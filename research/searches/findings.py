@@ -25,7 +25,6 @@ SPENT = {"verified steps": "verified", "samples": "samples", "tokens": "tokens"}
 PAPER_RANKS = "0.33 to 0.51"
 """Mean ranks of the step found, over the sampling models (paper, section 6)."""
 Runs = Mapping[str, Sequence[AnnotatedSolution]]
-"""The annotated solutions by search."""
 
 
 def markdown(place: Path, true_error: FirstErrorOf = by_checker) -> str:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from unprm import steps
 
 BINS = 15
-"""Number of bins of the calibration error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,4 +91,3 @@ LOSSES = {
     "rank": Loss(_rank, lambda _: 1),
     "beta-binomial": Loss(_beta_binomial, len, counts=True),
 }
-"""Losses by the name in the option."""

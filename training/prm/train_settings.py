@@ -138,7 +138,6 @@ PROBE_OPTIONS = frozenset({
     "base", "base_revision", "data", "layout", "validation", "output", "name", "tune", "head", "batch_tokens", "bf16",
     "seed",
 })  # fmt: skip
-"""The settings that a probe's training reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ def _found() -> Iterator[Vote]:
 
 
 VOTES: Mapping[str, Vote] = {vote.name: vote for vote in sorted(_found(), key=lambda vote: (vote.order, vote.name))}
-"""By name."""
 REWARD_STRATEGIES = tuple(name for name, vote in VOTES.items() if vote.signal != "confidence")
 """The votes for which answers and rewards are enough."""
 
@@ -41,4 +40,3 @@ else:
     )
 
 DEFAULTS = VoteTerms()
-"""The default settings of all votes."""
