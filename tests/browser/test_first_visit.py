@@ -104,7 +104,7 @@ def test_outside_of_the_domain_four_candidates_colour_each_others_steps(first: S
     page = first.page
     right = "12 * 12 = 144.\n\n144 / 2 = 72.\n\nThe answer is 72."
     wrong = "12 * 12 = 124.\n\n124 / 2 = 62.\n\nThe answer is 62."
-    first.score("What is half of 12 * 12?", right, wrong, "It is 72, half of 144.", right)
+    first.score("What is half of 12 * 12?", right, wrong, "It is 72, half of 144.", f"First,\n\n{right}")
     expect(page.locator("#legend")).to_have_text(re.compile("^Not by a model: how many of the other solutions"))
     cards = page.locator(".solution")
     expect(cards.nth(0).locator(".chip")).to_have_text(["2 of 3", "2 of 3", ""])
@@ -112,6 +112,7 @@ def test_outside_of_the_domain_four_candidates_colour_each_others_steps(first: S
     expect(cards.nth(1).locator(".badge")).to_have_text("few agree")
     expect(cards.nth(2).locator(".unscored")).to_have_count(1)
     expect(page.locator(".first-error")).to_have_count(1)
+    expect(page.locator(".after")).to_have_count(1)
     assert "reward" not in page.locator("#solutions").inner_text()
     assert flaws(page) == []
 

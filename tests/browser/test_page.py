@@ -16,6 +16,8 @@ from unprm.steps import first_error
 from unprm.votes.registry import REWARD_STRATEGIES
 
 PROBLEM = "How many?"
+KNOWN = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+"""In the demonstration's domain."""
 OF_THE_DOMAIN = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
 STRATEGIES = REWARD_STRATEGIES
 # majority: 1; the highest reward: 2; WRF: 1 below α = 0.5 …, 2 above
@@ -161,7 +163,7 @@ def test_another_threshold_needs_no_request(sheet: Sheet) -> None:
 @pytest.mark.parametrize("answered", [True, False])
 def test_another_reward_runs_no_model(sheet: Sheet, running: Running, answered: bool) -> None:
     candidates = [["a", "b", f"The answer is {k}." if answered else "Who knows?"] for k in (1, 1, 2)]
-    sheet.score(PROBLEM, *candidates)
+    sheet.score(KNOWN, *candidates)
     facts = sheet.page.locator(".solution .facts")
     expect(facts).to_have_count(3)
     if not answered:
@@ -171,7 +173,7 @@ def test_another_reward_runs_no_model(sheet: Sheet, running: Running, answered: 
         with sheet.page.expect_response("**/score_steps") as response:
             sheet.page.get_by_label("Solution reward").select_option(aggregate)
         assert response.value.json()["usage"]["computed_tokens"] == 0
-        body = {"problem": PROBLEM, "solutions": candidates, "aggregate": aggregate}
+        body = {"problem": KNOWN, "solutions": candidates, "aggregate": aggregate}
         expected = running.post("/score_steps", body).json()["solutions"]
         for k, solution in enumerate(expected):
             expect(facts.nth(k)).to_contain_text(f"reward {solution['reward']:.3f}")

@@ -30,8 +30,7 @@ let asking = null;
 let trouble = null;
 /** Whether steps are scored before their candidate has arrived: where the server holds the model, which knows them then. */
 let scoresEarly = false;
-/** Whether the server has no model, and steps are scored by what the candidates have in common. */
-let byAgreement = false;
+let byAgreement = false; // a server without a model scores steps by what the candidates have in common
 /** Whether candidates are to be scored once the model is ready. */
 let waiting = false;
 
