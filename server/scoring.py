@@ -1,13 +1,14 @@
 """Does a request's work on the server: texts are read by turns, answers compared in slices, solutions encoded by turns,
 then run in batches with those of other requests."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
 
-from unprm.answers.equivalence import Comparison, Match, Pair
+from unprm.answers.equivalence import Begun, Comparison, Match, Pair, is_integer, texts
 from unprm.concurrent import all_of
 from unprm.engines.waiting import ScoredItems
 from unprm.errors import DeadlineExceeded, SolutionTooLong, Unscorable
@@ -21,6 +22,9 @@ from .observe import annotate, span
 from .service import Service
 
 T = TypeVar("T")
+
+_SLICE = 0.02
+"""Seconds of processor time for which a request's answers are compared before it is the next caller's turn."""
 
 Inputs = dict[int, Encoded | Unscorable]
 """By the index of a solution: the model input, or why there is none."""
@@ -55,12 +59,30 @@ class RequestScorer(Scorer):
         return await self._service.read(self._context, function)
 
     async def compare(self, answers: Sequence[str]) -> Comparison:
-        """As `Service.compare`."""
-        return await self._service.compare(self._context, answers)
+        """The classes of the answers."""
+        equivalence = self._service.equivalence
+        with span("answers"):
+            begun = equivalence.begin(answers, self._context.scope)
+            await self._advance(begun)
+            return equivalence.finish(begun)
 
     async def match(self, pairs: Sequence[Pair]) -> list[Match]:
-        """As `Service.match`."""
-        return await self._service.match(self._context, pairs)
+        """Whether the answer of each pair is right."""
+        equivalence, run = self._service.equivalence, partial(self._service.readers.run, self._context.claims)
+        with span("answers"):
+            answers = texts(pairs)
+            begun = await run(len(answers), partial(equivalence.begin, answers, self._context.scope))
+            await self._advance(begun)
+            return await run(len(answers), partial(equivalence.matched, begun, pairs))
+
+    async def _advance(self, begun: Begun) -> None:
+        """Computes all keys that are wanted."""
+        service = self._service
+        if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
+            service.equivalence.advance(begun, math.inf)
+        while begun.wanted:  # in slices, so that nobody waits for all of another's answers
+            slice = partial(service.equivalence.advance, begun, _SLICE)
+            await service.readers.run(self._context.claims, len(begun.wanted[-1]), slice)
 
     async def score(self, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
         """The outcome of each solution; for several models the mean of their scores. `strict`: nothing is run if a
@@ -116,7 +138,7 @@ class RequestScorer(Scorer):
                 )
             except DeadlineExceeded:  # the scorer knows only the time that was left
                 raise DeadlineExceeded(claims.seconds) from None
-            model.used(result.usage)
+            self._service.metrics.used(model.name, result.usage)
             annotate({"model": model.name, "computed_tokens": result.usage.computed_tokens})
             return result
 

@@ -13,7 +13,7 @@ from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
 from unprm.models.options import LoadModelRequest, public_name
 from unprm.shares import Capacity, Held
-from unprm.types import Engine, Usage
+from unprm.types import Engine
 from unprm.wire import ModelState
 
 from ..admission import FairPool, InUse
@@ -143,10 +143,6 @@ class Model:
             if characters > self.PIECE:
                 texts.take(min(characters, self._max_encoded // 4))  # so that even the longest request is accepted
             yield texts
-
-    def used(self, usage: Usage) -> None:
-        """Counts what it did for a request."""
-        self._metrics.used(self.name, usage)
 
     def encoded(self, characters: int, tokens: int) -> None:
         """Updates the measured tokens per character with those of a request."""

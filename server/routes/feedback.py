@@ -13,6 +13,7 @@ from unprm.types import ComparedAs
 from unprm.wire import FreeText, WireModel
 
 from ..admission import Context, TheContext
+from ..scoring import RequestScorer
 from ..service import Service, TheService
 from .openapi import describe
 from .route import WorkRoute
@@ -65,5 +66,5 @@ async def _equal(service: Service, context: Context, kind: ComparedAs, elected: 
         right = canonical_json(value)
     if (key := KINDS[kind].key(elected)) is not None:
         return key == KINDS[kind].key(right)
-    (match,) = await service.match(context, [Pair(elected, [right])])
+    (match,) = await RequestScorer(service, (), context).match([Pair(elected, [right])])
     return match.correct

@@ -5,9 +5,10 @@ A body is read within limits of size and time, parsed, and bounded so that valid
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from inspect import Parameter, Signature, signature
+from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
@@ -48,14 +49,12 @@ class WorkRoute(APIRoute):
     when it calls an endpoint with a body, that is one of its dependencies, and the answer is written already.
     """
 
+    seconds: Callable[[Settings], float] = attrgetter("max_request_seconds")
+    """Maximum time for a request."""
+
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
         self.app = Work(self.app, self.seconds)
-
-    @staticmethod
-    def seconds(settings: Settings) -> float:
-        """Maximum time for a request."""
-        return settings.max_request_seconds
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """What makes the response to a request whose body has arrived."""
@@ -226,36 +225,29 @@ async def read_body(headers: Headers, receive: Receive, limit: int, hold: Callab
     declared = headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
         raise HTTPException(413, f"{int(declared)} bytes were sent, the limit is {limit}")
-    body = bytearray()
+    body, more, due = bytearray(), True, PART_BYTES
     try:
         async with asyncio.timeout(PART_SECONDS) as pace:
-            async for part in _received(receive, pace):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                part: bytes = message.get("body", b"")
+                due -= len(part)
+                if due <= 0:
+                    due = PART_BYTES
+                    pace.reschedule(asyncio.get_running_loop().time() + PART_SECONDS)
                 if len(body) + len(part) > limit:
                     raise HTTPException(413, f"more bytes were sent, the limit is {limit}")
                 hold(len(part))
                 body += part
+                more = message.get("more_body", False)
     except TimeoutError:
         if not pace.expired():  # another timeout's
             raise
-        due = f"{PART_BYTES} bytes, or the rest, must arrive within {PART_SECONDS:g} s"
-        raise HTTPException(504, f"the body arrives too slowly: {due}") from None
+        pace_needed = f"{PART_BYTES} bytes, or the rest, must arrive within {PART_SECONDS:g} s"
+        raise HTTPException(504, f"the body arrives too slowly: {pace_needed}") from None
     return bytes(body)
-
-
-async def _received(receive: Receive, pace: asyncio.Timeout) -> AsyncIterator[bytes]:
-    """The parts of a body; extends the timeout whenever enough of it has arrived."""
-    more, due = True, PART_BYTES
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        part: bytes = message.get("body", b"")
-        due -= len(part)
-        if due <= 0:
-            due = PART_BYTES
-            pace.reschedule(asyncio.get_running_loop().time() + PART_SECONDS)
-        yield part
-        more = message.get("more_body", False)
 
 
 def parsed_size(body: bytes) -> int:

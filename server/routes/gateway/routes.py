@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Request
@@ -69,10 +70,7 @@ _CODES = tuple(code for code in TABLE if code not in ("not_found", "method_not_a
 class GatewayRoute(WorkRoute):
     """A route with more time than a vote, because it waits for completions."""
 
-    @staticmethod
-    def seconds(settings: Settings) -> float:
-        """Maximum time for a request."""
-        return settings.gateway_seconds
+    seconds = attrgetter("gateway_seconds")
 
 
 def upstreams(service: Service) -> dict[str, Upstream]:
