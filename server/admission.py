@@ -63,7 +63,6 @@ class InUse:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Counts as a use until the end of the block."""
         self.count += 1
         self._unused.clear()
         try:
@@ -74,7 +73,6 @@ class InUse:
                 self._unused.set()
 
     async def ended(self) -> None:
-        """Waits until it is not in use."""
         await self._unused.wait()
 
 
@@ -199,7 +197,6 @@ class Context:
 
 
 def context_of(scope: Scope) -> Context:
-    """The context stored in a request's scope."""
     return cast(Context, scope[CONTEXT])
 
 

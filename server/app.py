@@ -69,10 +69,11 @@ def create_app(
         app.include_router(about.listing)
     else:
         # imported only here: the HTTP client takes long to import
-        from .routes.gateway import routes as gateway
+        from .routes.gateway.routes import router
+        from .routes.gateway.upstream import upstreams
 
-        app.state.upstreams = gateway.upstreams(service)
-        app.include_router(gateway.router)
+        app.state.upstreams = upstreams(service)
+        app.include_router(router)
     app.include_router(page.router)
     if settings.admin_key is not None and open_model is not None:
         app.state.open_model = open_model

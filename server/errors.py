@@ -99,16 +99,16 @@ def problem(error: Exception, request_id: str, dialect: Dialect = "unprm") -> Re
         if isinstance(error, UnprmError) and error.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     details = details_of(code, detail, request_id, fields[:MAX_ERRORS])
-    said = details.model_dump(mode="json")
+    body = details.model_dump(mode="json")
     if dialect == "openai":
         param = fields[0].pointer if fields else None
-        said["error"] = {"message": detail, "type": code, "param": param, "code": code}
+        body["error"] = {"message": detail, "type": code, "param": param, "code": code}
     elif dialect == "anthropic":
         kind = _ANTHROPIC.get(row.status, "api_error")
-        said |= {"type": "error", "error": {"type": kind, "message": detail}}
+        body |= {"type": "error", "error": {"type": kind, "message": detail}}
     elif dialect == "kserve":
-        said["error"] = detail
-    return Response(json.dumps(said), row.status, headers, "application/json" if dialect == "kserve" else MEDIA_TYPE)
+        body["error"] = detail
+    return Response(json.dumps(body), row.status, headers, "application/json" if dialect == "kserve" else MEDIA_TYPE)
 
 
 def event(data: bytes | memoryview, name: str = "") -> bytes:

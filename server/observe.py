@@ -85,7 +85,6 @@ class TextFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.000Z INFO server.observe: request method=POST …`"""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         time, message, fields = _parts(record)
         values = (f"{name}={value}" for name, value in fields.items())
         return " ".join([f"{time} {record.levelname} {record.name}: {message}", *values]).rstrip()
@@ -95,7 +94,6 @@ class JsonFormatter(logging.Formatter):
     """`{"time": …, "level": …, "logger": …, "message": …}` and the record's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         time, message, fields = _parts(record)
         head = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": message}
         return json.dumps(head | fields, ensure_ascii=False)
@@ -113,7 +111,6 @@ def describe(error: BaseException) -> str:
 
 
 def _parts(record: logging.LogRecord) -> tuple[str, str, dict[str, object]]:
-    """The time, the message and the fields of a record."""
     time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     fields = dict(getattr(record, "fields", {}))
     if record.exc_info and record.exc_info[1] is not None:
@@ -173,13 +170,11 @@ class Metrics:
             self._caller_seconds.labels(caller).observe(seconds)
 
     def used(self, model: str, usage: Usage) -> None:
-        """Counts what a model did for a request."""
         self._tokens.labels(model).inc(usage.tokens)
         self._computed.labels(model).inc(usage.computed_tokens)
         self._cached.labels(model).inc(usage.cached_tokens)
 
     def ran(self, model: str, batch: BatchFigures) -> None:
-        """Counts a batch of a model."""
         self._batch_items.labels(model).observe(batch.items)
         self._batch_tokens.labels(model).observe(batch.tokens)
         self._forward.labels(model).observe(batch.seconds)
@@ -188,7 +183,6 @@ class Metrics:
             self._waits.labels(model).observe(seconds)
 
     def called_upstream(self, seconds: float, outcome: str) -> None:
-        """Counts a call to the upstream."""
         self._upstream.labels(outcome).observe(seconds)
 
     def called_judge(self, seconds: float, outcome: str) -> None:
@@ -250,7 +244,6 @@ class Traced:
             self.app = OpenTelemetryMiddleware(_Unveiled(app), exclude_spans=["receive", "send"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
         if _tracing and scope["type"] == "http":
             seen = {name: scope[name] for name in ("type", "method", "scheme", "http_version", "server")}
             traced = [(name, value) for name, value in scope["headers"] if name in _TRACE_HEADERS and value.isascii()]

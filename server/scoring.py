@@ -59,7 +59,6 @@ class RequestScorer(Scorer):
         return await self._service.read(self._context, function)
 
     async def compare(self, answers: Sequence[str]) -> Comparison:
-        """The classes of the answers."""
         equivalence = self._service.equivalence
         with span("answers"):
             begun = equivalence.begin(answers, self._context.scope)
@@ -67,7 +66,6 @@ class RequestScorer(Scorer):
             return equivalence.finish(begun)
 
     async def match(self, pairs: Sequence[Pair]) -> list[Match]:
-        """Whether the answer of each pair is right."""
         equivalence, run = self._service.equivalence, partial(self._service.readers.run, self._context.claims)
         with span("answers"):
             answers = texts(pairs)

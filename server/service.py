@@ -91,7 +91,6 @@ class Service(Collector):
         return await self.readers.run(context.claims, cost, function)
 
     def collect(self) -> Iterator[Metric]:
-        """What is counted here, for Prometheus."""
         if self.journal is not None:
             dropped = self.journal.dropped
             yield CounterMetricFamily("unprm_journal_dropped", "Requests left out of the journal.", dropped)

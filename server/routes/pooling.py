@@ -56,8 +56,8 @@ def _last_part(value: object) -> object:
     return value.rstrip("/").rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
 
 
-def _told_by(field: str) -> Discriminator:
-    return Discriminator(lambda body: "told" if isinstance(body, dict) and body.get(field) is not None else "other")
+def _by_field(field: str) -> Discriminator:
+    return Discriminator(lambda body: "has" if isinstance(body, dict) and body.get(field) is not None else "lacks")
 
 
 class _Body(Request):
@@ -140,7 +140,7 @@ class TextsRequest(RerankRequest):
     return_text: bool = False
 
 
-_Rerank = Annotated[Annotated[TextsRequest, Tag("told")] | Annotated[RerankRequest, Tag("other")], _told_by("texts")]
+_Rerank = Annotated[Annotated[TextsRequest, Tag("has")] | Annotated[RerankRequest, Tag("lacks")], _by_field("texts")]
 
 
 class PredictRequest(Request):
@@ -181,11 +181,11 @@ class LabelsRequest(_Body):
             raise InvalidRequest(why, "/label_token_ids")
         prompts = [item + query if self.item_first else query + item for item in self.items]
         more = self.model_dump(include={"model", "add_special_tokens"})
-        asked = ClassifyRequest(input=prompts, use_activation=self.apply_softmax, **more)
-        return asked, 1 if not labels or [*labels] == verdicts else -1
+        classification = ClassifyRequest(input=prompts, use_activation=self.apply_softmax, **more)
+        return classification, 1 if not labels or [*labels] == verdicts else -1
 
 
-_Score = Annotated[Annotated[LabelsRequest, Tag("told")] | Annotated[PairsRequest, Tag("other")], _told_by("query")]
+_Score = Annotated[Annotated[LabelsRequest, Tag("has")] | Annotated[PairsRequest, Tag("lacks")], _by_field("query")]
 
 
 async def classify(service: TheService, request: ClassifyRequest, context: TheContext) -> Json:
@@ -262,22 +262,25 @@ async def pairs(service: TheService, request: _Score, context: TheContext) -> Js
 async def _labelled(service: Service, request: LabelsRequest, context: Context) -> Json:
     """SGLang's rows: one for each item, or for each step of each item."""
     with service.models.chosen(request.model) as (chosen,):
-        asked, order = await service.read(context, partial(request.read, chosen.engine.format))
-    model, scores = await _scores(service, asked, context, "/items/{}")
-    rows = [[asked.row(score)[::order] for score in steps] for steps in scores]
-    found = [each[-1] for each in rows] if request.score_extraction_token is None else rows
-    return {"object": "scoring", "model": model, "scores": found, "usage": _usage(context)}
+        classification, order = await service.read(context, partial(request.read, chosen.engine.format))
+    model, scores = await _scores(service, classification, context, "/items/{}")
+    rows = [[classification.row(score)[::order] for score in steps] for steps in scores]
+    of_items = [each[-1] for each in rows] if request.score_extraction_token is None else rows
+    return {"object": "scoring", "model": model, "scores": of_items, "usage": _usage(context)}
 
 
 async def predict(service: TheService, request: PredictRequest, context: TheContext) -> list[Any]:
     """The classes of each prompt, the likelier first."""
     prompts = [request.inputs] if isinstance(request.inputs, str) else [each for (each,) in request.inputs]
-    asked = ClassifyRequest.model_validate({"input": prompts, "use_activation": not request.raw_scores})
-    found = []
-    for steps in (await _scores(service, asked, context, "/inputs/{}"))[1]:
-        row = [{"label": label, "score": score} for label, score in zip(_LABELS, asked.row(min(steps)), strict=True)]
-        found.append(row[:: -1 if min(steps) >= 0.5 else 1])
-    return found[0] if isinstance(request.inputs, str) else found
+    classification = ClassifyRequest.model_validate({"input": prompts, "use_activation": not request.raw_scores})
+    rows = []
+    for steps in (await _scores(service, classification, context, "/inputs/{}"))[1]:
+        row = [
+            {"label": label, "score": score}
+            for label, score in zip(_LABELS, classification.row(min(steps)), strict=True)
+        ]
+        rows.append(row[:: -1 if min(steps) >= 0.5 else 1])
+    return rows[0] if isinstance(request.inputs, str) else rows
 
 
 _ROUTES: dict[str, Callable[..., Any]] = {
@@ -307,9 +310,9 @@ async def _scores(
         if request.messages is not None:
             refuse([why_unscorable(0, solutions[0], service.settings.max_steps)], place)
         scorer = RequestScorer(service, models, context)
-        found = (await scorer.score(dict(enumerate(solutions)), strict=True)).values()
-        refuse(found, place)
-        return scorer.name, [each.values for each in found if isinstance(each, StepScores)]
+        outcomes = (await scorer.score(dict(enumerate(solutions)), strict=True)).values()
+        refuse(outcomes, place)
+        return scorer.name, [each.values for each in outcomes if isinstance(each, StepScores)]
 
 
 def _to_score(request: ClassifyRequest, format: Format, max_steps: int) -> list[Solution]:

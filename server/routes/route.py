@@ -188,7 +188,6 @@ def _whole(message: Message) -> bool:
 
 
 def _parts(message: Message) -> Iterator[Message]:
-    """The message, its body in parts of at most `SENT_BYTES`."""
     body = memoryview(message.get("body", b""))
     last = max(0, len(body) - 1) // SENT_BYTES * SENT_BYTES
     for start in range(0, last, SENT_BYTES):

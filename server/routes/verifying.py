@@ -105,15 +105,15 @@ router.add_api_route("/verify", verify, methods=["POST"], include_in_schema=Fals
 def _to_score(request: VerifyRequest) -> tuple[ScoreRequest, int]:
     """What is to be scored, and the number of messages that the agent was given. Raises `InvalidRequest` for what
     it can't be, because nothing was asked for, perhaps."""
-    asked = request.responses_create_params
-    before = [Item(content=asked.input)] if isinstance(asked.input, str) else asked.input
-    if asked.instructions:
-        before = [Item(role="system", content=asked.instructions), *before]
+    created = request.responses_create_params
+    before = [Item(content=created.input)] if isinstance(created.input, str) else created.input
+    if created.instructions:
+        before = [Item(role="system", content=created.instructions), *before]
     given, done = _messages(before), _messages(request.response.output)
-    if len(done) == 1 and not asked.tools and not done[0].tool_calls:
+    if len(done) == 1 and not created.tools and not done[0].tool_calls:
         sent: dict[str, Any] = {"problem": conversation(given), "solutions": [text_of(len(given), done[0])]}
     else:
-        sent = {"trajectories": [{"messages": [*given, *done]}], "tools": asked.tools or []}
+        sent = {"trajectories": [{"messages": [*given, *done]}], "tools": created.tools or []}
     sent |= request.model_dump(include=set(OutcomeTerms.model_fields), exclude_unset=True)
     try:
         return ScoreRequest.model_validate(sent), len(given)
