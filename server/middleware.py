@@ -23,12 +23,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from unprm.shares import Quota
 
 from . import page
-from .admission import CONTEXT, Claims, Context, context_of, respond
+from .admission import CONTEXT, Claims, Context, context_of
 from .journal import Entry
-from .observe import annotate, log_request
+from .observe import log_request
+from .refusals import respond
 from .reloading import Reloading
 from .service import Service
 from .settings import Settings
+from .tracing import annotate
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # ASCII: a key may contain any non-ASCII character, even one that Unicode counts as white space
@@ -93,10 +95,10 @@ class Envelope:
         seconds = asyncio.get_running_loop().time() - context.arrived
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
-        self._service.metrics.answered(route, status, context.code, seconds)
+        self._service.metrics.count_answer(route, status, context.code, seconds)
         if context.claims.deadline is not None and not route.startswith(_ADMIN):
             caller = "" if self._service.settings.open_metrics else context.caller
-            self._service.metrics.worked(route, caller, context, seconds)
+            self._service.metrics.count_work(route, caller, context, seconds)
         if (journal := self._service.journal) is not None and journalled and context.body:
             election = None if context.election is None else asdict(context.election)
             if election is not None and not journal.texts:

@@ -18,8 +18,8 @@ from unprm.types import Encoded, Solution, Usage
 
 from .admission import Context
 from .models.model import Model, Room
-from .observe import annotate, span
 from .service import Service
+from .tracing import annotate, span
 
 T = TypeVar("T")
 
@@ -51,11 +51,9 @@ class RequestScorer(Scorer):
 
     @property
     def usage(self) -> Usage:
-        """The request's, so far."""
         return self._context.usage
 
     async def read(self, function: Callable[[], T]) -> T:
-        """As `Service.read`, of all texts of the request."""
         return await self._service.read(self._context, function)
 
     async def compare(self, answers: Sequence[str]) -> Comparison:
@@ -74,7 +72,6 @@ class RequestScorer(Scorer):
             return await run(len(answers), partial(equivalence.matched, begun, pairs))
 
     async def _advance(self, begun: Begun) -> None:
-        """Computes all keys that are wanted."""
         service = self._service
         if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
             service.equivalence.advance(begun, math.inf)
@@ -136,7 +133,7 @@ class RequestScorer(Scorer):
                 )
             except DeadlineExceeded:  # the scorer knows only the time that was left
                 raise DeadlineExceeded(claims.seconds) from None
-            self._service.metrics.used(model.name, result.usage)
+            self._service.metrics.count_usage(model.name, result.usage)
             annotate({"model": model.name, "computed_tokens": result.usage.computed_tokens})
             return result
 

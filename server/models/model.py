@@ -207,7 +207,7 @@ class Model:
             batch_tokens=self._settings.batch_tokens,
             max_queued_tokens=self._settings.max_queued_tokens,
             patience=self._settings.max_batch_seconds,
-            observe=partial(self._metrics.ran, self.name),
+            observe=partial(self._metrics.count_batch, self.name),
             on_loss=self._lost,
             clock=self.clock,
         )

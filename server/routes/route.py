@@ -25,8 +25,9 @@ from unprm.errors import FieldError, InvalidRequest, TooManySolutions, UnprmErro
 from unprm.fields import field_errors, invalid
 from unprm.wire import MAX_FIELDS
 
-from ..admission import Claims, context_of, respond
+from ..admission import Claims, context_of
 from ..errors import event
+from ..refusals import respond
 from ..service import Service
 from ..settings import Settings
 
@@ -82,7 +83,7 @@ class WorkRoute(APIRoute):
         size, limit = await service.read(context, partial(parsed_size, context.body)), service.settings.max_body_bytes
         if size > PARSED * limit:
             raise HTTPException(413, f"its values take {size} bytes of memory, the limit is {PARSED * limit}")
-        context.claims.hold(size)
+        context.claims.memory.take(size)
         return await service.read(context, partial(self._validated, context.body, service.settings))
 
     def _validated(self, body: bytes, settings: Settings) -> Any:
@@ -110,7 +111,7 @@ def _bodiless(
             content = await service.read(context, partial(to_json, response, inf_nan_mode="null"))
             response = Response(content, status, media_type="application/json")
         if not isinstance(response, StreamingResponse):
-            context.claims.hold(len(response.body))
+            context.claims.memory.take(len(response.body))
         return response
 
     given = [Parameter("http", Parameter.KEYWORD_ONLY, annotation=Request)]
@@ -142,7 +143,7 @@ class Work:
 
         try:
             async with claims.admitted(context.arrived, seconds_of(headers, limit), limit):
-                context.body = await read_body(headers, receive, service.settings.max_body_bytes, claims.hold)
+                context.body = await read_body(headers, receive, service.settings.max_body_bytes, claims.memory.take)
                 context.size = len(context.body)
                 await answer(self.app, scope, receive, send_noted, claims)
         except UnprmError as error:

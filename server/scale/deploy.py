@@ -33,7 +33,7 @@ class Replica:
         configure_logs(settings.log_level, settings.log_format)
         self._settings, self._metrics = settings, Metrics()
         self._engines = engine or {
-            name: load(settings, request, self._metrics.called_judge) for name, request in settings.models().items()
+            name: load(settings, request, self._metrics.count_judge_call) for name, request in settings.models().items()
         }
 
     def __serve_build_asgi_app__(self) -> FastAPI:

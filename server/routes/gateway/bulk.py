@@ -57,7 +57,6 @@ async def elect_all(elections: Sequence[RunningElection], budget: int) -> list[E
 
 
 def _least_decided(elections: Sequence[RunningElection], indices: set[int]) -> int | None:
-    """The index of the election that gets the next round."""
     waiting = sorted(indices)
     chosen = [elections[index] for index in waiting]
     place = least_decided([Standing(each.candidates.attempted, each.candidates.budget, each.stable) for each in chosen])

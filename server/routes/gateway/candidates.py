@@ -19,7 +19,7 @@ from unprm.wire import AnySolution, SolutionIn, confidence_of
 from ...admission import Context
 from ...service import Service
 from .completion import calls_of, is_cut, length_of, text_of
-from .replies import Sampled
+from .replies import SampledCompletions
 from .report import TextPiece, UpstreamFailure, WrittenCandidate
 from .solutions import voting
 from .terms import ElectionTerms, Source
@@ -49,7 +49,7 @@ class SampledCandidates:
             self._body["temperature"] = WARM
             self._seed = request.seed or 0  # a repeated request stays deterministic
         self._room = service.settings.max_body_bytes
-        self.sampled, self._solutions, self.origins = Sampled(), list[AnySolution](), list[Source]()
+        self.sampled, self._solutions, self.origins = SampledCompletions(), list[AnySolution](), list[Source]()
         self.failures: list[UpstreamFailure] = []
         self.rounds = self._requested = 0
 
@@ -115,7 +115,7 @@ class SampledCandidates:
             seeded = {} if self._seed is None else {"seed": self._seed + first + start}
             kept = None if self._shows_logprobs else _WITH_TEXTS if self.terms.by_logprobs else ("logprob",)
 
-            def arrived(number: int, part: Sampled) -> None:
+            def arrived(number: int, part: SampledCompletions) -> None:
                 source.sampled.add(replace(part, choices=[]))
                 self.context.claims.charge(part.tokens)
                 round.arrive(start + number, part, shown=apart)
@@ -196,7 +196,7 @@ class SampledCandidates:
             raise UpstreamFailed("the upstream's log-probabilities have numbers that JSON can't represent")
         return choice
 
-    async def _read(self, sampled: Sampled) -> list[AnySolution]:
+    async def _read(self, sampled: SampledCompletions) -> list[AnySolution]:
         """The candidates of a round as a vote takes them. Raises `UpstreamFailed` if their texts are too long, and
         `Overloaded`."""
         length = sum(map(length_of, sampled.choices))
@@ -204,12 +204,12 @@ class SampledCandidates:
             limit = self.service.settings.max_body_bytes
             raise UpstreamFailed(f"the texts of the candidates are together longer than {limit} characters")
         solutions = await self.service.read(self.context, partial(self._digest, sampled), sampled.size)
-        self.context.claims.hold(sampled.size)
+        self.context.claims.memory.take(sampled.size)
         self.context.size += sampled.size
         self._room -= length
         return solutions
 
-    def _digest(self, sampled: Sampled) -> list[AnySolution]:
+    def _digest(self, sampled: SampledCompletions) -> list[AnySolution]:
         """Reads log-probabilities; those that the caller did not ask for are dropped."""
         solutions = list(map(self._solution, sampled.choices))
         if not self._shows_logprobs:
@@ -251,17 +251,16 @@ class _Round:
         self, places: Sequence[Source], first: int, observe: Callable[[WrittenCandidate | TextPiece], None]
     ) -> None:
         self._places, self._first, self._observe = places, first, observe
-        self.sampled, self.origins = Sampled(), list[Source]()
+        self.sampled, self.origins = SampledCompletions(), list[Source]()
         self.came = asyncio.Event()
         self._early: dict[int, list[Json]] = {}
         self._shown: dict[int, int] = {}
 
     @property
     def choices(self) -> list[Json]:
-        """All that have come so far."""
         return [*self.sampled.choices, *chain.from_iterable(choices for _, choices in sorted(self._early.items()))]
 
-    def arrive(self, place: int, part: Sampled, *, shown: bool) -> None:
+    def arrive(self, place: int, part: SampledCompletions, *, shown: bool) -> None:
         """`shown`: its text is, piece by piece."""
         self.sampled.add(replace(part, choices=[]))
         if part.choices:

@@ -22,7 +22,6 @@ def as_openai(choice: Json) -> Json:
 
 
 def joined_text(content: Any) -> Any:
-    """A message's content, as one text if it comes in parts."""
     if not isinstance(content, list):
         return content
     texts = [part.get("text") for part in content if isinstance(part, dict)]
@@ -46,22 +45,21 @@ def calls_of(choice: Json) -> list[Json]:
 
 
 def text_of(choice: Json) -> str:
-    """The text of a completion; empty if it has none."""
-    content = choice["message"].get("content")
-    return content if isinstance(content, str) else ""
+    return _text(choice, "content")
 
 
 def refusal_of(choice: Json) -> str:
-    """What a model says that refuses to answer; empty if it doesn't."""
-    refusal = choice["message"].get("refusal")
-    return refusal if isinstance(refusal, str) else ""
+    return _text(choice, "refusal")
 
 
 def thoughts_of(choice: Json) -> str:
-    """The thoughts that the upstream sends beside the text of a completion; empty if it sends none."""
-    message = choice["message"]
-    thoughts = message.get("reasoning_content") or message.get("reasoning")
-    return thoughts if isinstance(thoughts, str) else ""
+    """The thoughts that the upstream sends beside the text."""
+    return _text(choice, "reasoning_content") or _text(choice, "reasoning")
+
+
+def _text(choice: Json, field: str) -> str:
+    text = choice["message"].get(field)
+    return text if isinstance(text, str) else ""
 
 
 def length_of(choice: Json) -> int:

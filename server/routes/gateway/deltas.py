@@ -34,7 +34,6 @@ class Deltas:
 
     @property
     def size(self) -> int:
-        """Characters that are kept so far."""
         return self._kept + len(self._rest)
 
     def feed(self, data: bytes) -> list[tuple[int, Json | str]]:

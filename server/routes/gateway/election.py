@@ -19,11 +19,11 @@ from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import LONGEST_COMPARED, AnySolution, Unscored, VoteOut, VoteRequest
 
 from ...models.model import Model
-from ...observe import evaluated
 from ...scoring import RequestScorer
+from ...tracing import report_evaluation
 from .candidates import SampledCandidates
 from .parts import PartwiseAnswer, elect_by_parts
-from .replies import Sampled
+from .replies import SampledCompletions
 from .report import (
     ElectionUsage,
     Progress,
@@ -66,7 +66,7 @@ class ElectionResult:
     in the order of the vote; the tokens of all, with the model of the elected one; the report."""
 
     choices: list[Json]
-    sampled: Sampled
+    sampled: SampledCompletions
     report: Report
 
 
@@ -149,10 +149,10 @@ class RunningElection:
             ballot, strategy = await self._vote("majority"), "majority"
         if ballot is None:
             outcome, others = await self._without_answers(), list[int]()
-            evaluated(terms.strategy, outcome.get("decided_by") or "none", outcome.get("reward"), context)
+            report_evaluation(terms.strategy, outcome.get("decided_by") or "none", outcome.get("reward"), context)
         else:
             vote = ballot.outcome(strategy, LONGEST_COMPARED)
-            candidates.service.metrics.voted(vote, context)
+            candidates.service.metrics.count_vote(vote, context)
             outcome, values = _outcome(ballot, vote), ballot.values(strategy)
             others = [representative(each.members, values) for each in vote.candidates]
             by_parts = partial(elect_by_parts, terms.request, vote, candidates.sampled.choices)
@@ -165,7 +165,7 @@ class RunningElection:
             context.election = replace(record, answer=answer)
         if settings.risk is not None:  # what was not voted on as calibrated is not accepted
             outcome["accept"] = outcome.get("accept") or False
-        total, origin = Sampled(), candidates.origins[outcome["solution_index"]]
+        total, origin = SampledCompletions(), candidates.origins[outcome["solution_index"]]
         for source in terms.sources:
             total.add(source.sampled)
         total.model = origin.sampled.model

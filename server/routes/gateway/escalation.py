@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from unprm.errors import DeadlineExceeded, Overloaded, UpstreamFailed, UpstreamRefused
 
-from ...observe import annotate_generation
+from ...tracing import annotate_generation
 from .candidates import SampledCandidates
 from .election import ElectionResult, ElectionUpdate, Observer, RunningElection, ignore
 from .report import Attempt, Progress
@@ -48,7 +48,6 @@ async def elect(
 
 
 async def _attempt(election: RunningElection, attempts: list[Attempt]) -> ElectionResult:
-    """Samples until the election stops; adds what that took."""
     sampled = election.candidates.sampled
     count, before = len(sampled), sampled.token_counts
     result = await election.run()

@@ -55,7 +55,6 @@ class Gateway:
         return self.context.response_id
 
     async def read(self, function: Callable[[], T]) -> T:
-        """As `Service.read`, all texts of the request."""
         return await self.service.read(self.context, function)
 
     async def election(self, request: ChatRequest) -> partial[Coroutine[Any, Any, ElectionResult]]:

@@ -203,11 +203,9 @@ class MessageEvents:
         self._model, self._id = model, id
 
     def begin(self) -> bytes:
-        """The start of the message."""
         return _event("message_start", message=_empty(self._model, self._id))
 
     def update(self, update: ElectionUpdate) -> bytes:
-        """A ping, which reports the election's progress."""
         return _event("ping", unprm=describe(update))
 
     def answer(self, elected: ElectionResult) -> Iterator[bytes]:

@@ -28,7 +28,7 @@ KeptFields = Collection[str] | None
 
 
 @dataclass(slots=True)
-class Sampled:
+class SampledCompletions:
     """Completions of one prompt in OpenAI's form, in `size` bytes; `usage`: the tokens of all of them together;
     `context_tokens`: of the prompt alone, however often it was sent; `details`: what else the upstream tells of the
     tokens and their cost, as in `UsageInfo`; `id`: of the upstream's answer, if it is one."""
@@ -43,12 +43,11 @@ class Sampled:
     id: str = ""
 
     @classmethod
-    def of(cls, model: str, choices: list[Json], usage: UsageInfo, size: int, id: str) -> "Sampled":
-        """What one answer has."""
+    def of(cls, model: str, choices: list[Json], usage: UsageInfo, size: int, id: str) -> "SampledCompletions":
         prompt = usage.prompt_tokens
         return cls(model, choices, prompt, prompt, usage.completion_tokens, size, usage.details, id)
 
-    def add(self, other: "Sampled") -> None:
+    def add(self, other: "SampledCompletions") -> None:
         self.model, self.id = other.model or self.model, other.id or self.id
         self.choices += other.choices
         self.context_tokens = max(self.context_tokens, other.context_tokens)
@@ -66,7 +65,6 @@ class Sampled:
 
     @property
     def token_counts(self) -> dict[str, float]:
-        """With the details, by name."""
         return {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.completion_tokens, **self.details}
 
     @property
@@ -98,7 +96,6 @@ class TokenCounter:
 
     @property
     def tokens(self) -> int:
-        """Of what has been read so far."""
         reported = _TOTAL.findall(self._end)
         return (
             int(reported[-1])
@@ -127,7 +124,7 @@ def _logprobs(kept: Collection[str], value: Json) -> Json:
     return {name: value[name] for name in kept if name in value} if "logprob" in value else value
 
 
-def read_completions(answer: bytes, count: int, kept: KeptFields) -> Sampled:
+def read_completions(answer: bytes, count: int, kept: KeptFields) -> SampledCompletions:
     """The completions of an answer, at most as many as were asked for. Raises `UpstreamFailed`."""
     value = _parsed(answer, _unchanged if kept is None else partial(_logprobs, kept))
     try:
@@ -145,11 +142,10 @@ def read_completions(answer: bytes, count: int, kept: KeptFields) -> Sampled:
         first, *others = (len(encoded(choice["message"])) for choice in choices)
         written = usage.completion_tokens
         usage.completion_tokens = written + round(written * sum(others) / first)
-    return Sampled.of(read.model, choices, usage, len(answer), read.id)
+    return SampledCompletions.of(read.model, choices, usage, len(answer), read.id)
 
 
 def read_choice(sent: Any) -> Json | None:
-    """A completion in OpenAI's form, None if it can't be read."""
     try:
         RawChoice.model_validate(sent)
     except ValidationError:

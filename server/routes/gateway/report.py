@@ -205,7 +205,6 @@ def _missing(report: Report, token_limit: str | None) -> Iterator[str]:
 
 
 def _outcome(report: Report) -> Iterator[str]:
-    """How many candidates agree, and how many on the next answer."""
     if report.answer is None:
         first = "the first" if report.solution_index == 0 else "the first whole one"
         returned = f"the one with the highest {report.decided_by}" if report.decided_by else first

@@ -23,7 +23,7 @@ from .candidates import SampledCandidates
 from .election import ElectionResult, RunningElection
 from .gateway import Gateway
 from .messages import CountRequest, MessageEvents, MessagesRequest, message
-from .replies import Sampled
+from .replies import SampledCompletions
 from .responses import ResponsesRequest, response
 from .schema import MAX_CANDIDATES, NAMED, BulkRequest, ChatRequest, CompletionRequest
 from .stream import Chunks, ElectionStream, chat_completion
@@ -73,7 +73,6 @@ _listing = APIRouter(route_class=WorkRoute)
 
 
 def _described(name: str, codes: Iterable[str] = _CODES) -> Json:
-    """The options of an operation's FastAPI route."""
     return {"operation_id": name, "responses": problems(codes), "openapi_extra": {"security": [{"key": []}, {}]}}
 
 
@@ -118,7 +117,6 @@ async def chats(gateway: ElectingGateway, bulk: BulkRequest) -> Json:
 
 
 def _bulk_answer(election: RunningElection, result: ElectionResult | Exception) -> Json:
-    """A chat completion, or an error in its place."""
     candidates = election.candidates
     if isinstance(result, ElectionResult):
         return chat_completion(candidates.terms.request, candidates.context.response_id, result)
@@ -156,7 +154,7 @@ async def converse(gateway: ElectingGateway, request: MessagesRequest) -> Respon
 async def count(gateway: TheGateway, request: CountRequest) -> Json:
     """The tokens of a conversation by the upstream's own count."""
     chat = await gateway.read(request.chat)
-    counted = Sampled()
+    counted = SampledCompletions()
     body = await gateway.read(chat.for_upstream) | {"max_tokens": 1}
     body.pop("tool_choice", None)  # no call ends within a token
     await gateway.upstream.sample(body, 1, gateway.context, (), lambda _, sampled: counted.add(sampled))

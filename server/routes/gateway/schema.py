@@ -199,7 +199,6 @@ class ChatRequest(UpstreamRequest):
         return text
 
     def for_upstream(self) -> Json:
-        """The request without the gateway's fields."""
         left_out = {"unprm", "stream", "stream_options", "n", "budget"}
         return self.model_dump(mode="json", exclude_unset=True, exclude=left_out)
 

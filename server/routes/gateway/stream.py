@@ -12,8 +12,8 @@ from starlette.types import Receive, Scope, Send
 from unprm.concurrent import all_of
 from unprm.openai.models import Json
 
-from ...admission import respond
 from ...errors import event
+from ...refusals import respond
 from .completion import calls_of, text_of
 from .election import ElectionResult, ElectionUpdate, Observer
 from .report import Progress, TextPiece, WrittenCandidate
@@ -85,9 +85,7 @@ class StreamFormat(Protocol):
 
     def begin(self) -> bytes: ...
 
-    def update(self, update: ElectionUpdate) -> bytes:
-        """One that reports the election's progress."""
-        ...
+    def update(self, update: ElectionUpdate) -> bytes: ...
 
     def answer(self, elected: ElectionResult) -> Iterator[bytes]:
         """The last ones. Raises `UpstreamFailed` before the first if this API can't express it."""
@@ -166,7 +164,6 @@ class ElectionStream(StreamingResponse):
 
 
 def describe(update: ElectionUpdate) -> Json:
-    """What the stream's `unprm` says of it."""
     return {_UPDATES[type(update)]: update.model_dump()}
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from unprm.votes.registry import VOTES, Strategy
 
-from .replies import Sampled
+from .replies import SampledCompletions
 from .report import SamplingCost
 from .schema import ChatRequest, Election
 from .upstream import Upstream
@@ -26,7 +26,7 @@ class Source:
     received: int = 0
     failed: int = 0
     failing: int = 0
-    sampled: Sampled = field(default_factory=Sampled)
+    sampled: SampledCompletions = field(default_factory=SampledCompletions)
 
     @property
     def left(self) -> int:

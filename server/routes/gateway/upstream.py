@@ -25,12 +25,20 @@ from unprm.openai.client import (
 from unprm.openai.models import Json, UsageInfo
 
 from ...admission import Context
-from ...observe import annotate_generation, span
 from ...service import Service
 from ...settings import UpstreamOptions
+from ...tracing import annotate_generation, span
 from .completion import length_of
 from .deltas import Deltas
-from .replies import UNREADABLE, KeptFields, Sampled, TokenCounter, read_choice, read_completions, read_models
+from .replies import (
+    UNREADABLE,
+    KeptFields,
+    SampledCompletions,
+    TokenCounter,
+    read_choice,
+    read_completions,
+    read_models,
+)
 
 MAX_CONCURRENT = 64
 """Maximum number of concurrent requests to the upstream for one caller; further ones wait for their turn."""
@@ -48,7 +56,7 @@ _WITH_LOGPROBS = 8
 """An answer may be as long as a request's body; with log-probabilities, this many times as long."""
 
 
-Arrived = Callable[[int, Sampled], None]
+Arrived = Callable[[int, SampledCompletions], None]
 """Gets completions as soon as they have come, and the number of the first; and their tokens, with them or later."""
 Written = Callable[[int, str], None]
 """Gets the text of a completion piece by piece, with its number, if the upstream streams it."""
@@ -62,7 +70,9 @@ class Upstream:
     """
 
     def __init__(self, options: UpstreamOptions, service: Service) -> None:
-        self._client = OpenAIClient([options.url], options.key, timeout=None, observe=service.metrics.called_upstream)
+        self._client = OpenAIClient(
+            [options.url], options.key, timeout=None, observe=service.metrics.count_upstream_call
+        )
         self._model = {} if options.model is None else {"model": options.model}
         self._service = service
         self._choices = Choices()
@@ -86,10 +96,10 @@ class Upstream:
 
         apart = written is not None or bool(body.get("logprobs"))
 
-        async def ask(first: int, size: int) -> Sampled:
-            total = Sampled()
+        async def ask(first: int, size: int) -> SampledCompletions:
+            total = SampledCompletions()
 
-            def note(number: int, part: Sampled) -> None:
+            def note(number: int, part: SampledCompletions) -> None:
                 total.add(replace(part, choices=[]))
                 arrived(first + number, part)
 
@@ -102,13 +112,13 @@ class Upstream:
                 return sampled
 
         results = await self._choices.gather(ask, count, 1 if apart else _PER_REQUEST)
-        if isinstance(results[0], Exception) and not any(isinstance(each, Sampled) for each in results):
+        if isinstance(results[0], Exception) and not any(isinstance(each, SampledCompletions) for each in results):
             with _upstream_errors():
                 raise results[0]
 
     async def _ask(
         self, body: Json, count: int, context: Context, kept: KeptFields, arrived: Arrived, written: Written | None
-    ) -> Sampled:
+    ) -> SampledCompletions:
         """The completions of one request. What the upstream refuses of the fields added to it is left out from then
         on. Raises an `APIError`."""
         added = self._added(body, streamed=count > 1 or (written is not None and not body.get("logprobs")))
@@ -196,10 +206,10 @@ class Upstream:
 
     async def _complete(
         self, body: Json, count: int, context: Context, kept: KeptFields, arrived: Arrived, written: Written | None
-    ) -> Sampled:
+    ) -> SampledCompletions:
         """`arrived` gets the whole answer; or if it is streamed, each completion once it is written, and at last the
         tokens of all, estimated if not all were waited for."""
-        deltas, unread, sampled = Deltas(count), bytearray(), Sampled()
+        deltas, unread, sampled = Deltas(count), bytearray(), SampledCompletions()
         content = await self._service.read(context, partial(encoded, body))
         async with (
             self._place(context, MAX_CONCURRENT),
@@ -214,7 +224,7 @@ class Upstream:
                     if not isinstance(part, str):
                         choice = read_choice(part) or UNREADABLE
                         sampled.choices.append(choice)
-                        arrived(index, Sampled(deltas.model, [choice], size=length_of(choice)))
+                        arrived(index, SampledCompletions(deltas.model, [choice], size=length_of(choice)))
                     elif written is not None:
                         written(index, part)
                 unread.clear()
@@ -237,7 +247,7 @@ class Upstream:
             finally:
                 if streamed:
                     estimate = UsageInfo(prompt_tokens=len(content) // _BYTES, completion_tokens=deltas.written)
-                    arrived(0, Sampled.of(deltas.model, [], deltas.usage or estimate, 0, deltas.id))
+                    arrived(0, SampledCompletions.of(deltas.model, [], deltas.usage or estimate, 0, deltas.id))
             if not streamed:
                 whole = partial(read_completions, bytes(unread), count, kept)
                 sampled = await self._service.read(context, whole, len(unread))

@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from server.admission import CONTEXT, Admission, Claims, Context
 from server.routes.gateway.election import ElectionResult, Observer
-from server.routes.gateway.replies import Sampled
+from server.routes.gateway.replies import SampledCompletions
 from server.routes.gateway.report import Progress, Report, TextPiece, WrittenCandidate
 from server.routes.gateway.schema import ChatRequest
 from server.routes.gateway.stream import Chunks, ElectionStream
@@ -244,7 +244,7 @@ async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> N
         tell(Progress(sampled=1, budget=4, answer=None))
         await go_on.wait()
         choice = {"message": {"content": "It is 7"}, "finish_reason": "stop"}
-        return ElectionResult([choice], Sampled(), Report.model_construct(answer="7"))
+        return ElectionResult([choice], SampledCompletions(), Report.model_construct(answer="7"))
 
     stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY), "chatcmpl-1"), silence=0.001)
     async with served(stream, sent, go_on) as client:
