@@ -95,10 +95,9 @@ class Envelope:
         seconds = asyncio.get_running_loop().time() - context.arrived
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
-        self._service.metrics.count_answer(route, status, context.code, seconds)
-        if context.claims.deadline is not None and not route.startswith(_ADMIN):
-            caller = "" if self._service.settings.open_metrics else context.caller
-            self._service.metrics.count_work(route, caller, context, seconds)
+        works = context.claims.deadline is not None and not route.startswith(_ADMIN)
+        named = "" if self._service.settings.open_metrics else context.caller
+        self._service.metrics.count_request(route, status, seconds, context, named if works else None)
         if (journal := self._service.journal) is not None and journalled and context.body:
             election = None if context.election is None else asdict(context.election)
             if election is not None and not journal.texts:

@@ -74,7 +74,7 @@ class TextFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.000Z INFO server.observe: request method=POST …`"""
 
     def format(self, record: logging.LogRecord) -> str:
-        time, message, fields = _parts(record)
+        time, message, fields = _read_record(record)
         values = (f"{name}={value}" for name, value in fields.items())
         return " ".join([f"{time} {record.levelname} {record.name}: {message}", *values]).rstrip()
 
@@ -83,7 +83,7 @@ class JsonFormatter(logging.Formatter):
     """`{"time": …, "level": …, "logger": …, "message": …}` and the record's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time, message, fields = _parts(record)
+        time, message, fields = _read_record(record)
         head = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": message}
         return json.dumps(head | fields, ensure_ascii=False)
 
@@ -99,7 +99,7 @@ def describe(error: BaseException) -> str:
     return " from ".join(parts)
 
 
-def _parts(record: logging.LogRecord) -> tuple[str, str, dict[str, object]]:
+def _read_record(record: logging.LogRecord) -> tuple[str, str, dict[str, object]]:
     time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     fields = dict(getattr(record, "fields", {}))
     if record.exc_info and record.exc_info[1] is not None:
@@ -141,13 +141,12 @@ class Metrics:
         self._votes = counter("unprm_votes", "Votes taken.", ("strategy",))
         self._ties = counter("unprm_ties", "Votes that ended in a tie.", ("strategy",))
 
-    def count_answer(self, route: str, status: int, code: str, seconds: float) -> None:
-        """`code`: the error's, "" without one."""
-        self._requests.labels(route, str(status), code).inc()
+    def count_request(self, route: str, status: int, seconds: float, context: Context, caller: str | None) -> None:
+        """`caller`: of a request for work, by the name of its key; those without a name are one caller."""
+        self._requests.labels(route, str(status), context.code).inc()
         self._seconds.labels(route).observe(seconds)
-
-    def count_work(self, route: str, caller: str, context: Context, seconds: float) -> None:
-        """Of a request for work, with its caller, by the name of the key; those without a name are one caller."""
+        if caller is None:
+            return
         if caller not in self._callers:
             if len(self._callers) >= _CALLERS:
                 caller = _OTHERS

@@ -206,7 +206,7 @@ async def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> No
     """
     request, scores = ballot.request, ballot.scores
     if scorer.name and None in scores:
-        if None in request.asked:
+        if None in request.candidate_problems:
             raise InvalidRequest(_NO_PROBLEM, "/problem")
         missing = {index: each for index, each in enumerate(ballot.solutions) if scores[index] is None}
         computed = await scorer.score(missing, request.on_invalid == "refuse")

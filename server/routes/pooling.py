@@ -9,7 +9,7 @@ is split there, any other as elsewhere.
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
@@ -140,6 +140,7 @@ class LabelsRequest(_Body):
         return classification, 1 if not labels or [*labels] == verdicts else -1
 
 
+@router.post("/classify", include_in_schema=False)
 async def classify(service: TheService, request: ClassifyRequest, context: TheContext) -> Json:
     """A reward for each prompt: the lowest of its step scores."""
     model, scores = await _scores(service, request, context)
@@ -149,6 +150,7 @@ async def classify(service: TheService, request: ClassifyRequest, context: TheCo
     return listed("classify", model, data, context)
 
 
+@router.post("/pooling", include_in_schema=False)
 async def pooling(service: TheService, request: PoolingRequest, context: TheContext) -> Json:
     """A row for each step of each prompt, or one for each prompt."""
     model, scores = await _scores(service, request, context)
@@ -164,6 +166,7 @@ def _rows(request: PoolingRequest, scores: Sequence[tuple[float, ...]]) -> list[
     ]
 
 
+@router.post("/tokenize", include_in_schema=False)
 async def tokenize(service: TheService, request: TokenizeRequest, context: TheContext) -> Json:
     """The token ids of a prompt. Raises `InvalidRequest` for one that can't fit the model's window."""
     prompt, size = Prompt(request.prompt, request.add_special_tokens), len(request.prompt)
@@ -185,6 +188,7 @@ async def score_labels(service: Service, request: LabelsRequest, context: Contex
     return {"object": "scoring", "model": model, "scores": of_items, "usage": usage_of(context)}
 
 
+@router.post("/predict", include_in_schema=False)
 async def predict(service: TheService, request: PredictRequest, context: TheContext) -> list[Any]:
     """The classes of each prompt, the likelier first."""
     prompts = [request.inputs] if isinstance(request.inputs, str) else [each for (each,) in request.inputs]
@@ -197,16 +201,6 @@ async def predict(service: TheService, request: PredictRequest, context: TheCont
         ]
         rows.append(row[:: -1 if min(steps) >= 0.5 else 1])
     return rows[0] if isinstance(request.inputs, str) else rows
-
-
-_ROUTES: dict[str, Callable[..., Any]] = {
-    "/classify": classify,
-    "/pooling": pooling,
-    "/tokenize": tokenize,
-    "/predict": predict,
-}
-for _path, _endpoint in _ROUTES.items():
-    router.add_api_route(_path, _endpoint, methods=["POST"], include_in_schema=False)
 
 
 async def _scores(

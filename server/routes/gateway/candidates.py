@@ -21,7 +21,7 @@ from ...service import Service
 from .completion import calls_of, is_cut, length_of, text_of
 from .replies import SampledCompletions
 from .report import TextPiece, UpstreamFailure, WrittenCandidate
-from .solutions import voting
+from .solutions import solutions_to_vote_on
 from .terms import ElectionTerms, Source
 
 WARM = 0.7
@@ -182,11 +182,11 @@ class SampledCandidates:
         if (terms.by_confidence or terms.by_logprobs) and not self._has_logprobs:
             need = "votes by confidence need" if terms.by_confidence else "rewards are made of here"
             raise UpstreamFailed(f"the upstream sends no log-probabilities of tokens, which {need}")
-        return voting(self.sampled.choices, self._solutions, terms.request, extraction)
+        return solutions_to_vote_on(self.sampled.choices, self._solutions, terms.request, extraction)
 
     def provisional(self, choices: Sequence[Json], extraction: Extraction) -> list[AnySolution]:
         """These completions as `solutions` will have them, without confidences."""
-        return voting(choices, list(map(text_of, choices)), self.terms.request, extraction)
+        return solutions_to_vote_on(choices, list(map(text_of, choices)), self.terms.request, extraction)
 
     def choice(self, index: int) -> Json:
         """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for. Raises

@@ -56,7 +56,7 @@ Observer = Callable[[ElectionUpdate], None]
 progress after each of them, and after each vote but the last."""
 
 
-def ignore(event: ElectionUpdate) -> None:
+def ignore(update: ElectionUpdate) -> None:
     """Observes nothing."""
 
 
@@ -121,21 +121,21 @@ class RunningElection:
         assert claims.deadline is not None, "every request that works has one"
         try:
             until = claims.deadline - _RESERVE * claims.seconds
-            await self.candidates.sample(count, until, self._arrived, self._enough)
+            await self.candidates.sample(count, until, self._note_arrival, self._is_enough)
         except TimeoutError:
             raise DeadlineExceeded((1 - _RESERVE) * claims.seconds) from None
         self._ballot = await self._vote(self._terms.strategy)
         if self._ballot is not None:
             self._leader = self._ballot.outcome(self._terms.strategy, LONGEST_COMPARED).answer
-        await self._judge()
+        await self._stop_if_decided()
         if self.stopped is None:
             self._observe_progress(len(self.candidates.sampled))
 
-    def _arrived(self, event: WrittenCandidate | TextPiece) -> None:
+    def _note_arrival(self, update: WrittenCandidate | TextPiece) -> None:
         if self._terms.settings.candidates:
-            self._observe(event)
-        if isinstance(event, WrittenCandidate):
-            self._observe_progress(event.index + 1)
+            self._observe(update)
+        if isinstance(update, WrittenCandidate):
+            self._observe_progress(update.index + 1)
 
     def _observe_progress(self, sampled: int) -> None:
         self._observe(Progress(sampled=sampled, budget=self.candidates.budget, answer=self._leader))
@@ -163,17 +163,25 @@ class RunningElection:
             record = ElectionRecord.of(vote, len(ballot.classes), ballot.rewards, settings, *scored_by)
             answer = ballot.solutions[vote.solution_index].answer if partwise is None else outcome["answer"]
             context.election = replace(record, answer=answer)
-        if settings.risk is not None:  # what was not voted on as calibrated is not accepted
-            outcome["accept"] = outcome.get("accept") or False
-        total, origin = SampledCompletions(), candidates.origins[outcome["solution_index"]]
+        sampled = SampledCompletions()
         for source in terms.sources:
-            total.add(source.sampled)
-        total.model = origin.sampled.model
+            sampled.add(source.sampled)
+        sampled.model = candidates.origins[outcome["solution_index"]].sampled.model
+        report = self._report(outcome, sampled, by_frequency=ballot is not None and strategy != terms.strategy)
+        choices = [candidates.choice(index) for index in (report.solution_index, *others)]
+        if partwise is not None and partwise.choice is not None:
+            choices[0] = partwise.choice
+        return ElectionResult(choices, sampled, report)
+
+    def _report(self, outcome: Json, sampled: SampledCompletions, *, by_frequency: bool) -> Report:
+        candidates, terms = self.candidates, self._terms
+        if terms.settings.risk is not None:  # what was not voted on as calibrated is not accepted
+            outcome["accept"] = outcome.get("accept") or False
         if terms.several:
             costs = {source.name: source.cost for source in terms.sources if source.requested}
-            outcome |= {"upstream": origin.name, "models": costs}
-        reported = ReportedUsage.model_validate(total.details) if total.details else None
-        outcome |= {
+            outcome |= {"upstream": candidates.origins[outcome["solution_index"]].name, "models": costs}
+        reported = ReportedUsage.model_validate(sampled.details) if sampled.details else None
+        fields = outcome | {
             "model": self._scorer.name,
             "strategy": terms.strategy,
             "budget": candidates.budget,
@@ -184,23 +192,20 @@ class RunningElection:
             "stopped": self.stopped or "budget",
             "stable": self.stable,
             "failures": candidates.failures,
-            "usage": ElectionUsage(**asdict(context.usage), upstream=reported),
-            "solutions": candidates.written if settings.candidates else None,
+            "usage": ElectionUsage(**asdict(self._context.usage), upstream=reported),
+            "solutions": candidates.written if terms.settings.candidates else None,
         }
-        report = Report(**outcome)
+        report = Report(**fields)
         report.notes = notes(
             report,
             candidates.token_limit,
             why_majority=terms.why_majority,
             by_letters=self._question_decides and self._extraction == "choice",
-            by_frequency=ballot is not None and strategy != terms.strategy,
+            by_frequency=by_frequency,
         )
-        choices = [candidates.choice(index) for index in (report.solution_index, *others)]
-        if partwise is not None and partwise.choice is not None:
-            choices[0] = partwise.choice
-        return ElectionResult(choices, total, report)
+        return report
 
-    async def _enough(self, choices: Sequence[Json]) -> bool:
+    async def _is_enough(self, choices: Sequence[Json]) -> bool:
         """Whether the vote on these completions is stable, so that no others need be waited for; False for a vote that
         needs more than answers: scoring some would delay the rest."""
         terms = self._terms
@@ -224,7 +229,7 @@ class RunningElection:
         except (NoAnswer, Unscorable, NoConfidence):
             return None
 
-    async def _judge(self) -> None:
+    async def _stop_if_decided(self) -> None:
         left = self.candidates.budget - self.candidates.attempted
         self.stable = 0.0 if self._ballot is None else await self._stability(self._ballot, left)
         if self.candidates.failing:

@@ -22,9 +22,9 @@ async def elect(
     attempts: list[Attempt] = []
     settings, request = candidates.terms.settings, candidates.terms.request
 
-    def observe_progress(event: ElectionUpdate) -> None:
-        if isinstance(event, Progress):  # the numbers of candidates begin anew
-            observe(event)
+    def observe_progress(update: ElectionUpdate) -> None:
+        if isinstance(update, Progress):  # the numbers of candidates begin anew
+            observe(update)
 
     with candidates.service.models.chosen(settings.model) as models:
         election = RunningElection(models, candidates, observe)

@@ -49,7 +49,7 @@ class Gateway:
         """The first one, for what is not elected."""
         return next(iter(self.upstreams.values()))
 
-    def identified(self, prefix: str) -> str:
+    def assign_id(self, prefix: str) -> str:
         """A new id for the response, known to its context."""
         self.context.response_id = prefix + uuid.uuid4().hex
         return self.context.response_id
@@ -57,10 +57,10 @@ class Gateway:
     async def read(self, function: Callable[[], T]) -> T:
         return await self.service.read(self.context, function)
 
-    async def election(self, request: ChatRequest) -> partial[Coroutine[Any, Any, ElectionResult]]:
+    async def prepare_election(self, request: ChatRequest) -> partial[Coroutine[Any, Any, ElectionResult]]:
         """The election, still to be called. Raises the errors that are known before the upstream is called."""
         await self.check_names([request])
-        terms = await self.terms(request)
+        terms = await self.decide_terms(request)
         groups = [[each] for each in terms.sources] if terms.settings.on_reject == "escalate" else [terms.sources]
         first, *further = [
             await self.read(partial(SampledCandidates, self.service, group, terms, self.context)) for group in groups
@@ -78,7 +78,7 @@ class Gateway:
             except (UpstreamRefused, UpstreamFailed):
                 pass  # it has no list
 
-    async def relayed(self, path: str, request: UpstreamRequest, count: int) -> Response:
+    async def relay(self, path: str, request: UpstreamRequest, count: int) -> Response:
         """The upstream's answer unchanged, streamed or not, to a request for a number of completions."""
         check_count(count, self.service.settings)
         dump = partial(request.model_dump, mode="json", exclude_unset=True, exclude={"unprm"})
@@ -88,14 +88,14 @@ class Gateway:
         headers = {"X-Content-Type-Options": "nosniff"}
         return StreamingResponse(parts, headers=headers, media_type=EVENTS if streamed else "application/json")
 
-    async def terms(self, request: ChatRequest, pointer: str = "") -> ElectionTerms:
+    async def decide_terms(self, request: ChatRequest, pointer: str = "") -> ElectionTerms:
         """Raises `TooManyCandidates`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for messages that the
         PRM would have to read and can't, and for a risk that no calibration fits. `pointer`: to the request."""
         election, settings = request.unprm, self.service.settings
-        sources = self._sources(request, pointer)
+        sources = self._choose_sources(request, pointer)
         with self.service.models.chosen(election.model) as models:
             scorer = RequestScorer(self.service, models, self.context)
-            strategy, problem, why_majority = await self._strategy(request, scorer, pointer)
+            strategy, problem, why_majority = await self._choose_strategy(request, scorer, pointer)
             by_rewards = VOTES[strategy].signal == "reward"
             if by_rewards:  # nothing is bought that nobody can score
                 for model in models:
@@ -112,7 +112,7 @@ class Gateway:
         several = len(self.upstreams) > 1
         return ElectionTerms(request, question, problem, strategy, sources, stable, why_majority, by_logprobs, several)
 
-    async def _strategy(
+    async def _choose_strategy(
         self, request: ChatRequest, scorer: RequestScorer, pointer: str
     ) -> tuple[Strategy, str | None, str | None]:
         """The vote; the problem, if it is by rewards; and why it is by majority, if nobody named one."""
@@ -136,7 +136,7 @@ class Gateway:
             return "majority", None, why
         return strategy, problem, None
 
-    def _sources(self, request: ChatRequest, pointer: str) -> list[Source]:
+    def _choose_sources(self, request: ChatRequest, pointer: str) -> list[Source]:
         """Where candidates are sampled, and how many. Raises `InvalidRequest`."""
         election, settings = request.unprm, self.service.settings
         budgets, at = [self.budget or request.budget, election.budget], f"{pointer}/unprm/models"

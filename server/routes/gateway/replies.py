@@ -104,7 +104,7 @@ class TokenCounter:
         )
 
 
-def _parsed(answer: bytes, keep: Callable[[Json], Json]) -> Any:
+def _parse_json(answer: bytes, keep: Callable[[Json], Json]) -> Any:
     """The value of an answer in JSON, of each object what `keep` returns. Raises `UpstreamFailed`."""
     try:
         if b"\\ud" in answer or b"\\uD" in answer:
@@ -126,7 +126,7 @@ def _logprobs(kept: Collection[str], value: Json) -> Json:
 
 def read_completions(answer: bytes, count: int, kept: KeptFields) -> SampledCompletions:
     """The completions of an answer, at most as many as were asked for. Raises `UpstreamFailed`."""
-    value = _parsed(answer, _unchanged if kept is None else partial(_logprobs, kept))
+    value = _parse_json(answer, _unchanged if kept is None else partial(_logprobs, kept))
     try:
         read = RawChatResponse.model_validate(value)
     except ValidationError:
@@ -156,6 +156,6 @@ def read_choice(sent: Any) -> Json | None:
 def read_models(answer: bytes) -> list[Json]:
     """The models in a list of them. Raises `UpstreamFailed`."""
     try:
-        return RawModelList.model_validate(_parsed(answer, _unchanged)).data
+        return RawModelList.model_validate(_parse_json(answer, _unchanged)).data
     except ValidationError:
         raise UpstreamFailed("the upstream's answer is not a list of models") from None

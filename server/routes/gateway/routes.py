@@ -82,8 +82,8 @@ async def chat(gateway: ElectingGateway, chat_request: ChatRequest) -> Response 
 
     `unprm` has the settings of the vote in the request, and its report in the answer.
     """
-    id = gateway.identified("chatcmpl-")
-    election = await gateway.election(chat_request)
+    id = gateway.assign_id("chatcmpl-")
+    election = await gateway.prepare_election(chat_request)
     if chat_request.stream:
         return ElectionStream(election, Chunks(chat_request, id))
     return await gateway.read(partial(chat_completion, chat_request, id, await election()))
@@ -95,8 +95,8 @@ async def chats(gateway: ElectingGateway, bulk: BulkRequest) -> Json:
     decided. `data` has a chat completion, or an error, for each request in turn."""
     service, context = gateway.service, gateway.context
     await gateway.check_names(bulk.requests)
-    terms = [await gateway.terms(request, f"/requests/{index}") for index, request in enumerate(bulk.requests)]
-    contexts = [replace(context, usage=Usage(), response_id=gateway.identified("chatcmpl-")) for _ in terms]
+    terms = [await gateway.decide_terms(request, f"/requests/{index}") for index, request in enumerate(bulk.requests)]
+    contexts = [replace(context, usage=Usage(), response_id=gateway.assign_id("chatcmpl-")) for _ in terms]
 
     def candidates() -> list[SampledCandidates]:
         pairs = zip(terms, contexts, strict=True)
@@ -127,24 +127,24 @@ def _bulk_answer(election: RunningElection, result: ElectionResult | Exception) 
 @router.post("/completions", response_model=None, **_described("completions"))
 async def completion(gateway: TheGateway, request: CompletionRequest) -> Response:
     """The upstream's own answer, without a vote."""
-    return await gateway.relayed("/completions", request, request.candidates)
+    return await gateway.relay("/completions", request, request.candidates)
 
 
 @router.post("/responses", response_model=None, **_described("responses"))
 async def respond(gateway: ElectingGateway, request: ResponsesRequest) -> Response | Json:
     """As `/v1/chat/completions`, for OpenAI's responses API; with tools or as a stream, without a vote."""
     if request.passed_on:
-        return await gateway.relayed("/responses", request, 1)
-    id = gateway.identified("resp_")
-    election = await gateway.election(await gateway.read(request.chat))
+        return await gateway.relay("/responses", request, 1)
+    id = gateway.assign_id("resp_")
+    election = await gateway.prepare_election(await gateway.read(request.chat))
     return await gateway.read(partial(response, request, id, await election()))
 
 
 @router.post("/messages", response_model=None, **_described("messages"))
 async def converse(gateway: ElectingGateway, request: MessagesRequest) -> Response | Json:
     """As `/v1/chat/completions`, for Anthropic's messages API."""
-    id = gateway.identified("msg_")
-    election = await gateway.election(await gateway.read(request.chat))
+    id = gateway.assign_id("msg_")
+    election = await gateway.prepare_election(await gateway.read(request.chat))
     if request.stream:
         return ElectionStream(election, MessageEvents(request.model, id))
     return await gateway.read(partial(message, request.model, id, await election()))

@@ -38,23 +38,23 @@ class ActionSolution(SolutionIn):
         return replace(super().candidate(split, index, max_steps), compared_as="tool_call", evidence="before")
 
 
-def voting(
+def solutions_to_vote_on(
     choices: Sequence[Json], solutions: Sequence[AnySolution], request: ChatRequest, extraction: Extraction
 ) -> list[AnySolution]:
     """Each completion's solution, with what it votes for where that is not the answer that a whole text states."""
     acting = any(map(calls_of, choices))
     pairs = zip(choices, solutions, strict=True)
-    return [_voting(choice, solution, request, extraction, acting) for choice, solution in pairs]
+    return [_solution_to_vote_on(choice, solution, request, extraction, acting) for choice, solution in pairs]
 
 
-def _voting(
+def _solution_to_vote_on(
     choice: Json, solution: AnySolution, request: ChatRequest, extraction: Extraction, acting: bool
 ) -> AnySolution:
     """`acting`: whether any candidate calls a tool."""
     cut, text, vote_on = is_cut(choice), text_of(choice), request.unprm.vote_on
     signals = {name: getattr(solution, name, None) for name in ("confidence", "token_logprobs")}
     if calls_of(choice):
-        return _acting(choice, request.unprm.exclude_args, signals, cut=cut)
+        return _action_solution(choice, request.unprm.exclude_args, signals, cut=cut)
     stated = {"text": text, **signals}
     if cut:
         return SolutionIn.model_validate(stated | {"answer": extract(text, extraction, cut=True) or _NO_ANSWER})
@@ -67,7 +67,7 @@ def _voting(
     return solution
 
 
-def _acting(choice: Json, exclude_args: Collection[str], signals: Json, *, cut: bool) -> ActionSolution:
+def _action_solution(choice: Json, exclude_args: Collection[str], signals: Json, *, cut: bool) -> ActionSolution:
     """A completion with tool calls as a solution of one step: its text, then its calls. `signals`: how sure its model
     is.
 
@@ -80,7 +80,7 @@ def _acting(choice: Json, exclude_args: Collection[str], signals: Json, *, cut: 
         message = Message.model_validate({"role": "assistant", "content": text_of(choice), "tool_calls": calls})
         (step,) = render([message], Reading()).steps
         if not cut:
-            stated = {_stated(call.function, exclude_args) for call in message.tool_calls or ()}
+            stated = {_describe_call(call.function, exclude_args) for call in message.tool_calls or ()}
             answer = "\n".join(sorted(stated)) or _NO_ANSWER
     except ValidationError:  # calls of another kind than functions
         step = json.dumps(calls)
@@ -89,7 +89,7 @@ def _acting(choice: Json, exclude_args: Collection[str], signals: Json, *, cut: 
     return ActionSolution.model_validate({"steps": [step], "answer": answer, **signals})
 
 
-def _stated(function: Function, exclude_args: Collection[str]) -> str:
+def _describe_call(function: Function, exclude_args: Collection[str]) -> str:
     """Raises `ValueError` for arguments that are no JSON object."""
     sent: Any = from_json(function.arguments, allow_inf_nan=False)
     if not isinstance(sent, dict):

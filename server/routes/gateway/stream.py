@@ -33,7 +33,7 @@ _PARTS = 1000
 def chat_completion(request: ChatRequest, id: str, elected: ElectionResult) -> Json:
     choices = [choice | {"index": index} for index, choice in enumerate(elected.choices[: request.answers])]
     report = elected.report.model_dump(mode="json")
-    about = _about("chat.completion", id, elected.sampled.model or request.model)
+    about = _head("chat.completion", id, elected.sampled.model or request.model)
     return about | {"choices": choices, "usage": elected.sampled.usage, "unprm": report}
 
 
@@ -43,7 +43,7 @@ class Chunks:
     def __init__(self, request: ChatRequest, id: str) -> None:
         self._answers = request.answers
         self._usage = bool((request.stream_options or {}).get("include_usage"))
-        self._common = _about("chat.completion.chunk", id, request.model)
+        self._common = _head("chat.completion.chunk", id, request.model)
 
     def begin(self, index: int = 0) -> bytes:
         return self._chunk({"role": "assistant", "content": ""}, index=index)
@@ -132,7 +132,7 @@ class ElectionStream(StreamingResponse):
                 return
         self._updates.put_nowait(update)
 
-    def _waiting(self, candidate: int) -> Iterator[TextPiece]:
+    def _take_pieces(self, candidate: int) -> Iterator[TextPiece]:
         texts = self._texts.pop(candidate)
         if texts[0] == "":
             yield TextPiece(candidate=candidate, text="")
@@ -149,7 +149,7 @@ class ElectionStream(StreamingResponse):
                 yield _COMMENT
                 continue
             if isinstance(update, ElectionUpdate):
-                for each in self._waiting(update.candidate) if isinstance(update, TextPiece) else [update]:
+                for each in self._take_pieces(update.candidate) if isinstance(update, TextPiece) else [update]:
                     yield self._format.update(each)
                 continue
             try:
@@ -188,7 +188,7 @@ def _with_logprobs(parts: list[str], logprobs: Any) -> Iterator[tuple[str, Any]]
         yield part, logprobs | {"content": some} if some else None
 
 
-def _about(kind: str, id: str, model: str) -> Json:
+def _head(kind: str, id: str, model: str) -> Json:
     return {"id": id, "object": kind, "created": int(time.time()), "model": model}
 
 

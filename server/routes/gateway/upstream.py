@@ -56,9 +56,9 @@ _WITH_LOGPROBS = 8
 """An answer may be as long as a request's body; with log-probabilities, this many times as long."""
 
 
-Arrived = Callable[[int, SampledCompletions], None]
+OnArrival = Callable[[int, SampledCompletions], None]
 """Gets completions as soon as they have come, and the number of the first; and their tokens, with them or later."""
-Written = Callable[[int, str], None]
+OnText = Callable[[int, str], None]
 """Gets the text of a completion piece by piece, with its number, if the upstream streams it."""
 
 
@@ -85,8 +85,8 @@ class Upstream:
         count: int,
         context: Context,
         kept: KeptFields,
-        arrived: Arrived,
-        written: Written | None = None,
+        arrived: OnArrival,
+        written: OnText | None = None,
     ) -> None:
         """Asks for `count` completions in as many requests as it takes; the upstream may return fewer. For `written`
         each is requested on its own, and streamed unless it has log-probabilities.
@@ -103,7 +103,9 @@ class Upstream:
                 total.add(replace(part, choices=[]))
                 arrived(first + number, part)
 
-            request = _reseeded(body, first) | self._model | ({"n": size} if size > 1 else {})
+            request = body | self._model | ({"n": size} if size > 1 else {})
+            if isinstance(seed := body.get("seed"), int):
+                request["seed"] = seed + first
             shown = written and (lambda number, text: written(first + number, text))
             with span("chat", calls=True):
                 sampled = await self._ask(request, size, context, kept, note, shown)
@@ -117,12 +119,18 @@ class Upstream:
                 raise results[0]
 
     async def _ask(
-        self, body: Json, count: int, context: Context, kept: KeptFields, arrived: Arrived, written: Written | None
+        self, body: Json, count: int, context: Context, kept: KeptFields, arrived: OnArrival, written: OnText | None
     ) -> SampledCompletions:
         """The completions of one request. What the upstream refuses of the fields added to it is left out from then
         on. Raises an `APIError`."""
-        added = self._added(body, streamed=count > 1 or (written is not None and not body.get("logprobs")))
+        # several are streamed, so that each comes as soon as it is written
+        streamed = count > 1 or (written is not None and not body.get("logprobs"))
+        added: Json = dict(_STREAMED) if streamed else {}
+        if not body.keys() & {"max_tokens", "max_completion_tokens"}:
+            added["max_tokens"] = self._service.settings.gateway_max_tokens
+        refused = self._refused
         while True:
+            added = {name: value for name, value in added.items() if name not in refused}
             try:
                 sampled = await self._complete(body | added, count, context, kept, arrived, written)
                 if count > 1 or len(sampled) > 0 or "stream" not in added:
@@ -135,11 +143,10 @@ class Upstream:
                 if "stream" in refused:
                     refused.add("stream_options")
                 self._refused |= refused - {"max_tokens"}  # for which there may be room after a shorter prompt
-            added = {name: value for name, value in added.items() if name not in refused}
 
     async def models(self, context: Context) -> list[Json]:
         """The upstream's models. Raises as `sample`."""
-        async with self._taking(context, {}) as take:
+        async with self._memory_for(context, {}) as take:
             with _upstream_errors():
                 answer = await self._client.fetch("/models", None, take)
             return await self._service.read(context, partial(read_models, answer), len(answer))
@@ -176,7 +183,7 @@ class Upstream:
         return self._places.setdefault((context.claims.share, limit), asyncio.Semaphore(limit))
 
     @asynccontextmanager
-    async def _taking(self, context: Context, body: Json) -> AsyncGenerator[Take, None]:
+    async def _memory_for(self, context: Context, body: Json) -> AsyncGenerator[Take, None]:
         """Yields a function that takes memory for the answer to a body until the end of the block. It waits before an
         answer becomes long while two others of the caller are, so that together they find room; raises
         `UpstreamFailed` for one that is too long, and `Overloaded`."""
@@ -196,16 +203,8 @@ class Upstream:
 
             yield take
 
-    def _added(self, body: Json, *, streamed: bool) -> Json:
-        """What is sent with a request beside what its caller says, as far as the upstream takes it: several completions
-        are streamed, so that each comes as soon as it is written."""
-        added = dict(_STREAMED) if streamed else {}
-        if not body.keys() & {"max_tokens", "max_completion_tokens"}:
-            added["max_tokens"] = self._service.settings.gateway_max_tokens
-        return {name: value for name, value in added.items() if name not in self._refused}
-
     async def _complete(
-        self, body: Json, count: int, context: Context, kept: KeptFields, arrived: Arrived, written: Written | None
+        self, body: Json, count: int, context: Context, kept: KeptFields, arrived: OnArrival, written: OnText | None
     ) -> SampledCompletions:
         """`arrived` gets the whole answer; or if it is streamed, each completion once it is written, and at last the
         tokens of all, estimated if not all were waited for."""
@@ -213,7 +212,7 @@ class Upstream:
         content = await self._service.read(context, partial(encoded, body))
         async with (
             self._place(context, MAX_CONCURRENT),
-            self._taking(context, body) as take,
+            self._memory_for(context, body) as take,
             aclosing(self._client.parts("/chat/completions", content)) as parts,
         ):
             streamed = (await anext(parts)).startswith(b"text/event-stream")
@@ -257,10 +256,6 @@ class Upstream:
 
 def upstreams(service: Service) -> dict[str, Upstream]:
     return {name: Upstream(options, service) for name, options in service.settings.upstreams().items()}
-
-
-def _reseeded(body: Json, number: int) -> Json:
-    return body | {"seed": body["seed"] + number} if isinstance(body.get("seed"), int) else body
 
 
 @contextmanager
