@@ -47,7 +47,7 @@ class Item(_Kept):
 _Items = Annotated[list[Item], Field(max_length=2000, fail_fast=True)]
 
 
-class Asked(_Kept):
+class CreateParams(_Kept):
     """The request that began it."""
 
     input: str | _Items
@@ -55,7 +55,7 @@ class Asked(_Kept):
     tools: list[dict[str, Any]] | None = Field(None, max_length=256, fail_fast=True)
 
 
-class Answered(_Kept):
+class AgentOutput(_Kept):
     """All that the agent did, with what its tools returned."""
 
     output: _Items
@@ -64,8 +64,8 @@ class Answered(_Kept):
 class VerifyRequest(OutcomeTerms, _Kept):
     """What an agent was asked for, and what it did; with `gold`, what its last message has to answer."""
 
-    responses_create_params: Asked
-    response: Answered
+    responses_create_params: CreateParams
+    response: AgentOutput
 
 
 class Session(_Kept):

@@ -22,7 +22,7 @@ from .completion import calls_of, is_cut, length_of, text_of
 from .replies import SampledCompletions
 from .report import TextPiece, UpstreamFailure, WrittenCandidate
 from .solutions import solutions_to_vote_on
-from .terms import ElectionTerms, Source
+from .terms import CandidateSource, ElectionTerms
 
 WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""
@@ -37,7 +37,9 @@ class SampledCandidates:
     Their texts together are at most as long as a request's body may be; they count in its size and its memory.
     """
 
-    def __init__(self, service: Service, sources: Sequence[Source], terms: ElectionTerms, context: Context) -> None:
+    def __init__(
+        self, service: Service, sources: Sequence[CandidateSource], terms: ElectionTerms, context: Context
+    ) -> None:
         self.service, self.sources, self.terms, self.context = service, sources, terms, context
         self.budget = sum(source.budget for source in sources)
         request = terms.request
@@ -49,7 +51,7 @@ class SampledCandidates:
             self._body["temperature"] = WARM
             self._seed = request.seed or 0  # a repeated request stays deterministic
         self._room = service.settings.max_body_bytes
-        self.sampled, self._solutions, self.origins = SampledCompletions(), list[AnySolution](), list[Source]()
+        self.sampled, self._solutions, self.origins = SampledCompletions(), list[AnySolution](), list[CandidateSource]()
         self.failures: list[UpstreamFailure] = []
         self.rounds = self._requested = 0
 
@@ -99,17 +101,17 @@ class SampledCandidates:
         is given up. Raises `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or `TimeoutError` if there is no candidate
         so far, and no other source."""
         self.rounds += 1
-        before, first, places = self.sampled.choices, self._requested, list[Source]()
+        before, first, places = self.sampled.choices, self._requested, list[CandidateSource]()
         for source in self.sources:
             places += [source] * min(source.left, count - len(places))
         self._requested += count
         round = _Round(places, len(before), observe)
-        errors: dict[Source, UnprmError] = {}
+        errors: dict[CandidateSource, UnprmError] = {}
         complete, late, missing = True, False, "the upstream returned fewer candidates than requested"
         # together they would arrive together
         apart = self.terms.request.stream and self.terms.settings.candidates
 
-        async def request_from(source: Source) -> None:
+        async def request_from(source: CandidateSource) -> None:
             source.requested, start = True, places.index(source)
             # different in every round
             seeded = {} if self._seed is None else {"seed": self._seed + first + start}
@@ -248,10 +250,10 @@ class _Round:
     one that comes early waits for those before it. `first`: the number of the first among all."""
 
     def __init__(
-        self, places: Sequence[Source], first: int, observe: Callable[[WrittenCandidate | TextPiece], None]
+        self, places: Sequence[CandidateSource], first: int, observe: Callable[[WrittenCandidate | TextPiece], None]
     ) -> None:
         self._places, self._first, self._observe = places, first, observe
-        self.sampled, self.origins = SampledCompletions(), list[Source]()
+        self.sampled, self.origins = SampledCompletions(), list[CandidateSource]()
         self.came = asyncio.Event()
         self._early: dict[int, list[Json]] = {}
         self._shown: dict[int, int] = {}

@@ -25,7 +25,7 @@ from .election import ElectionResult
 from .escalation import elect
 from .schema import BUDGET, MISSPELLED, ChatRequest, TooManyCandidates, UpstreamRequest
 from .stream import EVENTS
-from .terms import ElectionTerms, Source
+from .terms import CandidateSource, ElectionTerms
 from .upstream import Upstream
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class Gateway:
             return "majority", None, why
         return strategy, problem, None
 
-    def _choose_sources(self, request: ChatRequest, pointer: str) -> list[Source]:
+    def _choose_sources(self, request: ChatRequest, pointer: str) -> list[CandidateSource]:
         """Where candidates are sampled, and how many. Raises `InvalidRequest`."""
         election, settings = request.unprm, self.service.settings
         budgets, at = [self.budget or request.budget, election.budget], f"{pointer}/unprm/models"
@@ -152,7 +152,7 @@ class Gateway:
         if escalates and len(counts) == 1:
             why = "there is no further upstream: it is set by another --upstream-url"
             raise InvalidRequest(why, f"{pointer}/unprm/on_reject")
-        return [Source(name, self.upstreams[name], count) for name, count in counts.items()]
+        return [CandidateSource(name, self.upstreams[name], count) for name, count in counts.items()]
 
 
 def check_count(candidates: int, settings: Settings) -> None:

@@ -25,19 +25,19 @@ _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"
 """Why a response is incomplete, by the reason why the completion stopped."""
 
 
-class Part(BaseModel):
+class TextPart(BaseModel):
     """A piece of a message's text, or what was said instead."""
 
     type: Literal["input_text", "output_text", "refusal"]
     text: str = Field(validation_alias=AliasChoices("text", "refusal"))
 
 
-class Message(Request):
+class InputMessage(Request):
     """A message of the conversation so far; a response's own, too."""
 
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
-    content: str | Annotated[list[Part], Field(fail_fast=True)]
+    content: str | Annotated[list[TextPart], Field(fail_fast=True)]
 
     def for_chat(self) -> Json:
         """The message in the form of the chat API, where `developer` is `system`."""
@@ -126,7 +126,7 @@ class ResponsesRequest(UpstreamRequest):
         """The corresponding chat request. Raises `InvalidRequest`."""
         items = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
         # a thought is part of what a model was told only if it says so itself: the chat API has no place for it
-        turns = read_all(Message, [each for each in items if each.get("type") != "reasoning"], "/input")
+        turns = read_all(InputMessage, [each for each in items if each.get("type") != "reasoning"], "/input")
         before = [{"role": "system", "content": self.instructions}] if self.instructions else []
         fields: Json = {"model": self.model, "messages": [*before, *(message.for_chat() for message in turns)]}
         renamed: Json = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_output_tokens}

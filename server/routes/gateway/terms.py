@@ -15,7 +15,7 @@ _FAILED = 2
 
 
 @dataclass(slots=True, eq=False)
-class Source:
+class CandidateSource:
     """An upstream that candidates are sampled from, at most `budget` of them; what came of it, without the completions.
     `requested`: whether any was; `failed`: candidates that did not come; `failing`: consecutive rounds without any."""
 
@@ -63,7 +63,7 @@ class ElectionTerms:
     question: str
     problem: str | None
     strategy: Strategy
-    sources: Sequence[Source]
+    sources: Sequence[CandidateSource]
     stable: float
     why_majority: str | None = None
     by_logprobs: bool = False
