@@ -34,9 +34,10 @@ lint:
 	$(BIN)/lint-imports
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive unprm server training benchmarks research clients
 
-# the tests of what computes in few bits, as on a processor without AVX-512
+# the tests of what computes in few bits, as on a processor without AVX-512: the files that name such a type of number
 test-avx2: .venv/dev.installed
-	ATEN_CPU_CAPABILITY=avx2 $(PYTEST) tests/training/prm tests/unprm/engines/torch
+	ATEN_CPU_CAPABILITY=avx2 $(PYTEST) \
+	  $$(grep -lE 'bf16|float16|int8' tests/training/prm/test_*.py tests/unprm/engines/torch/test_*.py)
 
 # the tests of replicas on a Ray cluster
 test-ray: .venv/dev.installed

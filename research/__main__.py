@@ -213,27 +213,15 @@ def probe(
     console.print(probes.write(ProbeTrainer(settings), output, console), markup=False, soft_wrap=True)
 
 
-@app.command("publish-pool")
-def publish_pool(
-    run: Annotated[Path, typer.Argument(help="Output directory of `evaluate best-of-n`.", exists=True)],
-    output: Annotated[Path, typer.Option(help="Directory for the data set and its card.", callback=directory)],
-    licence: Annotated[str, typer.Option(help="Licence of the questions and solutions, as the hub spells it.")],
-) -> None:
-    """Write candidates with their verdicts and step scores as a data set for others: parquet and a card."""
-    from . import published_pool
-
-    console.print(f"wrote {published_pool.write(run, output, licence)} questions to {output}")
-
-
 @app.command()
 def searches(
     study: Annotated[Path, typer.Argument(help="Directory that `research study` wrote.", file_okay=False, exists=True)],
     labels: Annotated[Path, typer.Option(help="JSON lines: `problem`, `steps`, `first_error` (from 0).", exists=True)],
 ) -> None:
     """Report what each search costs and finds, where people labelled the first errors."""
-    from .searches.by_people import markdown
+    from .searches import findings, truth
 
-    Console().print(markdown(study, labels), markup=False, soft_wrap=True)
+    Console().print(findings.markdown(study, truth.by_people(labels)), markup=False, soft_wrap=True)
 
 
 @app.command()

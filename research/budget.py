@@ -31,37 +31,27 @@ DRAWS = 50
 @dataclass(frozen=True, slots=True)
 class Spent:
     """How often a vote is right with N candidates `each`, and with as many on average where it is least decided
-    (`shared`); the difference in points, its p-value corrected over all votes and N on these questions (Holm); and the
-    `least` and the `most` candidates that a question got."""
+    (`shared`); and the difference in points, its p-value corrected over all votes and N on these questions (Holm)."""
 
     each: Share
     shared: Share
     difference: str
-    least: int
-    most: int
 
 
 def measure(judged: Sequence[JudgedCandidates]) -> dict[tuple[Strategy, int], Spent]:
     """By vote and N: 2, 4, 8 …, of which every question has more."""
     fewest = min(len(candidates.classes) for candidates in judged)
     sizes = [size for size in SIZES if 1 < size < fewest]
-    each, shared, ranges = {}, {}, {}
+    each, shared = {}, {}
     orders = [[_shuffled(candidates, order) for candidates in judged] for order in range(ORDERS)]
     for vote in VOTES:
         allocated = [allocate(vote, ordered, sizes) for ordered in orders]
         for size in sizes:
-            counts = [by_size[size] for by_size in allocated]
             each[vote, size] = _right(vote, orders, [[size] * len(judged)] * ORDERS)
-            shared[vote, size] = _right(vote, orders, counts)
-            ranges[vote, size] = min(map(min, counts)), max(map(max, counts))
+            shared[vote, size] = _right(vote, orders, [by_size[size] for by_size in allocated])
     family = compare({key: Estimate.mean((shared[key] - each[key])[None]) for key in each})
     return {
-        key: Spent(
-            Share.of(each[key].tolist()),
-            Share.of(shared[key].tolist()),
-            comparison.figures,
-            *ranges[key],
-        )
+        key: Spent(Share.of(each[key].tolist()), Share.of(shared[key].tolist()), comparison.figures)
         for key, comparison in family.items()
     }
 
@@ -103,20 +93,10 @@ def _right(vote: Strategy, orders: Sequence[Sequence[JudgedCandidates]], counts:
 
 
 def markdown(measured: Mapping[str, Mapping[tuple[Strategy, int], Spent]]) -> str:
-    """A table of all pools; `measured`: by pool."""
-    columns = [
-        "vote",
-        "pool",
-        "candidates a question",
-        "equally many",
-        "where undecided",
-        "difference",
-        "least to most",
-    ]
+    columns = ["vote", "pool", "candidates a question", "equally many", "where undecided", "difference"]
     rows = [
-        [vote, pool, str(size), spent.each.in_percent, spent.shared.in_percent, spent.difference,
-         f"{spent.least} to {spent.most}"]
+        [vote, pool, str(size), spent.each.in_percent, spent.shared.in_percent, spent.difference]
         for pool, by_vote in measured.items()
         for (vote, size), spent in by_vote.items()
-    ]  # fmt: skip
+    ]
     return in_markdown(columns, rows)

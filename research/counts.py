@@ -115,7 +115,6 @@ def figures(scored: Sequence[StepScores], held_out: Sequence[Written], candidate
 
 
 def _best(held_out: Sequence[Written], rewards: Sequence[float], candidates: int) -> str:
-    """How often the candidate with the highest reward is right, in percent."""
     best = np.reshape(rewards, (-1, candidates)).argmax(axis=1)
     right = np.reshape([each.shares[-1] for each in held_out], (-1, candidates))
     return Share.of(right[np.arange(len(best)), best].tolist()).in_percent

@@ -66,7 +66,6 @@ class VoteElections:
 
     @classmethod
     def from_elections(cls, elections: Sequence[Election], statistics: Sequence[Sequence[float | None]]) -> Self:
-        """From certainties, truth and statistics."""
         return cls(
             np.array([value for value, _ in elections]),
             np.array([right for _, right in elections]),
@@ -206,7 +205,6 @@ def write(pools: Mapping[str, Sequence[JudgedCandidates]], output: Path) -> str:
 
 
 def figure(by_pools: ByPools, pools: Sequence[str], path: Path) -> None:
-    """Writes the curves of each pool judged by its own other half, as PNG."""
     curves = {
         pool: {vote: each for (judged, by, vote), each in by_pools.items() if judged == by == pool} for pool in pools
     }

@@ -138,7 +138,6 @@ def _tried(
 
 
 def markdown(measured: Mapping[str, Mapping[Strategy, CrossFit]]) -> str:
-    """A table of all votes on all pools; `measured`: by pool."""
     columns = [
         "vote", "pool", "by default", "chosen on the other half", "against majority, points",
         f"against {DEFAULT_STRATEGY} by default, points", "most often best",

@@ -147,7 +147,6 @@ def write(path: Path, small: Sequence[str], large: str, output: Path, console: C
 
 
 def figure(by_rule: Mapping[str, RuleOutcome], path: Path) -> None:
-    """Writes accuracy against cost, as PNG."""
     low, high = by_rule["always"], by_rule["never"]
     series: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("thresholds of the majority", "agree", {"color": PALETTE[5], "marker": "s"}),

@@ -19,11 +19,14 @@ from typing import Any, NamedTuple, TypeVar
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from unprm.election.acceptance import error_interval
+from unprm.errors import Overloaded
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+BUSY_SECONDS = 5.0
+"""After which a journal that could not be used is asked for again."""
 WAITING_BYTES = 64 * 2**20
 """Of entries that are not written yet, at most."""
 _SCHEMA = """
@@ -168,16 +171,17 @@ class Journal:
         await self._run(write)
 
     async def _run(self, function: Callable[[], T]) -> T:
-        """Calls a function after the entries before it were written."""
+        """Calls a function after the entries before it were written. Raises `Overloaded` if the file can't be used now,
+        as while another program has locked it."""
         try:
             return await asyncio.wrap_future(self._writer.submit(function))
         except sqlite3.Error as error:
-            raise JournalUnusable(f"the journal can't be used ({type(error).__name__})") from None
+            raise Overloaded(f"the journal can't be used now ({type(error).__name__})", BUSY_SECONDS) from None
 
     def _count_accepted(self) -> None:
         judged, wrong, risk = self._database.execute(_ACCEPTED).fetchone()
-        if judged:
-            self.accepted = AcceptedErrors(judged, int(wrong), risk, error_interval(int(wrong), judged))
+        known = (judged, int(wrong), risk, error_interval(int(wrong), judged)) if judged else ()
+        self.accepted = AcceptedErrors(*known)
 
     def close(self) -> None:
         """Writes the queued entries and closes the file."""
@@ -192,6 +196,7 @@ class Journal:
                 entry, needed = entry._replace(request=_LEFT_OUT, response=_LEFT_OUT), 0
             while (used := self._used()) and used + needed > self._max_bytes:
                 self._database.execute(_DROP_OLDEST)
+                self._count_accepted()
             self._database.execute(_INSERT, entry)
         except sqlite3.Error as error:
             failed = type(error).__name__

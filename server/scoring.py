@@ -8,10 +8,11 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
 
+from unprm import agreement
 from unprm.answers.equivalence import Begun, Comparison, Match, Pair, is_integer, texts
 from unprm.concurrent import all_of
 from unprm.engines.waiting import ScoredItems
-from unprm.errors import DeadlineExceeded, SolutionTooLong, Unscorable
+from unprm.errors import DeadlineExceeded, InvalidRequest, SolutionTooLong, Unscorable
 from unprm.scorer import Outcome, Scorer, averaged, outcomes
 from unprm.scorer import encode as encoded
 from unprm.types import Encoded, Solution, Usage
@@ -32,17 +33,25 @@ Inputs = dict[int, Encoded | Unscorable]
 
 class RequestScorer(Scorer):
     """Does the work of one request with these models: in its turns, in its caller's share of every room, and until its
-    deadline. Tokens and times are added to the request's usage."""
+    deadline. Tokens and times are added to the request's usage. `name`: of what scores without a model."""
 
-    def __init__(self, service: Service, models: Sequence[Model], context: Context) -> None:
+    def __init__(self, service: Service, models: Sequence[Model], context: Context, name: str = "") -> None:
         self._service, self.models, self._context = service, models, context
-        self.name = "+".join(model.name for model in models)
+        self.name = name or "+".join(model.name for model in models)
         self.max_steps, self.calibration = service.settings.max_steps, service.vote_calibration
 
     @property
     def demo(self) -> str | None:
         """The name of the first of the models that is a demonstration. Raises `ModelUnavailable`."""
         return next((model.name for model in self.models if model.engine.description.demo), None)
+
+    @property
+    def by_agreement(self) -> bool:
+        """As `Scorer.by_agreement`; False while the model is loaded. Raises `InvalidRequest` for a mean with others."""
+        agreeing = [model.family == agreement.NAME for model in self.models] or [bool(self.name)]
+        if any(agreeing) and len(agreeing) > 1:
+            raise InvalidRequest(f"there is no mean of {agreement.NAME} and models: name one of them", "/model")
+        return any(agreeing)
 
     @property
     def by_logprobs(self) -> bool:

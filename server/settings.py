@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from unprm import fields
+from unprm.agreement import NAME as AGREEMENT
 from unprm.commands import PREFIX, SettingsInvalid, option, variable
 from unprm.engines import uncertainty
 from unprm.models.options import (
@@ -68,8 +69,12 @@ class _Served(BaseModel):
 
     model: list[str] = Field(
         default=["unprm-mini"],
-        description="Embedded model, hub name, path, judge or uncertainty; the base with --adapter. Several: "
-        "NAME=MODEL each.",
+        description="Embedded model, hub name, path, judge, uncertainty or agreement; the base with --adapter. "
+        "Several: NAME=MODEL each.",
+    )
+    adapter: list[_Word] = Field(
+        default=[],
+        description="Hub name or path of a PRM adapter for the model. Several that share it: NAME=ADAPTER each.",
     )
 
 
@@ -225,24 +230,32 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
 
     model_config = ConfigDict(frozen=True)
 
-    @field_validator("model", "host", "upstream_url", "upstream_key", "upstream_model", mode="before")
+    @field_validator("model", "adapter", "host", "upstream_url", "upstream_key", "upstream_model", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return value.split(",") if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _named(self) -> Self:
+        beside = self._beside
+        if len(self.adapter) > 1 and len(beside) < len(self.adapter):
+            raise ValueError("several adapters are each given as NAME=ADAPTER, with different names")
+        if beside and (len(self.model) > 1 or _NAMED.fullmatch(self.model[0])):
+            raise ValueError("adapters with names go with a single --model without a name, their base")
+        if beside and self.adapter_revision:
+            raise ValueError("--adapter-revision goes with a single --adapter without a name")
         named = self.models()
         if (self.judge_url is None) == any(request.model == JUDGE for request in named.values()):
             raise ValueError("--model judge needs --judge-url, and --judge-url needs --model judge")
         if len(self.model) > 1:
             if "" in named or len(named) < len(self.model):
                 raise ValueError("several models are each given as NAME=MODEL, with different names")
-            if self.engine == "remote":
-                raise ValueError("--engine remote goes with a single --model: the server at --url serves one")
-            if any(getattr(self, name) is not None for name in ModelOptions.model_fields):
-                options = ", ".join(map(option, ModelOptions.model_fields))
+            alone = ("adapter", *ModelOptions.model_fields)
+            if any(getattr(self, name) not in (None, []) for name in alone):
+                options = ", ".join(map(option, alone))
                 raise ValueError(f"{options} go with a single --model; several are each a PRM's directory or hub name")
+        if len(named) > 1 and self.engine == "remote":
+            raise ValueError("--engine remote goes with a single --model: the server at --url serves one")
         self.upstreams()  # what is wrong with them is said at once
         return self
 
@@ -250,8 +263,18 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
     def memory_of_each(self) -> float:
         """Fraction of a GPU's memory that each model takes: by default an equal share, where one is kept for a model
         that is loaded beside the others."""
-        served = sum(request.model not in (JUDGE, uncertainty.NAME) for request in self.models().values())
+        served = sum(request.model not in (JUDGE, uncertainty.NAME, AGREEMENT) for request in self.models().values())
         return self.memory or MEMORY / max(1, served + (self.admin_key is not None))
+
+    @property
+    def sharers(self) -> int:
+        """How many models share the base of adapters with names, where one may be loaded beside them; 1 without any."""
+        return len(self._beside) + (self.admin_key is not None) if self._beside else 1
+
+    @property
+    def _beside(self) -> dict[str, str]:
+        """The adapters that have a name."""
+        return {found[1]: found[2] for found in map(_NAMED.fullmatch, self.adapter) if found}
 
     @property
     def max_candidates(self) -> int:
@@ -266,6 +289,10 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
     def models(self) -> dict[str, LoadModelRequest]:
         """The models to serve, by name; the name of a single one may be empty."""
         options = self.model_dump(include={*ModelOptions.model_fields, *JudgeOptions.model_fields})
+        if self._beside:
+            options["model"] = self.model[0]
+            return {name: LoadModelRequest(name=name, adapter=each, **options) for name, each in self._beside.items()}
+        options["adapter"] = self.adapter[0] if self.adapter else None
         split = [spec.rpartition("=") for spec in self.model]
         return {name: LoadModelRequest(name=name or "model", model=model, **options) for name, _, model in split}
 

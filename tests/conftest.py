@@ -28,15 +28,6 @@ def base(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def adapter(base) -> Path:
     """Directory of a PRM adapter with random weights for `base`, beside it."""
-    import torch
-    from peft import LoraConfig, get_peft_model
+    from tests.tiny import write_adapter
 
-    from unprm.checkpoints.files import load_base, load_tokenizer
-    from unprm.formats.unprm import PrmConfig
-
-    torch.manual_seed(1)
-    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
-    place = base.parent / "adapter"
-    get_peft_model(load_base(base, torch.float32), lora).save_pretrained(str(place))
-    PrmConfig.for_base(load_tokenizer(base), "tiny-prm", "../base").write(place)
-    return place
+    return write_adapter(base.parent / "adapter", base, 1, "tiny-prm")

@@ -1,14 +1,17 @@
 """The package as it is installed: one wheel, and for each command the packages of its extra and no others."""
 
 import json
+import math
 import subprocess
 import sys
 import venv
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -17,6 +20,7 @@ from packaging.requirements import Requirement
 import training.__main__
 import unprm_client.__main__
 from tests.clients.programs import environment, listening
+from tests.fakes import openai_server
 from tests.support import PATIENCE, ROOT
 from unprm.__main__ import NAMES, PROGRAMS
 from unprm_client import Client
@@ -157,16 +161,43 @@ def test_the_client_asks_the_server(environment_with: Callable[[str], Environmen
     assert json.loads(scored)["solutions"][0]["step_scores"]
 
 
+@contextmanager
+def serving_read_only(gateway: Environment, *words: str) -> Iterator[str]:
+    """A server that can write neither to its home nor where it is, as in an image: nobody can in /proc."""
+    program = "--chdir=/proc", str(gateway.python), str(gateway.script)
+    with listening(*program, *words, program="env", PYTHONPATH="", HOME="/proc") as url:
+        yield url
+
+
 def test_a_gateway_needs_no_torch(environment_with: Callable[[str], Environment]) -> None:
     gateway = environment_with("gateway")
     words = "serve", "--model", "uncertainty", "--upstream-url", URL
-    with (
-        listening(str(gateway.script), *words, program=str(gateway.python), PYTHONPATH="") as url,
-        Client(url, attempts=1000, timeout=5 * PATIENCE) as waiting,
-    ):
+    with serving_read_only(gateway, *words) as url, Client(url, attempts=1000, timeout=5 * PATIENCE) as waiting:
         assert waiting.model().engine == "uncertainty"
-    for module in ("torch", "transformers", "numpy"):
+    refused = gateway.unprm("serve", "--port", "0", status=2).splitlines()[-1]
+    assert refused.endswith("a PRM here needs PyTorch: pip install 'unprm[serve]', or --engine remote")
+    for module in ("torch", "peft"):
         assert f"No module named '{module}'" in gateway.run("-c", f"import {module}", status=1)
+
+
+def test_a_prm_on_a_server_of_vllm_needs_no_torch_here(environment_with: Callable[[str], Environment]) -> None:
+    gateway = environment_with("gateway")
+
+    def vllm(body: Any) -> Any:
+        if body is None:
+            return {"data": [{"id": "prm"}]}
+        rows = [[[float(token % 7 - 3)] for token in ids] for ids in body["input"]]
+        return {"data": [{"index": index, "data": data} for index, data in enumerate(rows)]}
+
+    with openai_server(vllm) as (pooling, seen):
+        words = "serve", "--engine", "remote", "--url", pooling
+        with serving_read_only(gateway, *words) as url, Client(url, attempts=1000, timeout=5 * PATIENCE) as waiting:
+            assert (waiting.model().engine, waiting.model().dtype) == ("remote", "auto")
+            (scores,) = json.loads(gateway.unprm("score", "--url", url, "--json", sent=json.dumps(REQUEST)))[
+                "solutions"
+            ]
+    last = seen[-1].body["input"][-1][-1]
+    assert scores["step_scores"][-1] == pytest.approx(1 / (1 + math.exp(3 - last % 7)))
 
 
 def test_without_extras_a_command_works_or_says_which_it_needs(environment_with: Callable[[str], Environment]) -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 from gguf import MODEL_ARCH, GGUFWriter, TokenType, get_tensor_name_map
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoConfig, Qwen2Config, Qwen2ForCausalLM
 
 from research.mini import tokenizer
-from unprm.checkpoints.files import load_tokenizer
+from unprm.checkpoints.files import load_base, load_tokenizer
 from unprm.engines.torch.probe import ProbeHead
 from unprm.formats.probe import ProbeConfig
 from unprm.formats.unprm import PrmConfig
@@ -78,6 +79,15 @@ def write_prm(directory: Path, name: str, seed: int = 0, window: int = 256, **la
     """Writes a PRM without an adapter, on such a base; `layout` as in `PrmConfig.for_base`."""
     tokenizer = load_tokenizer(write_base(directory, seed, window=window))
     PrmConfig.for_base(tokenizer, name, ".", **layout).write(directory)
+    return directory
+
+
+def write_adapter(directory: Path, base: Path, seed: int, name: str, **options: Any) -> Path:
+    """Writes a PRM adapter with random weights for a base beside it; `options`: further ones of `LoraConfig`."""
+    torch.manual_seed(seed)
+    given = {"r": 4, "target_modules": ["q_proj", "v_proj"], "init_lora_weights": False, "task_type": "CAUSAL_LM"}
+    get_peft_model(load_base(base, torch.float32), LoraConfig(**given | options)).save_pretrained(str(directory))
+    PrmConfig.for_base(load_tokenizer(base), name, f"../{base.name}").write(directory)
     return directory
 
 

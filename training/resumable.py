@@ -103,7 +103,6 @@ def write(path: Path, config: Mapping[str, Any], records: Iterable[object]) -> N
 
 
 def write_lines(path: Path, records: Iterable[object]) -> None:
-    """Replaces a file of records atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _replacing(path) as file:
         file.writelines(to_line(record).encode() for record in records)

@@ -36,7 +36,6 @@ def read(path: Path, kind: type[T]) -> Iterator[T]:
 
 
 def from_file(path: Path, kind: type[T]) -> Iterator[tuple[int, T]]:
-    """The records of a file with the numbers of their lines."""
     for number, line in lines(path):
         yield number, _valid(adapter(kind).validate_json, line, str(path), number, _MADE_BY.get(kind))
 
@@ -73,7 +72,6 @@ def from_hub(name: str, split: str, kind: type[T]) -> Iterator[tuple[int, T]]:
 
 
 def parse(row: object, kind: type[T], source: str, number: int) -> T:
-    """The record in a row of a data set."""
     return _valid(adapter(kind).validate_python, row, source, number)
 
 

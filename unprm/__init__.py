@@ -37,5 +37,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names."""
     return sorted(__all__)

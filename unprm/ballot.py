@@ -23,6 +23,7 @@ from unprm.types import (
     Extraction,
     Solution,
     StepScores,
+    Support,
 )
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Signal, Values
@@ -194,9 +195,9 @@ class Ballot:
                 solution.confidence = confidence
         return response
 
-    def compared(self, scorer: Scorer) -> CompareResponse:
-        """The response to all votes that can be taken: by answers and rewards, and by the confidences there are."""
-        taken = [name for name, vote in VOTES.items() if vote.signal != "confidence" or self.confidences is not None]
+    def compared(self, strategies: Sequence[Strategy], scorer: Scorer) -> CompareResponse:
+        """The response to these votes, without those by confidence if there are no confidences."""
+        taken = [each for each in strategies if VOTES[each].signal != "confidence" or self.confidences is not None]
         outcomes = {strategy: self.outcome(strategy, LONGEST_COMPARED) for strategy in taken}
         agree = len({outcome.candidates[0].members[0] for outcome in outcomes.values()}) == 1
         return CompareResponse(strategies=outcomes, agree=agree, **self._voted(scorer))
@@ -245,15 +246,17 @@ def _result(request: Candidates, solution: Solution, outcome: Outcome | None) ->
         "unscored": Unscored.of(outcome) if isinstance(outcome, Unscorable) else None,
         "cut": {str(index): cut for index, cut in solution.cut.items()} or None,
     }
-    if not isinstance(outcome, StepScores):
+    if not isinstance(outcome, StepScores | Support):
         return fields | dict.fromkeys(("step_scores", "reward", "first_error"))
-    values, messages, intervals = outcome.values, solution.messages, outcome.intervals
+    values, messages = outcome.values, solution.messages
+    known = [value for value in values if value is not None]
+    intervals = outcome.intervals if isinstance(outcome, StepScores) else None
     threshold = step_text.THRESHOLD if request.threshold is None else request.threshold
     return fields | {
         "step_scores": list(values),
-        "reward": step_text.reward(values, request.aggregate),
+        "reward": step_text.reward(known, request.aggregate) if known else None,
         "first_error": step_text.first_error(values, threshold),
         "step_intervals": intervals and list(intervals),
-        "step_log_odds": list(map(log_odds, values)) if request.log_odds else None,
+        "step_log_odds": [None if v is None else log_odds(v) for v in values] if request.log_odds else None,
         "message_scores": None if messages is None else dict(zip(map(str, messages), values, strict=True)),
     }

@@ -38,7 +38,6 @@ class Calibration:
         return calibration
 
     def write(self, directory: Path) -> None:
-        """Writes `calibration.json`."""
         (directory / NAME).write_text(json.dumps(asdict(self), indent=2) + "\n", "utf-8")
 
     def __call__(self, score: float) -> float:

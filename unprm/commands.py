@@ -34,12 +34,10 @@ class SettingsInvalid(Exception):
 
 
 def option(name: str) -> str:
-    """The option of a field."""
     return f"--{name.replace('_', '-')}"
 
 
 def variable(name: str) -> str:
-    """The variable of a field."""
     return f"{PREFIX}{name.upper()}"
 
 
@@ -91,7 +89,6 @@ class _Program(typer.Typer):
     """A program, each of whose commands has `--version`."""
 
     def command(self, *arguments: Any, **more: Any) -> Callable[[Any], Any]:
-        """As Typer's."""
         add = super().command(*arguments, cls=_Command, **more)
 
         def decorate(command: Callable[..., None]) -> Callable[..., None]:

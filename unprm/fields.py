@@ -61,15 +61,17 @@ def field_errors(
     errors: Sequence[Mapping[str, Any]], sent: object, form: type[BaseModel] | None = None
 ) -> list[FieldError]:
     """Pydantic's errors about what was `sent`, which come in FastAPI's form; submitted texts are not repeated. What is
-    wrong with one field, in each of the forms that it may have, is one error. `form`: the model, whose fields are
-    listed where there is an unknown one."""
-    wrong: dict[str, list[Mapping[str, Any]]] = {}
+    wrong with one field, in each of the forms that it may have, is one error. What was not sent in the body, as a
+    header, is named in the sentence. `form`: the model, whose fields are listed where there is an unknown one."""
+    wrong: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for error in errors:
-        wrong.setdefault(pointer(error, sent), []).append(error)
+        where, *names = error["loc"]
+        place = (pointer(error, sent), "") if where == "body" else ("", f"{where} {names[0]}: ")
+        wrong.setdefault(place, []).append(error)
     return [
         # a list for each of very many unknown fields would take long, and only the first errors are shown
-        FieldError(place, message(found, form if number < MAX_ERRORS else None))
-        for number, (place, found) in enumerate(wrong.items())
+        FieldError(place, outside + message(found, form if number < MAX_ERRORS else None))
+        for number, ((place, outside), found) in enumerate(wrong.items())
     ]
 
 

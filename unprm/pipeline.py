@@ -4,10 +4,11 @@ compared, scored if a vote needs that, and voted on.
 A server and a program differ in how the work is done: by which `Scorer`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from unprm import agreement
 from unprm import steps as step_text
 from unprm.answers.equivalence import Match, Pair
 from unprm.answers.kinds import KINDS
@@ -19,7 +20,7 @@ from unprm.errors import (
     Unscorable,
 )
 from unprm.mini.domain import about
-from unprm.scorer import Scorer
+from unprm.scorer import Outcome, Scorer
 from unprm.types import (
     DEFAULT_STRATEGY,
     ComparedAs,
@@ -83,9 +84,11 @@ async def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -
 
 
 async def compare(request: Candidates, scorer: Scorer) -> CompareResponse:
-    """The response to all votes. Raises as `cast`."""
-    ballot = await cast(request, list(VOTES), scorer)
-    return await scorer.read(partial(ballot.compared, scorer))
+    """The response to all votes, by agreement to those that take no rewards. Raises as `cast`."""
+    lacking = not request.scored and scorer.by_agreement
+    taken = [name for name, vote in VOTES.items() if not (lacking and vote.signal == "reward")]
+    ballot = await cast(request, taken, scorer)
+    return await scorer.read(partial(ballot.compared, taken, scorer))
 
 
 async def grade(pairs: Sequence[PairIn], extraction: Extraction, scorer: Scorer) -> list[Grade]:
@@ -114,7 +117,7 @@ async def _add_verdicts(request: ScoreRequest, response: ScoreResponse, scorer: 
         verdict = _verdict_fields(verdicts.get(id(each)))
         each.correct, each.compared_as_text = verdict["correct"], verdict["compared_as_text"]
         each.combined_reward = step_text.combined(
-            request.combination, each.correct, each.step_scores or (), each.reward, request.mean_weight
+            request.combination, each.correct, each.known_scores, each.reward, request.mean_weight
         )
 
 
@@ -133,6 +136,8 @@ async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scor
     vote needs one; `InvalidRequest` without a problem to score by, and for a risk that no calibration fits; and the
     scorer's errors.
     """
+    for strategy in () if request.scored else strategies:
+        check_vote(strategy, scorer)
     judged = None
     if isinstance(request, RiskTerms) and request.risk is not None:
         model = None if request.scored else scorer.name
@@ -154,11 +159,22 @@ async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scor
 
 
 def why_majority(scorer: Scorer, problem: str | None) -> str | None:
-    """Why a vote that nobody named is by majority, None if it isn't: the rewards would be those of a demonstration
-    outside its domain."""
+    """Why a vote that nobody named is by majority, None if it isn't: there would be no rewards, or those of a
+    demonstration outside its domain."""
+    if scorer.by_agreement:
+        return f"{scorer.name} gives no rewards"
     if scorer.demo is None or about(scorer.demo, problem).in_domain:
         return None
     return f"rewards by {scorer.name}, a demonstration, mean nothing for this problem"
+
+
+def check_vote(strategy: Strategy, scorer: Scorer) -> None:
+    """Raises `InvalidRequest` for a vote by rewards where steps are scored by agreement."""
+    if VOTES[strategy].signal == "reward" and scorer.by_agreement:
+        raise InvalidRequest(
+            f"{strategy} takes rewards, and {scorer.name} gives none: as rewards its scores elected no better answers "
+            "than the majority; vote by `majority`, send `step_scores`, or name a PRM as `model`"
+        )
 
 
 def refuse(outcomes: Iterable[object], place: str) -> None:
@@ -209,13 +225,30 @@ async def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> No
         if None in request.candidate_problems:
             raise InvalidRequest(_NO_PROBLEM, "/problem")
         missing = {index: each for index, each in enumerate(ballot.solutions) if scores[index] is None}
-        computed = await scorer.score(missing, request.on_invalid == "refuse")
+        if scorer.by_agreement:
+            computed = await scorer.read(partial(_supported, ballot))
+        else:
+            computed = await scorer.score(missing, request.on_invalid == "refuse")
         if request.on_invalid == "refuse":
             refuse(computed.values(), request.place)
-        for index, outcome in computed.items():
-            scores[index] = outcome
+        for index in missing:
+            scores[index] = computed.get(index)
         problems = {missing[index].problem for index, each in computed.items() if isinstance(each, StepScores)}
         if scorer.demo is not None and problems:
             ballot.demonstration = await scorer.read(partial(about, scorer.demo, *problems))
     if electable and not any(isinstance(scores[index], StepScores) for index in electable):
         refuse([scores[electable[0]]], request.place)
+
+
+def _supported(ballot: Ballot) -> Mapping[int, Outcome]:
+    """What the candidates of each problem say of each other's steps, by index. Raises `InvalidRequest`."""
+    if ballot.request.trajectories is not None:
+        raise InvalidRequest(f"{agreement.NAME} compares solutions, not trajectories", "/trajectories")
+    found: dict[int, Outcome] = {}
+    of_problem: dict[str, list[int]] = {}
+    for index, each in enumerate(ballot.solutions):
+        if each.steps:
+            of_problem.setdefault(each.problem, []).append(index)
+    for problem, indices in of_problem.items():
+        found |= zip(indices, agreement.support(problem, [ballot.solutions[k].steps for k in indices]), strict=True)
+    return found

@@ -19,13 +19,14 @@ from unprm.types import (
     ModelDescription,
     Solution,
     StepScores,
+    Support,
     Usage,
 )
 
 T = TypeVar("T")
 
-Outcome = StepScores | Unscorable
-"""What a solution scores, or why it can't be scored."""
+Outcome = StepScores | Support | Unscorable
+"""What a solution scores, by a model or by the other candidates, or why it can't be scored."""
 
 
 class Scorer:
@@ -47,6 +48,11 @@ class Scorer:
     def demo(self) -> str | None:
         """The name of a demonstration among the models."""
         return self.name if self._engine is not None and self._engine.description.demo else None
+
+    @property
+    def by_agreement(self) -> bool:
+        """Whether steps are scored by `unprm.agreement`, which makes no rewards."""
+        return False
 
     @property
     def usage(self) -> Usage:

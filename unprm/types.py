@@ -186,7 +186,6 @@ class AnswerClass:
 
     @property
     def count(self) -> int:
-        """Number of solutions in the class."""
         return len(self.members)
 
 
@@ -323,6 +322,13 @@ class StepScores(NamedTuple):
     tokens: int = 0
     missing: int = 0
     intervals: tuple[Interval, ...] | None = None
+
+
+class Support(NamedTuple):
+    """What the other candidates say of a solution's steps: `values` in [0, 1], one per step, None for one without
+    evidence. No vote takes them for rewards."""
+
+    values: tuple[float | None, ...]
 
 
 class Format(Protocol):

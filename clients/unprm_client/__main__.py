@@ -139,7 +139,6 @@ def mcp(
 
 
 def _read(file: str, **fields: object) -> list[dict[str, Any]]:
-    """The requests of a file, with the given fields set."""
     try:
         text = sys.stdin.read().removeprefix("\ufeff") if file == "-" else Path(file).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

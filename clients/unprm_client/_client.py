@@ -64,6 +64,7 @@ class _Operations:
     vote = _one(_operations.vote)
     compare = _one(_operations.compare)
     grade = _one(_operations.grade)
+    feedback = _one(_operations.feedback)
     model = _one(_operations.model)
     score_all = _many(_operations.score_all)
     vote_all = _many(_operations.vote_all)
@@ -109,7 +110,6 @@ class Client(_Operations):
     _transports = httpx.Client
 
     def close(self) -> None:
-        """Closes the connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -153,7 +153,6 @@ class AsyncClient(_Operations):
     _transports = httpx.AsyncClient
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:

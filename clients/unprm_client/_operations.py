@@ -21,6 +21,8 @@ from unprm.wire import (
     CompareRequest,
     CompareResponse,
     DefaultVoteRequest,
+    FeedbackRequest,
+    FeedbackResponse,
     GradeRequest,
     GradeResponse,
     ModelResponse,
@@ -66,10 +68,13 @@ class Call(Generic[Result]):
             raise errors.of_response(response.status_code, response.headers, response.content, response.url)
         try:
             # a newer server may send fields that this client does not know
-            return self.result.model_validate_json(response.content, extra="ignore")
+            result = self.result.model_validate_json(response.content, extra="ignore")
         except ValidationError:
             server = errors.server_at(response.url)
             raise errors.UnexpectedResponse(200, f"{server}: the body is not a {self.result.__name__}") from None
+        if isinstance(result, VoteResponse):
+            result._request_id = response.headers.get("X-Request-ID")
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,16 @@ def grade(pairs: Sequence[PairIn | Mapping[str, Any]], **options: Any) -> Call[G
     """Whether each pair's answer is right: a pair has `gold`, the right answer or a list of them, and an `answer`, or a
     `text` to find it in. `options`: `extraction`, and `timeout` as of `score_steps`."""
     return _work("/grade", GradeRequest, GradeResponse, None, options, pairs=pairs)
+
+
+def feedback(
+    request_id: str, *, correct: bool | None = None, answer: str | None = None, **options: Any
+) -> Call[FeedbackResponse]:
+    """Says whether the answer of an earlier vote was `correct`, or which `answer` is; the server needs a journal.
+    `request_id`: the vote's, or the header X-Request-ID of a chat completion. `options`: `timeout` as of
+    `score_steps`."""
+    verdict = {name: value for name, value in (("correct", correct), ("answer", answer)) if value is not None}
+    return _work("/feedback", FeedbackRequest, FeedbackResponse, None, options, request_id=request_id, **verdict)
 
 
 def model(name: str | None = None) -> Call[ModelResponse]:

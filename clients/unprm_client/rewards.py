@@ -30,7 +30,7 @@ def loop_client() -> AsyncClient:
 
 class Rewarded(NamedTuple):
     """What a solution is worth. `correct`: None if no right answer was given; `step_rewards`: its step scores, in
-    [0, 1], none if it can't be scored."""
+    [0, 1], none if it can't be scored, and none of a step without evidence."""
 
     correct: bool | None
     reward: float
@@ -96,8 +96,9 @@ def per_token(solution: ScoredSolution, tokens: int, *, differences: bool = Fals
         raise ValueError("the solution has no last_tokens: it was scored without `offsets`")
     made, before = [0.0] * tokens, 0.0
     for place, score in zip(solution.last_tokens, solution.step_scores or (), strict=False):  # if unscored, none
-        made[place] += score - before
-        before = score if differences else 0.0
+        if score is not None:  # a step without evidence earns nothing
+            made[place] += score - before
+            before = score if differences else 0.0
     return made
 
 
@@ -107,11 +108,11 @@ def process_advantages(group: Sequence[ScoredSolution], tokens: int) -> list[lis
 
     `group`: solutions of one problem, as `per_token` takes them. Shape: [solutions, tokens].
     """
-    scores = [score for each in group for score in each.step_scores or ()]
+    scores = [score for each in group for score in each.known_scores]
     mean, spread = (fmean(scores), pstdev(scores)) if scores else (0.0, 0.0)
     made = []
     for each in group:
-        normalized = [(score - mean) / (spread + 1e-4) for score in each.step_scores or ()]
+        normalized = [None if score is None else (score - mean) / (spread + 1e-4) for score in each.step_scores or ()]
         rewards = per_token(each.model_copy(update={"step_scores": normalized}), tokens)
         made.append([*accumulate(reversed(rewards))][::-1])
     return made
@@ -134,6 +135,6 @@ def _rewarded(outcome: ScoreResponse | ClientError, count: int) -> list[Rewarded
 
 
 def _of_solution(solution: ScoredSolution) -> Rewarded:
-    steps = solution.step_scores or []
+    steps = solution.known_scores
     reward = min(steps, default=0.0) if solution.correct is None else solution.combined_reward or 0.0
     return Rewarded(solution.correct, reward, steps)

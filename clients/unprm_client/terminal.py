@@ -49,7 +49,6 @@ def voted(response: VoteResponse, steps: Sequence[Sequence[str]], threshold: flo
 
 
 def compared(response: CompareResponse) -> RenderableType:
-    """All votes side by side."""
     table = Table(title="all votes agree" if response.agree else "the votes disagree")
     judged = any(vote.accept is not None for vote in response.strategies.values())
     for name in ("vote", "answer", "decided by", "margin", "solution", *(["accepted"] if judged else [])):
@@ -150,7 +149,6 @@ def _footer(response: ScoreResponse | Voted) -> Text:
 
 
 def _colour(score: float) -> str:
-    """Red, yellow or green."""
     return "green" if score >= 0.75 else "yellow" if score >= 0.5 else "red"
 
 

@@ -27,7 +27,6 @@ THRESHOLDS: dict[labels.ThresholdName, str] = {
 
 
 def every(settings: LabSettings, output: Path) -> list[str]:
-    """A finding per base and threshold."""
     made = {name: labels.made(output, name) for name in DATA_SETS}
     findings = []
     for base in settings.bases:

@@ -48,7 +48,6 @@ class LabSettings:
 
     @property
     def annotate(self) -> AnnotateSettings:
-        """Settings common to all searches."""
         return replace(MINI.annotate, adaptive=self.adaptive, seed=self.seed)
 
 

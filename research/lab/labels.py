@@ -40,7 +40,6 @@ class FirstErrorHits:
         return made
 
     def f1(self) -> Estimate:
-        """The mean of the seeds' F1."""
         questions = int(self.counts.any(axis=(0, 1)).sum())
         return Estimate.of_seeds(self.by_seed(), self._f1(weights(self.counts.shape[2])), questions)
 

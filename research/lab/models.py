@@ -23,7 +23,7 @@ from unprm.formats.unprm import CONFIG_NAME
 from unprm.models.load import load_engine
 
 from ..mini.pipeline import prm_settings, reasoner
-from ..mini.pretrain import WITHOUT_VERDICTS, PretrainSettings
+from ..mini.pretrain import WITHOUT_VERDICTS
 from .benchmark import candidates_file, load_benchmark
 from .construct import data_file
 from .lab_settings import DATA_SETS, VERDICTS, BaseName, LabSettings
@@ -37,20 +37,15 @@ def seeds(settings: LabSettings, base: BaseName, data_set: str) -> list[str]:
     return [f"{data_set}-{base}/seed-{seed}" for seed in range(settings.seeds)]
 
 
-def make_base(output: Path, console: Console, settings: PretrainSettings = WITHOUT_VERDICTS) -> Path:
-    """Pretrains the base without verdicts, or resumes its pretraining; returns its directory."""
-    place = output / "text-base"
-    with stage.progress(console) as progress:
-        return reasoner(place, read_tokenizer(mini.BASE), settings, progress)
-
-
 def train(settings: LabSettings, output: Path, console: Console) -> None:
-    """Trains every PRM that is not finished yet."""
-    bases = {base: mini.BASE if base == "verdicts" else make_base(output, console) for base in settings.bases}
+    bases: dict[BaseName, Path] = {"verdicts": mini.BASE}
+    if "text" in settings.bases:
+        with stage.progress(console) as progress:
+            bases["text"] = reasoner(output / "text-base", read_tokenizer(mini.BASE), WITHOUT_VERDICTS, progress)
     positive, negative = VERDICTS
     wanted = [
         prm_settings(
-            path,
+            bases[base],
             [data_file(output, data_set)],
             output / "models" / place,
             place,
@@ -61,7 +56,7 @@ def train(settings: LabSettings, output: Path, console: Console) -> None:
             batch_size=settings.batch_size,
             batch_tokens=4096,  # short batches waste less on padding than large ones gain
         )
-        for base, path in bases.items()
+        for base in settings.bases
         for data_set in DATA_SETS
         for seed, place in enumerate(seeds(settings, base, data_set))
     ]

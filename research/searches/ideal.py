@@ -26,8 +26,8 @@ from unprm.types import Rollout
 from unprm.uncertainty import MEASURES
 
 from ..auroc import ScoredSteps, auroc
-from .by_people import LabelledError
 from .study import variants
+from .truth import LabelledError
 
 SOLVED, SAMPLES = 6, 12
 """Rollouts from every question alone, and how many of them are right: its τ is one half."""

@@ -1,11 +1,17 @@
-"""How the server loads a model; the only module of the server that needs torch, and only for a PRM."""
+"""How the server loads a model; the only module of the server that needs torch, and only for a PRM in
+this process."""
 
 import math
+import os
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
+from unprm import agreement
 from unprm.engines import uncertainty
+from unprm.engines.agreement import AgreementEngine
+from unprm.errors import ModelInvalid
 from unprm.models.options import JUDGE, LoadModelRequest
 from unprm.types import Engine
 
@@ -26,6 +32,15 @@ def load(
         return load_judge(request, settings, settings.max_batch_seconds, observe_judge or ignore)
     if request.model == uncertainty.NAME:
         return uncertainty.UncertaintyEngine(settings.max_steps)
+    if request.model == agreement.NAME:
+        return AgreementEngine(settings.max_steps)
+    if settings.engine == "remote":
+        with _IMPORTING:
+            os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch isn't there
+            from unprm.models.remote import load_remote
+        return load_remote(request, settings)
+    if find_spec("torch") is None:
+        raise ModelInvalid("a PRM here needs PyTorch: pip install 'unprm[serve]', or --engine remote")
     with _IMPORTING:  # only here: the server itself needs no torch
         import torch
         from transformers.utils import logging as transformers_logging
@@ -36,7 +51,9 @@ def load(
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     torch.set_num_threads(within_quota(torch.get_num_threads()))
-    return load_model(request, settings.model_copy(update={"memory": settings.memory_of_each}))
+    options = settings.model_copy(update={"memory": settings.memory_of_each})
+    sharers = settings.sharers if request.adapter and request.model == settings.model[0] else 1
+    return load_model(request, options, sharers)
 
 
 def within_quota(threads: int, cgroup: Path = Path("/sys/fs/cgroup")) -> int:

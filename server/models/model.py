@@ -102,6 +102,11 @@ class Model:
         return public_name(self._settings.model[0]) if self._engine is None else self._engine.description.name
 
     @property
+    def family(self) -> str | None:
+        """None until it is loaded."""
+        return None if self._engine is None else self._engine.description.family
+
+    @property
     def state(self) -> ModelState:
         """The state that `/admin/models` reports."""
         if self._engine is not None:

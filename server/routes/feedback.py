@@ -1,16 +1,14 @@
 """The route that says, later, whether an elected answer was right. It exists where there is a journal to note it in."""
 
 from functools import partial
-from typing import Self
 
 from fastapi import APIRouter
-from pydantic import Field, model_validator
 
 from unprm.answers.equivalence import Pair
 from unprm.answers.kinds import KINDS, canonical_json, json_value
 from unprm.errors import InvalidRequest
 from unprm.types import ComparedAs
-from unprm.wire import FreeText, WireModel
+from unprm.wire import FeedbackRequest, FeedbackResponse
 
 from ..admission import Context, TheContext
 from ..scoring import RequestScorer
@@ -19,27 +17,6 @@ from .openapi import describe
 from .route import WorkRoute
 
 router = APIRouter(route_class=WorkRoute)
-
-
-class FeedbackRequest(WireModel):
-    """Whether the answer of an earlier vote was right, or the right answer, to be compared with it."""
-
-    request_id: str = Field(description="`X-Request-ID` of the response to a vote, or to a chat completion.")
-    correct: bool | None = None
-    answer: FreeText | None = Field(None, description="Instead of it, the right answer.")
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if (self.correct is None) == (self.answer is None):
-            raise ValueError("expected one of correct and answer")
-        return self
-
-
-class FeedbackResponse(WireModel):
-    """What was noted. `accept`: as in the vote, null if it named no risk."""
-
-    correct: bool
-    accept: bool | None
 
 
 @router.post("/feedback", **describe("feedback"))
@@ -62,9 +39,15 @@ async def feedback(service: TheService, request: FeedbackRequest, context: TheCo
 
 async def _equal(service: Service, context: Context, kind: ComparedAs, elected: str, right: str) -> bool:
     """Whether an elected answer equals the right one, both compared as that kind is."""
-    if kind == "json" and (value := await service.read(context, partial(json_value, right))) is not None:
-        right = canonical_json(value)
+    if kind == "json":
+        return await service.read(context, partial(_equal_json, elected, right))
     if (key := KINDS[kind].key(elected)) is not None:
         return key == KINDS[kind].key(right)
     (match,) = await RequestScorer(service, (), context).match([Pair(elected, [right])])
     return match.correct
+
+
+def _equal_json(elected: str, right: str) -> bool:
+    """Whether an answer in canonical JSON equals the right one, which may be a text that isn't JSON: a label."""
+    value = json_value(right)
+    return elected in (right, canonical_json(right), canonical_json(right if value is None else value))

@@ -36,10 +36,11 @@ Json = dict[str, Any]
 
 _LABELS = ("incorrect", "correct")
 
+_TEXT_OR_NOT = Discriminator(lambda value: "text" if isinstance(value, str) else "other")
 _Ids = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32, strict=True)], ...], Field(min_length=1, fail_fast=True)]
 _Content = Annotated[
-    Annotated[Text, Tag("text")] | Annotated[_Ids, Tag("ids")],
-    Discriminator(lambda value: "text" if isinstance(value, str) else "ids"),
+    Annotated[Text, Tag("text")] | Annotated[_Ids, Tag("other")],
+    _TEXT_OR_NOT,
 ]
 
 
@@ -101,7 +102,11 @@ class TokenizeRequest(_Body):
 class PredictRequest(Request):
     """TEI's: a prompt, or prompts; `raw_scores`: whether logits are returned, not probabilities."""
 
-    inputs: Text | Annotated[list[tuple[Text]], Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True)]
+    inputs: Annotated[
+        Annotated[Text, Tag("text")]
+        | Annotated[list[tuple[Text]], Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True), Tag("other")],
+        _TEXT_OR_NOT,
+    ]
     raw_scores: bool = False
 
 

@@ -6,12 +6,11 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from unprm.errors import InvalidRequest
-from unprm.fields import invalid, validation_errors
 from unprm.version import version
-from unprm.wire import FreeText, ModelName, ScoreRequest
+from unprm.wire import ModelName, ScoreRequest, Text
 
 from ..admission import TheContext
 from ..service import TheService
@@ -28,7 +27,7 @@ class Tensor(BaseModel):
 
     name: Literal["problem", "steps"]
     datatype: Literal["BYTES"]
-    data: list[FreeText] = Field(fail_fast=True)
+    data: list[Text] = Field(min_length=1, fail_fast=True)
 
 
 class InferRequest(BaseModel):
@@ -42,11 +41,8 @@ class InferRequest(BaseModel):
         sent = {each.name: each.data for each in self.inputs}
         if len(sent) != 2 or len(sent["problem"]) != 1:
             raise InvalidRequest("expected `problem`, of one text, and `steps`", "/inputs")
-        body = {"problem": sent["problem"][0], "solutions": [sent["steps"]], "model": model, "on_invalid": "refuse"}
-        try:
-            return ScoreRequest.model_validate(body)
-        except ValidationError as error:
-            raise invalid(validation_errors(error, body)) from None
+        (problem,), steps = sent["problem"], sent["steps"]
+        return ScoreRequest(problem=problem, solutions=[steps], model=model, on_invalid="refuse")
 
 
 async def infer(name: _Name, service: TheService, request: InferRequest, context: TheContext) -> Json:

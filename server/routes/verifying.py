@@ -84,7 +84,7 @@ async def verify(service: TheService, request: VerifyRequest, context: TheContex
     reward, steps, verdict = 0.0, list[float](), dict[str, bool]()
     try:
         (scored,) = (await votes.score(service, scores, context)).solutions
-        reward, steps = scored.reward or 0.0, list(scored.step_scores or ())
+        reward, steps = scored.reward or 0.0, scored.known_scores
         if scored.message_scores is not None:  # earlier turns are read, but nobody's to be rewarded
             steps = [score for index, score in scored.message_scores.items() if int(index) >= given]
             reward = fmean(steps) if steps else 0.0

@@ -19,6 +19,7 @@ from unprm.types import Engine
 from ..app import create_app
 from ..models.load import load
 from ..observe import Metrics, configure_logs
+from ..tracing import configure_traces
 from .settings import ScaleSettings
 
 NAME = "unprm"
@@ -31,6 +32,8 @@ class Replica:
     def __init__(self, settings: ScaleSettings, engine: Engine | None = None) -> None:
         """Loads the models; raises `ModelInvalid`. `engine`: served instead of those that the settings name."""
         configure_logs(settings.log_level, settings.log_format)
+        if settings.otlp_endpoint:
+            configure_traces(settings.otlp_endpoint)
         self._settings, self._metrics = settings, Metrics()
         self._engines = engine or {
             name: load(settings, request, self._metrics.count_judge_call) for name, request in settings.models().items()

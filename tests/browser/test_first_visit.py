@@ -83,19 +83,36 @@ def test_a_link_and_a_form_that_the_browser_has_kept_are_left_as_they_are(first:
     assert not any("score_steps" in url for url in first.requests[before:])
 
 
-def test_outside_of_the_domain_the_banner_warns_and_scores_have_no_colour(first: Sheet) -> None:
+def test_outside_of_the_domain_the_banner_warns_and_steps_have_no_score(first: Sheet) -> None:
     page = first.page
     first.score("What is 12 * 12?", "Step 1: 12 * 12 = 144.\nThe answer is 144.", "The answer is 24.")
     banner = page.locator("#demonstration.warning")
     expect(banner).to_contain_text("demonstration")
     expect(page.locator("input[value=majority]")).to_be_checked()
-    expect(page.locator("#legend")).to_have_text("The scores mean nothing here.")
+    expect(page.locator("#legend")).to_have_text(re.compile("^Steps are not scored. From four candidates on"))
     steps = page.locator(".solution .step")
     expect(steps).to_have_count(2)
     looks = steps.evaluate_all("steps => steps.map((step) => getComputedStyle(step).backgroundColor)")
     assert set(looks) == {"rgba(0, 0, 0, 0)"}
     expect(page.locator(".badge")).to_have_count(0)
     assert "error" not in page.locator("#solutions").inner_text()
+    assert not SCORE.search(page.locator("#solutions").inner_text())
+    assert flaws(page) == []
+
+
+def test_outside_of_the_domain_four_candidates_colour_each_others_steps(first: Sheet) -> None:
+    page = first.page
+    right = "12 * 12 = 144.\n\n144 / 2 = 72.\n\nThe answer is 72."
+    wrong = "12 * 12 = 124.\n\n124 / 2 = 62.\n\nThe answer is 62."
+    first.score("What is half of 12 * 12?", right, wrong, "It is 72, half of 144.", right)
+    expect(page.locator("#legend")).to_have_text(re.compile("^Not by a model: how many of the other solutions"))
+    cards = page.locator(".solution")
+    expect(cards.nth(0).locator(".chip")).to_have_text(["2 of 3", "2 of 3", ""])
+    expect(cards.nth(1).locator(".chip")).to_have_text(["0 of 3", "0 of 3", ""])
+    expect(cards.nth(1).locator(".badge")).to_have_text("few agree")
+    expect(cards.nth(2).locator(".unscored")).to_have_count(1)
+    expect(page.locator(".first-error")).to_have_count(1)
+    assert "reward" not in page.locator("#solutions").inner_text()
     assert flaws(page) == []
 
 

@@ -5,6 +5,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -139,6 +140,25 @@ def test_grades_are_the_server_s(server: Running, call: Calls) -> None:
     with pytest.raises(errors.InvalidRequest) as caught:
         call("grade", [{"answer": "1"}])
     assert caught.value.errors[0].pointer == "/pairs/0/gold"
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_vote_is_judged_by_the_id_that_it_has_from_the_server(kind: str, tmp_path: Path) -> None:
+    with serving(journal=tmp_path / "j") as running:
+        call = caller(kind, running.url)
+        vote = call("vote", PROBLEM, SOLUTIONS[1:3], "majority")
+        assert dumped(call("feedback", vote.request_id, answer="2.0", timeout=20.0)) == {
+            "correct": True,
+            "accept": None,
+        }
+        assert not call("feedback", vote.request_id, correct=False).correct
+        with pytest.raises(errors.InvalidRequest, match="the journal has no vote") as caught:
+            call("feedback", "another", correct=True)
+        for options in ({}, {"correct": True, "answer": "2"}, {"answer": " "}):
+            with pytest.raises(errors.InvalidRequest):
+                call("feedback", vote.request_id, **options)
+    assert caught.value.errors[0].pointer == "/request_id"
+    assert unprm.vote(None, ["1", "1"], "majority").request_id is None
 
 
 def test_describes_as_the_server(server: Running, call: Calls) -> None:

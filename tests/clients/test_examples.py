@@ -61,6 +61,7 @@ def test_every_example_has_a_test_and_tells_how_to_run_it() -> None:
         "reward_server.py",
         "skyrl_env.py",
         "verifiers_steps.py",
+        "verl_steps.py",
     }
     for name in names:
         assert f"clients/examples/{name}" in "".join((EXAMPLES / name).read_text("utf-8").splitlines(True)[:8])

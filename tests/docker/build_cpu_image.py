@@ -2,7 +2,8 @@
 replicas under Ray, and its client, as a container would: its user and environment, a file system that can't be written
 to but for /tmp, /dev/shm and the volumes. Needs root, chroot and debootstrap, no Docker.
 
-python -m tests.docker.build_cpu_image [--build-arg NAME=VALUE]… [--env NAME=VALUE]… [--mount PATH]…
+python -m tests.docker.build_cpu_image [--build-arg NAME=VALUE]… [--build-context NAME=PATH]… [--env NAME=VALUE]…
+    [--mount PATH]…
 
 `--env` and `--mount` are for the build alone: where a machine without a network has its packages (PIP_FIND_LINKS, say).
 """
@@ -58,27 +59,34 @@ def main() -> int:
     """Exit status 0 if the image was built, and its server, alone and under Ray, became ready and voted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--build-context", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--mount", action="append", default=[], type=Path, metavar="PATH")
     given = parser.parse_args()
-    arguments, environment = ({pair.partition("=")[0]: pair.partition("=")[2] for pair in rows} for rows in
-                              (given.build_arg, given.env))  # fmt: skip
+    arguments, environment, contexts = ({pair.partition("=")[0]: pair.partition("=")[2] for pair in rows} for rows in
+                                        (given.build_arg, given.env, given.build_context))  # fmt: skip
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as mounts:
-        image = _build(Path(directory), arguments, environment, given.mount, mounts)
+        image = build("Dockerfile.cpu", Path(directory), arguments, contexts, environment, given.mount, mounts)
         _try(image)
     print("built, ready, voted")
     return 0
 
 
-def _build(
-    place: Path, arguments: dict[str, str], more: dict[str, str], extras: list[Path], mounts: contextlib.ExitStack
+def build(
+    name: str,
+    place: Path,
+    arguments: dict[str, str],
+    contexts: dict[str, str],
+    more: dict[str, str],
+    extras: list[Path],
+    mounts: contextlib.ExitStack,
 ) -> Stage:
-    """The last stage of the Dockerfile."""
+    """The last stage of a Dockerfile of docker/, built in `place`."""
     stages: dict[str, Stage] = {}
     stage: Stage | None = None
     base = place / "debian"
     shell = ["/bin/sh", "-c"]
-    with (ROOT / "docker" / "Dockerfile.cpu").open("rb") as file:
+    with (ROOT / "docker" / name).open("rb") as file:
         rows = DockerfileParser(fileobj=file, env_replace=False).structure
     for row in rows:
         instruction, value = row["instruction"], row["value"]
@@ -86,8 +94,9 @@ def _build(
             continue
         print(f"== {instruction} {value}", flush=True)
         if instruction == "ARG":
-            name, _, text = value.partition("=")
-            arguments.setdefault(name, text)
+            name, given, text = value.partition("=")
+            if given:
+                arguments.setdefault(name, text)
             continue
         if instruction == "FROM":
             image, *named = Template(value).substitute(arguments).split()
@@ -95,6 +104,10 @@ def _build(
                 place / f"stage{len(stages)}", {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
             )
             stages[named[1] if named else "last"] = stage
+            if image == "scratch":
+                stage.place = Path(contexts.get(named[1], stage.place))
+                stage.place.mkdir(exist_ok=True)
+                continue
             _debian(base, image.removeprefix("debian:").partition("-")[0])
             subprocess.run(["cp", "-a", base, stage.place], check=True)
             mounts.enter_context(_mounted(stage.place, extras))
@@ -103,7 +116,8 @@ def _build(
         if instruction == "SHELL":
             shell = json.loads(value)
         elif instruction == "RUN":
-            stage.run([*shell, value], **arguments, **more)
+            with _mounts_of(value, stage, stages) as command:
+                stage.run([*shell, command], **arguments, **more)
         elif instruction == "ENV":
             for pair in shlex.split(value):
                 name, _, text = pair.partition("=")
@@ -149,6 +163,23 @@ def _mounted(place: Path, extras: list[Path]) -> Iterator[None]:
     finally:
         for target in reversed(mounts):
             subprocess.run(["umount", "--lazy", target], check=True)
+
+
+@contextlib.contextmanager
+def _mounts_of(value: str, stage: Stage, stages: dict[str, Stage]) -> Iterator[str]:
+    """The command of a RUN, while what its `--mount` names is there."""
+    flag, _, command = value.partition(" ") if value.startswith("--mount=") else ("", "", value)
+    mount = dict(pair.split("=") for pair in flag.removeprefix("--mount=").split(",") if pair)
+    target = stage.place / mount.get("target", "").lstrip("/")
+    if mount:
+        target.mkdir()
+        subprocess.run(["mount", "--bind", stages[mount["from"]].place, target], check=True)
+    try:
+        yield command
+    finally:
+        if mount:
+            subprocess.run(["umount", target], check=True)
+            target.rmdir()
 
 
 def _copy(stage: Stage, stages: dict[str, Stage], words: list[str]) -> None:

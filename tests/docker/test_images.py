@@ -33,6 +33,7 @@ from unprm.affinity import HEADER
 DOCKERFILES = ["Dockerfile", "Dockerfile.cpu", "Dockerfile.gateway"]
 UNIT = DOCKER / "systemd" / "unprm.service"
 COMPOSE = ["compose.yaml", "compose.gpu.yaml", "compose.scale.yaml"]
+WATCHERS = ["prometheus", "alertmanager", "grafana"]
 SETTINGS = {"compose.scale.yaml": ScaleSettings}
 BIN = Path(sys.executable).parent
 
@@ -144,6 +145,14 @@ def test_replicas_follow_the_queue_and_a_question_goes_where_it_is_known() -> No
     )
     assert "from" not in opened[0]
     assert closed[0]["from"] == [{"namespaceSelector": {"matchLabels": {"team": "search"}}}]
+
+
+def test_what_nginx_hashes_on_kubernetes_is_what_it_hashes_elsewhere() -> None:
+    (hashed,) = re.findall(r"upstream-hash-by: (\$\w+)", (DOCKER / "helm" / "values.yaml").read_text("utf-8"))
+    nginx = (DOCKER / "nginx" / "unprm.conf").read_text("utf-8")
+    name = HEADER.lower().replace("-", "_")
+    assert f"map $http_{name} {hashed} {{" in nginx
+    assert f"hash {hashed} consistent;" in nginx
 
 
 def test_the_table_of_values_is_that_of_their_comments() -> None:
@@ -272,9 +281,25 @@ def test_every_image_is_named_by_its_digest() -> None:
     for name in DOCKERFILES:
         text = (DOCKER / name).read_text("utf-8")
         named |= set(re.findall(r"^ARG BASE=(.*)$", text, re.MULTILINE))
-        assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
-    assert len(named) == 3
-    assert all(re.fullmatch(r"[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in named)
+        assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}", "scratch"}
+    assert len(named) == 5
+    assert all(re.fullmatch(r"[a-z0-9./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in named)
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_an_image_can_be_built_without_a_network(name: str) -> None:
+    with (DOCKER / name).open("rb") as file:
+        rows = [(row["instruction"], row["value"]) for row in DockerfileParser(fileobj=file).structure]
+    assert rows.index(("FROM", "scratch AS wheels")) < rows.index(("ARG", "PIP_NO_INDEX"))
+    assert any("PIP_FIND_LINKS=/wheels" in value.split() for instruction, value in rows if instruction == "ENV")
+    runs = [value for instruction, value in rows if instruction == "RUN"]
+    asking = [value for value in runs if "pip install" in value]
+    assert len(asking) == 2 + (name == "Dockerfile.cpu")
+    assert all(value.startswith("--mount=from=wheels,target=/wheels pip install ") for value in asking)
+    from_debian = [value.partition(" || {")[0] for value in runs if "apt-get" in value]
+    assert all(re.fullmatch(r"which [a-z0-9 -]+|python3 -m venv /opt/unprm", value) for value in from_debian)
+    text = (DOCKER / name).read_text("utf-8")
+    assert "--build-arg PIP_NO_INDEX=1 --build-context wheels=wheels" in text
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda", "gateway"])
@@ -369,7 +394,7 @@ def test_a_published_model_needs_no_adapter_and_grafana_a_password_of_its_own() 
 def test_compose_publishes_to_this_machine_alone_and_passes_a_key_on() -> None:
     services = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))["services"]
     assert services["unprm"]["ports"] == ["${UNPRM_PUBLISH:-127.0.0.1}:${UNPRM_PORT:-8000}:8000"]
-    assert all(port.startswith("127.0.0.1:") for name in ("prometheus", "grafana") for port in services[name]["ports"])
+    assert all(port.startswith("127.0.0.1:") for name in WATCHERS for port in services[name]["ports"])
     environment = services["unprm"]["environment"]
     assert environment["UNPRM_API_KEY"] is None  # the shell's, if there is one
     assert environment["UNPRM_MODEL"] is None  # a default here would name the demonstration

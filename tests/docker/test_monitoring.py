@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,41 @@ def test_alerts_say_how_bad_it_is_and_what_to_do() -> None:
 def test_prometheus_takes_its_files() -> None:
     for command in (["check", "config", "prometheus.yml"], ["check", "rules", "alerts.yml"]):
         subprocess.run(["promtool", *command], cwd=DOCKER / "prometheus", check=True, capture_output=True)
+
+
+def test_alerts_reach_a_receiver_of_their_severity_and_gpus_are_asked() -> None:
+    prometheus, alertmanager, gpus = (
+        yaml.safe_load((DOCKER / "prometheus" / f"{name}.yml").read_text("utf-8"))
+        for name in ("prometheus", "alertmanager", "gpu")
+    )
+    base, on_gpu = (yaml.safe_load((DOCKER / name).read_text("utf-8")) for name in ("compose.yaml", "compose.gpu.yaml"))
+    ((manager,),) = (each["static_configs"][0]["targets"] for each in prometheus["alerting"]["alertmanagers"])
+    host, _, port = manager.partition(":")
+    service = base["services"][host]
+    assert service["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert service["volumes"][0].startswith("${ALERTMANAGER_CONFIG:-./prometheus/alertmanager.yml}:")
+    severities = {
+        rule["labels"]["severity"] for group in ALERTS["groups"] for rule in group["rules"] if "alert" in rule
+    }
+    assert severities == {receiver["name"] for receiver in alertmanager["receivers"]} == {"page", "ticket"}
+    (route,) = alertmanager["route"]["routes"]
+    assert (route["matchers"], route["receiver"], alertmanager["route"]["receiver"]) == (
+        ['severity="page"'], "page", "ticket"
+    )  # fmt: skip
+    assert gpus == [{"targets": ["dcgm-exporter:9400"]}]
+    assert "dcgm-exporter" in on_gpu["services"]
+    (mounted,) = on_gpu["services"]["prometheus"]["volumes"]
+    (files,) = (job["file_sd_configs"][0]["files"] for job in prometheus["scrape_configs"] if job["job_name"] == "dcgm")
+    assert fnmatch(mounted.split(":")[1], *files)
+
+
+@pytest.mark.skipif(shutil.which("amtool") is None, reason="amtool comes with prometheus-alertmanager, not installed")
+def test_alertmanager_takes_its_file_and_wakes_by_severity() -> None:
+    file = DOCKER / "prometheus" / "alertmanager.yml"
+    subprocess.run(["amtool", "check-config", file], check=True, capture_output=True)
+    for severity in ("page", "ticket"):
+        command = ["amtool", "config", "routes", "test", f"--config.file={file}", f"severity={severity}"]
+        assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == f"{severity}\n"
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus, which is not installed")

@@ -69,6 +69,46 @@ ends = [len(solution) - 1 for solution in solutions]
 assert batch.count_nonzero() == 2
 print(json.dumps(batch[[0, 1], ends].tolist()))
 """
+VERL_STEPS = """
+import hydra
+from omegaconf import OmegaConf
+from transformers import AutoTokenizer
+from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+from verl.utils.dataset.rl_dataset import RLHFDataset
+from verl.workers.rollout.replica import TokenOutput
+
+tokenizer = AutoTokenizer.from_pretrained("unprm/mini/weights/base")
+tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+
+
+class Engine:
+    async def generate(self, **_):
+        return TokenOutput(token_ids=tokenizer.encode(solution, add_special_tokens=False))
+
+
+async def loop(**more):
+    rollout = {"prompt_length": 200, "response_length": 200}
+    terms = {
+        "trainer_config": DictConfigWrap(OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}})),
+        "server_manager": Engine(),
+        "tokenizer": tokenizer,
+        "processor": None,
+        "dataset_cls": RLHFDataset,
+        "data_config": DictConfigWrap(OmegaConf.create({})),
+    }
+    row = {"raw_prompt": [{"role": "user", "content": problem}], "extra_info": {"question": problem}}
+    steps = hydra.utils.instantiate(OmegaConf.create({"name": "steps", "_target_": path, **more}), **terms)
+    return (await steps.run({}, **row)).as_dict()
+
+
+for solution in [*solutions, " "]:
+    for differences in (False, True):
+        made = asyncio.run(loop(differences=differences))
+        assert made["rm_scores"].shape == made["response_mask"].shape
+        ends = made["rm_scores"].nonzero().flatten().tolist()
+        assert [tokenizer.decode(made["responses"][: end + 1]) for end in ends[1:]] == [solution] * len(ends[1:])
+        print(json.dumps(made["rm_scores"][ends].tolist()))
+"""
 VERL_CLASSIFIES = """
 import numpy as np
 import torch
@@ -258,6 +298,17 @@ def test_verl(server: Running, expected: list[float]) -> None:
     alone, batch = printed(VERL, str(EXAMPLES / "reward_functions.py"), PROBLEM, server)
     assert alone == expected
     assert batch == pytest.approx(expected, abs=1e-6)  # float32
+
+
+def test_verl_s_agent_loop_rewards_tokens(server: Running) -> None:
+    """Its responses are the solutions, as its trainer takes them; a blank one gets nothing."""
+    scored = server.post("/score_steps", {"problem": PROBLEM, "solutions": SOLUTIONS}).json()["solutions"]
+    *found, blank, blank_too = printed(VERL_STEPS, "verl_steps.StepRewards", PROBLEM, server)
+    for solution, plain, differences in zip(scored, found[::2], found[1::2], strict=True):
+        first, last = solution["step_scores"]
+        assert plain == pytest.approx([first, last], abs=1e-6)  # float32
+        assert differences == pytest.approx([first, last - first], abs=1e-6)
+    assert blank == blank_too == []
 
 
 def test_verl_s_reward_loop_classifies_prompts(server: Running, expected: list[float]) -> None:

@@ -46,15 +46,14 @@ def test_candidates_without_a_reward_are_spent_like_others(vote):
 
 def test_a_shared_budget_is_compared_with_an_equal_one_at_the_same_total():
     """Where all agree two candidates are enough; elsewhere seven of twelve are right, which a few may not show."""
-    agreed = [_question(f"a{number}", (0,) * 12) for number in range(20)]
-    split = [_question(f"s{number}", (0,) * 7 + (1,) * 5) for number in range(20)]
+    agreed = [_question(f"a{number}", (0,) * 12) for number in range(12)]
+    split = [_question(f"s{number}", (0,) * 7 + (1,) * 5) for number in range(12)]
     found = budget.measure(agreed + split)
     assert {size for _, size in found} == {2, 4, 8}
     for vote in budget.VOTES:
         spent = found[vote, 8]
         assert 0.75 < spent.each.mean < spent.shared.mean
         assert spent.difference.startswith("+")
-        assert spent.least < 8 < spent.most <= 12
     assert budget.measure(agreed)["majority", 2].difference == "+0.0 [+0.0, +0.0], p = 1.000"
 
 

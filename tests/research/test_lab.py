@@ -42,13 +42,14 @@ from unprm.uncertainty import MEASURES
 
 TINY = LabSettings(
     questions=4,
-    evaluated=40,
+    evaluated=24,
     candidates=4,
-    per_level=8,
+    per_level=4,
     seeds=1,
     bases=("verdicts",),
     k=8,
-    adaptive=AdaptiveSettings(first=4, enough=2, most=8, block=4),
+    n=3,
+    adaptive=AdaptiveSettings(first=4, enough=2, most=4, block=4),
     epochs=1,
 )
 

@@ -86,7 +86,8 @@ def test_only_the_key_that_asked_may_judge_and_only_votes(tmp_path: Path) -> Non
         assert judge(server, vote, "anna-s-own-key", correct=True).status_code == 200
         for wrong in ({}, {"correct": True, "answer": "5"}):
             assert (
-                "expected one of correct and answer" in judge(server, vote, "anna-s-own-key", **wrong).json()["detail"]
+                "expected exactly one of correct and answer"
+                in judge(server, vote, "anna-s-own-key", **wrong).json()["detail"]
             )
     for each in refused:
         assert (each.status_code, each.json()["errors"][0]["pointer"]) == (422, "/request_id")
@@ -140,13 +141,62 @@ def test_chat_completions_are_judged_and_recalibrate_their_votes(tmp_path: Path,
             judging = partial(judge, server, answer.headers["X-Request-ID"], answer=right)
             until(lambda judging=judging: judging().status_code == 200)  # a stream's end is sent before it is noted
             assert judging().json()["correct"] == (right == "5")
-    made = CliRunner().invoke(
-        app, ["evaluate", "calibrate-votes", "--journal", str(tmp_path / "j"), "--output", str(tmp_path / "new.json")]
-    )
+    command = ["evaluate", "calibrate-votes", "--journal", str(tmp_path / "j"), "--output"]
+    refused = CliRunner().invoke(app, [*command, str(tmp_path / "j")])
+    assert (refused.exit_code, "--output: it is the journal" in refused.output) == (2, True)
+    made = CliRunner().invoke(app, [*command, str(tmp_path / "new.json")])
     assert made.exit_code == 0, made.output
     calibration = read(tmp_path / "new.json")
     assert (calibration.pool, calibration.elections) == ("j", {"majority": [(2 / 3, True), (2 / 3, False)]})
     assert calibration.ranges["candidates"] == (3, 3)
+
+
+LABELS = ['{"label": "spam", "n": 1}', '{"label": "spam", "n": 2}', '{"label": "ham", "n": 2}']
+
+
+@pytest.mark.parametrize(
+    ("texts", "terms", "verdicts"),
+    [
+        (LABELS, {"vote_on": ["/label"]}, {"spam": True, '"spam"': True, "ham": False, "null": False}),
+        (LABELS, {"json_vote": "field"}, {'{"n": 2.0, "label": "spam"}': True, "spam": False}),
+        (['{"x": "%s"}' % ("y" * 2000)] * 3, {}, {'{"x":"%s"}' % ("y" * 2000): True}),
+        ([f'{{"x": "{"y" * 2000}", "n": {n}}}' for n in range(3)], {"json_vote": "field"}, {
+            f'{{"n": 0, "x": "{"y" * 2000}"}}': True
+        }),
+    ],
+)  # fmt: skip
+def test_answers_in_json_are_compared_as_they_were_voted_on(
+    tmp_path: Path, texts: list[str], terms: dict[str, Any], verdicts: dict[str, bool]
+) -> None:
+    """A label needs no quotation marks, and what is longer than the report shows is whole."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "q"}], "response_format": {"type": "json_object"}}
+    unprm = {"strategy": "majority", "budget": 3, "round": 3, "stable": 1, **terms}
+    with upstream(*texts) as reasoner, journalled(tmp_path, upstream_url=reasoner.url) as server:
+        chat = server.post("/v1/chat/completions", body | {"unprm": unprm}).headers["X-Request-ID"]
+        assert {text: judge(server, chat, answer=text).json()["correct"] for text in verdicts} == verdicts
+
+
+def test_while_the_journal_cannot_be_used_feedback_is_asked_for_again(tmp_path: Path) -> None:
+    with journalled(tmp_path) as server:
+        vote = server.post("/vote/majority", VOTE).headers["X-Request-ID"]
+        assert judge(server, vote, correct=False).status_code == 200
+        with closing(sqlite3.connect(tmp_path / "j")) as database:
+            database.execute("ALTER TABLE requests RENAME TO elsewhere")
+            refused = judge(server, vote, correct=True)
+            database.execute("ALTER TABLE elsewhere RENAME TO requests")
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
+        assert "the journal can't be used now" in refused.json()["detail"]
+        assert judge(server, vote, correct=True).status_code == 200
+
+
+def test_accepted_answers_that_the_journal_no_longer_has_do_not_count(tmp_path: Path) -> None:
+    with journalled(tmp_path, journal_mb=1) as server:
+        vote = server.post("/vote/majority", VOTE | {"risk": 0.15}).headers["X-Request-ID"]
+        assert judge(server, vote, correct=False).json()["accept"]
+        assert metrics(server)["judged"] == 1
+        for _ in range(90):
+            server.post("/score_steps", ask("x" * 14_000))
+        until(lambda: metrics(server) == {})
 
 
 def test_the_interval_is_exact() -> None:

@@ -273,24 +273,13 @@ def test_settings_that_cannot_be_used_end_with_status_2(options: list[str], mess
     assert "CANARY" not in ended.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--model", "."], "has no readable config.json: it is not a model's directory"),
-        (["--model", "not/on-the-hub"], "could not be fetched from the hub"),
-        (["--family", "nobody"], "'nobody' is not a family; expected one of "),
-    ],
-)
-def test_a_model_that_cannot_be_used_ends_with_status_2_and_one_sentence(
-    options: list[str], message: str, tmp_path: Path
-) -> None:
-    # nothing listens at the hub's address: no network
-    ended = run(*options, "--port", "0", HF_ENDPOINT="http://127.0.0.1:9", HF_HOME=str(tmp_path))
+def test_a_model_that_cannot_be_used_ends_with_status_2_and_one_sentence() -> None:
+    ended = run("--model", ".", "--port", "0")
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
     last = ended.stderr.splitlines()[-1]
     assert "ERROR server.serving: ended with status 2: the model can't be served: " in last
-    assert message in last
+    assert "has no readable config.json: it is not a model's directory" in last
 
 
 class _NotThere(BaseHTTPRequestHandler):

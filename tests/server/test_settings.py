@@ -163,11 +163,12 @@ def test_the_address_of_a_service_is_no_port_as_an_option() -> None:
         (["--model=a=org/a", "--model=b=org/b", "--admin-key=k"], 0.3),
         (["--model=a=org/a", "--model=b=judge", "--judge-url=http://judge"], 0.9),
         (["--model=a=org/a", "--model=b=org/b", "--memory=0.4"], 0.4),
+        (["--model=org/base", "--adapter=a=org/a,b=org/b", "--admin-key=k"], 0.3),
     ],
 )
 def test_models_share_a_gpu_s_memory(arguments: list[str], share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, loaded = read(Settings, arguments), []
-    monkeypatch.setattr("unprm.models.load.load_model", lambda _, options: loaded.append(options.memory))
+    monkeypatch.setattr("unprm.models.load.load_model", lambda _, options, sharers: loaded.append(options.memory))
     load(settings, next(iter(settings.models().values())))
     assert loaded == [pytest.approx(share)]
 

@@ -36,7 +36,8 @@ def test_a_step_ends_at_the_token_with_its_last_character(server: Running) -> No
     assert ends == ["😀.", "4.", "\\boxed{4}."]
     whole = [(0, len(TEXT))]
     assert scored(server, {"text": TEXT, "offsets": whole})[0]["last_tokens"] == [0, 0, 0]
-    assert scored(server, {"text": " ", "offsets": whole}, "a")[0]["last_tokens"] == []
+    for nothing in ({"text": " ", "offsets": whole}, {"text": "", "offsets": []}):  # a policy that wrote no token
+        assert scored(server, nothing, "a")[0]["last_tokens"] == []
 
 
 @pytest.mark.parametrize(

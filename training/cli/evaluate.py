@@ -43,7 +43,6 @@ class PrmOptions:
 
     @contextmanager
     def scoring(self) -> "Iterator[Scorer]":
-        """The PRM's scorer, closed at the end of the block."""
         from ..evaluate.scorers import EngineScorer, ServerScorer
 
         if self.server:
@@ -227,6 +226,8 @@ def calibrate_votes(
     today = date.today().isoformat()
     if (run is None) == (journal is None):
         raise typer.BadParameter("expected one of RUN and --journal")
+    if journal is not None and output.exists() and output.samefile(journal):
+        raise typer.BadParameter("it is the journal", param_hint="--output")
     if run is not None:
         made = acceptance.calibrated(run, today, model, aggregate)
     elif journal is not None:

@@ -97,7 +97,6 @@ class SamplerOptions:
             raise typer.BadParameter(f"it goes with one --model, there are {len(models)}", param_hint="--tokenizer")
 
     def load(self, model: str, settings: "SamplingSettings") -> "Sampler":
-        """The sampler of a model. Errors as `load_sampler`."""
         from unprm.samplers.load import load_sampler
 
         return load_sampler(self.sampler, model, settings, self.url or (), self.tokenizer)

@@ -54,7 +54,6 @@ class AnnotationFiles(ExitStack):
         return solution.id in self.resolved.records or solution.id in self.unresolved.records
 
     def write(self, record: AnnotatedSolution | QuestionValue) -> None:
-        """Appends a record to its file and updates the progress display."""
         if isinstance(record, QuestionValue):
             self.questions.append(record)
             self._finished += most_alone(self.settings)
@@ -120,7 +119,6 @@ async def annotate(
 
 
 def most_rollouts(solution: SelectedSolution | AnnotatedSolution, settings: AnnotateSettings) -> int:
-    """How many rollouts a solution's search can take at most."""
     if solution.correct or len(solution.steps) < 2 or settings.search == "random":
         return 0
     if settings.search == "bayes":
@@ -130,7 +128,6 @@ def most_rollouts(solution: SelectedSolution | AnnotatedSolution, settings: Anno
 
 
 def most_alone(settings: AnnotateSettings) -> int:
-    """How many rollouts a question alone can take at most."""
     return settings.adaptive.most * (2 if settings.adaptive.fixed_count else 1)
 
 

@@ -179,7 +179,7 @@ def _counts(rollouts: Sequence[Rollout]) -> tuple[int, int, int]:
 
 
 def _labels(solution: SelectedSolution, wrong_step: int | None) -> tuple[bool, ...]:
-    """A label per step; `found` (1-based): the step from which on the solution is wrong, None if it is right."""
+    """`wrong_step`: from 1, the step from which on the solution is wrong; None if it is right."""
     return tuple(wrong_step is None or step < wrong_step for step in range(1, len(solution.steps) + 1))
 
 

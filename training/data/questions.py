@@ -105,7 +105,6 @@ def _stratified(questions: list[Question], values: list[str], source: str, limit
 
 
 def make_mini(count: int, seed: int) -> list[Question]:
-    """New questions of the embedded model's domain."""
     rng = random.Random(f"{seed}/questions")
     problems = [generate(rng) for _ in range(count)]
     return [Question(f"mini-{seed}-{index}", p.text, str(p.answer)) for index, p in enumerate(problems)]

@@ -15,7 +15,7 @@ from .annotate import questions_path, unresolved_path
 @dataclass(frozen=True, slots=True)
 class AnnotationCosts:
     """Costs of a file of annotated solutions. `verified`: steps verified by rollouts. `samples`, `tokens`: rollouts
-    drawn and their tokens, counted once per shared prefix. `tau_*`: the same for the questions alone."""
+    drawn and their tokens, counted once per shared prefix. `tau_samples`: those for the questions alone."""
 
     solutions: int
     wrong: int
@@ -24,7 +24,6 @@ class AnnotationCosts:
     samples: int
     tokens: int
     tau_samples: int
-    tau_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,6 @@ def costs(annotated: Path) -> AnnotationCosts:
         samples=sum(trial.samples for trial in drawn.values()),
         tokens=sum(trial.tokens for trial in drawn.values()),
         tau_samples=sum(question.samples for question in questions),
-        tau_tokens=sum(question.tokens for question in questions),
     )
 
 

@@ -72,7 +72,9 @@ def recalibrated(journal: Path, date: str) -> tuple[VoteCalibration, int]:
     made = [(TypeAdapter(ElectionRecord).validate_json(election), bool(correct)) for election, correct in rows]
     stated = [(record, correct) for record, correct in made if record.compared_as == "stated"]
     if not stated:
-        raise RecordInvalid(str(journal), 0, "no vote in it was judged: its callers do so by POST /feedback")
+        raise RecordInvalid(
+            str(journal), 0, "no vote on stated answers in it was judged: its callers do so by POST /feedback"
+        )
     names = {name: value for record, _ in stated for name, value in record.settings.items()}
     for name in names:
         values = [record.settings[name] for record, _ in stated if name in record.settings]
@@ -95,7 +97,6 @@ def recalibrated(journal: Path, date: str) -> tuple[VoteCalibration, int]:
 
 
 def _ranges(statistics: Iterable[Statistics]) -> dict[str, tuple[float, float]]:
-    """By field, the lowest and highest value; without those of which there is none."""
     rows = list(map(asdict, statistics))
     known = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
     return {name: (min(values), max(values)) for name, values in known.items() if values}

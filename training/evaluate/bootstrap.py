@@ -86,11 +86,11 @@ class Estimate:
         questions = min(self.questions, other.questions)
         return type(self)(self.value - other.value, resampled, questions, variance, freedom)
 
-    def deviations(self, stream: int = 0) -> Numbers:
-        """Simulated deviations from `value`, (RESAMPLES,); `stream`: random stream of the part due to seeds."""
+    def deviations(self) -> Numbers:
+        """Simulated deviations from `value`, (RESAMPLES,)."""
         made = self.resampled - self.value
         if self.variance > 0:
-            drawn = np.random.default_rng(stream).standard_t(self.freedom, RESAMPLES)
+            drawn = np.random.default_rng(0).standard_t(self.freedom, RESAMPLES)
             made = made + np.sqrt(self.variance) * drawn
         return made
 
@@ -162,5 +162,4 @@ def points(difference: Share) -> str:
 
 
 def shown(p: float) -> str:
-    """A p-value as text: `p = 0.012`."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -60,7 +60,6 @@ class Share:
 
 
 def percent(share: float) -> str:
-    """A share in [0, 1] as text: `86.7 %`."""
     return f"{100 * share:.1f} %"
 
 

@@ -197,7 +197,6 @@ def _fields(solution: PrmBenchSolution) -> dict[str, object]:
 
 
 def markdown(model: str, result: PrmScores) -> str:
-    """The results next to the published ones, PRMScore in percent, in Markdown."""
     columns = ["model", "figures", "overall", *ABBREVIATED.values(), *GROUPS]
     shares = [result.categories.get(name) for name in CATEGORIES] + [result.groups.get(group) for group in GROUPS]
     cells = ["–" if share is None else f"{100 * share:.1f}" for share in shares]

@@ -103,7 +103,6 @@ class FirstErrorFigures:
 
     @property
     def f1_share(self) -> Share:
-        """F1 with its interval."""
         return Share(self.f1, self.f1_low, self.f1_high)
 
 
@@ -188,7 +187,6 @@ def score(
 
 
 def markdown(prms: Mapping[str, Mapping[str, ThresholdFigures]]) -> str:
-    """The results of PRMs next to the published ones, F1 in percent, in Markdown."""
     names = list(
         dict.fromkeys(name for measured in prms.values() for each in measured.values() for name in each.subsets)
     )

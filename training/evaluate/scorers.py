@@ -70,7 +70,6 @@ class EngineScorer:
         self.identity = Identity(about.name, about.dtype, about.digest)
 
     def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
-        """Step scores of each solution, all in one batch."""
         made = (Solution(each.steps, problem=each.problem, evidence=each.evidence) for each in batch)
         outcomes, _ = run(self._engine, encode(self._engine, dict(enumerate(made))))
         return [each.values if isinstance(each, StepScores) else None for each in outcomes.values()]
@@ -124,4 +123,4 @@ def _scores(outcome: ScoreResponse | ClientError) -> Scores:
         return None
     if isinstance(outcome, ClientError):
         raise ModelUnavailable(str(outcome)) from outcome
-    return tuple(outcome.solutions[0].step_scores or ())
+    return tuple(outcome.solutions[0].known_scores)

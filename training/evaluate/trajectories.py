@@ -140,7 +140,6 @@ def bounds(trajectories: Sequence[LabelledTrajectory]) -> tuple[float, float]:
 
 
 def table(trajectories: Sequence[LabelledTrajectory], figures: Mapping[str, VerifierFigures]) -> str:
-    """The figures in Markdown, a row for each verifier."""
     lowest, highest = bounds(trajectories)
     columns = ["verifier", "steps", "first error", *(f"best by {name}" for name in AGGREGATES)]
     rows = [

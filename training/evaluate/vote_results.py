@@ -56,7 +56,6 @@ def first_reward(step_scores: bool) -> str:
 
 
 def markdown(measured: BestOfNResults) -> str:
-    """Accuracy in percent by vote, reward and N in Markdown, with the differences from majority."""
     fewest, most = measured.candidates, measured.most_candidates
     counts = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     sizes = measured.rows[0].by_size

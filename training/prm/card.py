@@ -153,7 +153,6 @@ def write_card(output: Path, config: PrmConfig, settings: TrainSettings, summary
 
 
 def write_probe_card(output: Path, config: ProbeConfig, settings: TrainSettings, summary: ProbeSummary) -> None:
-    """Writes `README.md` into a probe's directory, as `write_card`."""
     rows = [f"| {row.name} | {row.log_loss:.4f} | {row.auroc:.4f} |" for row in summary.rows]
     text = _PROBE.format(
         config=config,

@@ -185,7 +185,6 @@ class _DroppedByCuda(torch.nn.Dropout):
     """Dropout that keeps a byte of each number, as on a GPU; on a CPU it keeps a number."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """As `torch.nn.Dropout`."""
         return torch.native_dropout(inputs, self.p, True)[0]
 
 

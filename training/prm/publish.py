@@ -64,7 +64,6 @@ def check_output(settings: TrainSettings) -> None:
 
 
 def write_adapter(network: Network, config: PrmConfig, output: Path) -> None:
-    """Writes a trained adapter, its head and its configuration."""
     tuned = network.model
     assert isinstance(tuned, PeftModel)
     tuned.peft_config["default"].base_model_name_or_path = config.base

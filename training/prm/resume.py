@@ -80,7 +80,6 @@ class RunState:
 
 
 def _tensors(parameters: Parameters, optimizers: list[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
-    """Parameters and moments by their names in a saved state."""
     tensors = {f"parameter/{name}": tensor.detach() for name, tensor in parameters.items()}
     for number, optimizer in enumerate(optimizers):
         for index, moments in optimizer.state_dict()["state"].items():

@@ -94,7 +94,6 @@ class Equivalence:
         return self.classes([left, right]) == [0, 0]
 
     def compare(self, answers: Sequence[str]) -> Comparison:
-        """The classes of the answers."""
         begun = self.begin(answers)
         self.advance(begun, self.deadline)
         return self.finish(begun)
@@ -142,7 +141,6 @@ class Equivalence:
 
     @property
     def stats(self) -> EquivalenceStats:
-        """The counts so far."""
         with self._lock:
             return EquivalenceStats(**self._counts)
 
@@ -225,7 +223,6 @@ class KeyCache:
         self._lock = threading.Lock()
 
     def get(self, answer: str, scope: str) -> AnswerKey | None:
-        """The cached key."""
         digest = _digest(answer, scope)
         with self._lock:
             if key := self._keys.get(digest):
@@ -233,7 +230,6 @@ class KeyCache:
         return key
 
     def put(self, answer: str, key: AnswerKey, scope: str) -> AnswerKey:
-        """Stores a key and returns it."""
         digest = _digest(answer, scope)
         with self._lock:
             self._keys[digest] = key

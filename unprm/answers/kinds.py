@@ -24,6 +24,8 @@ MAX_BYTES, MAX_WORDS = 60, 8
 """Of a short text; docs/answers.md says on what they were measured."""
 _LAST_LINE = 300
 """Characters of a text in which the last sentence is searched."""
+_INDEX = re.compile("0|[1-9][0-9]*")
+"""Of a list's item in a JSON pointer."""
 _MARKS = " \t*_`\"'“”‘’«»"
 _CLAUSE = words("clause")
 _BY_FIELD = {"$schema", "$id", "$defs", "definitions", "title", "description", "default", "examples", "type"} | {
@@ -141,6 +143,8 @@ def _at(value: Any, schema: Any, path: Sequence[str], root: Any) -> Any:
         if not isinstance(value, dict | list):
             raise LookupError(name)
         schema = _schema_of(schema, name if isinstance(value, dict) else None, root)
+        if isinstance(value, list) and not _INDEX.fullmatch(name):
+            raise LookupError(name)
         value = value[name] if isinstance(value, dict) else value[int(name)]
     return _plain(value, schema, root)
 

@@ -5,13 +5,12 @@ import hashlib
 import json
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
@@ -25,12 +24,21 @@ from unprm.checkpoints.gguf import LOADING
 from unprm.errors import ModelInvalid
 from unprm.formats.registry import read_config as read_prm_config
 
+if TYPE_CHECKING:
+    import torch
+
 logger = logging.getLogger(__name__)
 
 _PROGRESS_SECONDS = 5.0
-StoredDtype = torch.dtype | Literal["auto"]
+StoredDtype: TypeAlias = "torch.dtype | Literal['auto']"
 """The type that weights are loaded in; `auto`: the type they are stored in."""
 _DIGESTED = ("*.safetensors", "config.json", "adapter_config.json")
+_BESIDE = {
+    *("r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "lora_dropout", "fan_in_fan_out"),
+    *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "task_type", "inference_mode"),
+    *("base_model_name_or_path", "revision", "auto_mapping", "peft_version"),
+}
+"""PEFT's options of adapters that leave the tensors of their base as they are."""
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
@@ -218,12 +226,17 @@ def load_merged(files: PrmFiles, dtype: StoredDtype) -> PreTrainedModel:
     """The base with its adapter merged in, in evaluation mode, on the CPU; raises `ModelInvalid` if they don't fit."""
     if files.adapter is None:
         return load_base(files.base, dtype)
-    if not (files.adapter / lora.WEIGHTS).is_file():
-        raise ModelInvalid(f"{files.adapter} has no {lora.WEIGHTS}")
-    lora.refuse_unreadable(files.adapter)
-    base = load_base(files.base, dtype)
+    lora.check(files.adapter)
+    return adapted(load_base(files.base, dtype), files, merge=True)
+
+
+def adapted(base: PreTrainedModel, files: PrmFiles, *, merge: bool) -> PreTrainedModel:
+    """A base with the adapter of `files`, which is merged into its weights or computed beside them.
+
+    Raises `ModelInvalid` if they don't fit, or if an adapter that is not merged is more than LoRA of linear layers.
+    """
     try:
-        return _merged(base, files)
+        return _adapted(base, files, merge)
     except (OSError, ValueError, SafetensorError, RuntimeError) as error:
         reason = " ".join(" ".join(str(error).splitlines()[:2]).split())
         raise ModelInvalid(
@@ -231,7 +244,7 @@ def load_merged(files: PrmFiles, dtype: StoredDtype) -> PreTrainedModel:
         ) from error
 
 
-def _merged(base: PreTrainedModel, files: PrmFiles) -> PreTrainedModel:
+def _adapted(base: PreTrainedModel, files: PrmFiles, merge: bool) -> PreTrainedModel:
     from peft import PeftConfig, PeftModel, get_peft_model_state_dict  # slow to import, and not all models need it
 
     place = str(files.adapter)
@@ -240,17 +253,42 @@ def _merged(base: PreTrainedModel, files: PrmFiles) -> PreTrainedModel:
         shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (it is no mapping)
     _check_vocabulary(base, shapes)
     names = set(shapes)
+    if not merge:
+        _check_beside(base, files, config, names)
     with LOADING, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "(?s).*tie_word_embeddings")  # they are untied where it matters
-        tuned = PeftModel.from_pretrained(base, place, config=config, use_safetensors=True)
+        # for merging in float32, for computing in the base's type
+        tuned = PeftModel.from_pretrained(
+            base, place, config=config, use_safetensors=True, autocast_adapter_dtype=merge
+        )
         # the adapter must have all tensors that the base takes, and at most the base's embeddings beside them, as PEFT
         # saves them by default: it would ignore others and leave missing ones at their random initial values
         least, most = (set(get_peft_model_state_dict(tuned, save_embedding_layers=each)) for each in (False, True))
         if odd := (least - names) | (names - most):
             raise ValueError(f"{len(odd)} tensors are missing on one side, for example {min(odd)}")
-        _untie(tuned.get_base_model())
-        merged: PreTrainedModel = tuned.merge_and_unload()
-    return merged
+        if merge:
+            _untie(tuned.get_base_model())
+        made: PreTrainedModel = tuned.merge_and_unload() if merge else tuned.get_base_model()
+    return made
+
+
+def _check_beside(base: PreTrainedModel, files: PrmFiles, config: Any, tensors: Iterable[str]) -> None:
+    """Raises `ModelInvalid` unless an adapter, with PEFT's `config` and `tensors` of these names, is pairs of matrices
+    for linear layers alone: it must not change the base's tensors, nor the output layer, which is not run."""
+    from peft import LoraConfig
+
+    plain, given = LoraConfig().to_dict(), config.to_dict()
+    odd = {name for name, value in given.items() if value != plain.get(name)} - _BESIDE
+    odd -= {"init_lora_weights"} if given.get("init_lora_weights") in (False, "gaussian") else set()
+    output = [
+        f"base_model.model.{name}." for name, each in base.named_modules() if each is base.get_output_embeddings()
+    ]
+    pairs = {name for name in tensors if name.endswith((".lora_A.weight", ".lora_B.weight"))}
+    if odd := odd or {name for name in tensors if name not in pairs or name.startswith(tuple(output))}:
+        raise ModelInvalid(
+            f"{files.adapter_name} does not share its base with other adapters, for {min(odd)}: only LoRA of linear "
+            "layers below the output does. Serve it alone: an --adapter without a name is merged"
+        )
 
 
 def _check_vocabulary(base: PreTrainedModel, shapes: Mapping[str, Sequence[int]]) -> None:
@@ -270,9 +308,10 @@ def _untie(tuned: PreTrainedModel) -> None:
     """Gives the output layer weights of its own where it has the embedding's and an adapter is on either: merged into
     the weights of both, it would change both."""
     from peft.tuners.tuners_utils import BaseTunerLayer
+    from torch.nn import Parameter
 
     layers = tuned.get_output_embeddings(), tuned.get_input_embeddings()
     output, embedding = (each.get_base_layer() if isinstance(each, BaseTunerLayer) else each for each in layers)
     if any(isinstance(each, BaseTunerLayer) for each in layers) and output.weight is embedding.weight:
-        output.weight = torch.nn.Parameter(output.weight.detach().clone(), requires_grad=False)
+        output.weight = Parameter(output.weight.detach().clone(), requires_grad=False)
         tuned.config.tie_word_embeddings = False

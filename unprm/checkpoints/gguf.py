@@ -5,7 +5,6 @@ import threading
 from importlib.util import find_spec
 from pathlib import Path
 
-import torch
 from tokenizers import normalizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedTokenizerFast, Qwen2Tokenizer
 
@@ -40,7 +39,7 @@ def convert(file: Path, directory: Path) -> None:
         unpacked = GgufConfig(dequantize=True)
         with LOADING:
             network = AutoModelForCausalLM.from_pretrained(
-                file.parent, gguf_file=file.name, dtype=torch.bfloat16, quantization_config=unpacked
+                file.parent, gguf_file=file.name, dtype="bfloat16", quantization_config=unpacked
             )
         network.save_pretrained(partial)
 

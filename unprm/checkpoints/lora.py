@@ -18,6 +18,14 @@ _NAME = re.compile(r"\^?[\w.-]+")
 """A layer's name, or its end; one in full may begin with `^`."""
 
 
+def check(directory: Path) -> None:
+    """Raises `ModelInvalid` if a directory has no adapter, or one that `refuse_unreadable` refuses."""
+    for name in (CONFIG, WEIGHTS):
+        if not (directory / name).is_file():
+            raise ModelInvalid(f"{directory} has no {name}")
+    refuse_unreadable(directory)
+
+
 def refuse_unreadable(directory: Path) -> None:
     """Raises `ModelInvalid` if the adapter in a directory, if there is one, repeats layers of its base, or chooses
     layers by regular expressions: one alone can keep the process busy for ever, and nothing could stop it."""

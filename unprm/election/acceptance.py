@@ -121,14 +121,12 @@ class VoteCalibration:
 
     @property
     def about(self) -> VoteCalibrationOut:
-        """Its description in a response."""
         problems = max(map(len, self.elections.values()))
         return VoteCalibrationOut(
             pool=self.pool, problems=problems, date=self.date, confidence=self.confidence, model=self.model
         )
 
     def write(self, path: Path) -> None:
-        """Writes it as JSON."""
         path.write_text(json.dumps(asdict(self)) + "\n", "utf-8")
 
 

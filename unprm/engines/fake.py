@@ -30,7 +30,6 @@ class FakeFormat(ByteFormat):
         return (*first.encode(), *(token for part in others for token in (TAG, *part.encode())))
 
     def at_tags(self, ids: Sequence[int]) -> Encoded:
-        """As `Format`."""
         kept = (*ids,) if TAG in ids else (*ids, TAG)
         return Encoded(kept, tuple(place for place, token in enumerate(kept) if token == TAG))
 

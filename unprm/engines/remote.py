@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 import httpx
-import torch
 from pydantic import BaseModel, ConfigDict
 
-from unprm.engines.vllm.model import step_scores
+from unprm.engines.vllm.pooled import step_scores
 from unprm.engines.worker import plain_sum
 from unprm.errors import ModelInvalid
 from unprm.formats.family import PrmFormat
@@ -76,12 +75,11 @@ class RemoteEngine:
             raise RuntimeError(f"vLLM answered {response.status_code}")
         found = {row.index: row.data for row in _Pooled.model_validate_json(response.content).data}
         return [
-            StepScores(step_scores(item, torch.tensor(found[index])), len(item.needed), len(item.ids))
+            StepScores(step_scores(item, found[index]), len(item.needed), len(item.ids))
             for index, item in enumerate(batch)
         ]
 
     def close(self) -> None:
-        """Closes the connections."""
         self._client.close()
 
     def _find(self) -> _Served:

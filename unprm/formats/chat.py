@@ -82,7 +82,6 @@ class VerdictChatFormat(PieceFormat):
 
     @property
     def input_format(self) -> str:
-        """The input, described in words."""
         words = self._conversation
         first = words.first.format(problem="{problem}", step="{step 1}")
         later = words.later.format(step="{step 2}")

@@ -134,13 +134,11 @@ class PieceFormat:
         self.longest_token = max(map(len, self.pieces.tokenizer.get_vocab()))
 
     def steps(self, text: str, most: int) -> list[str] | None:
-        """As `Format`."""
         if self.tag is None or (parts := at_separator(text, self.tag.text, most)) is None:
             return None
         return parts if self.tag.apart else [part.strip() for part in parts]
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
-        """As `Format`."""
         if not isinstance(prompt.content, str):
             unknown = {token for token in set(prompt.content) if self.pieces.tokenizer.id_to_token(token) is None}
             if unknown:
@@ -155,7 +153,6 @@ class PieceFormat:
         return tuple(ids)
 
     def at_tags(self, ids: Sequence[int]) -> Encoded:
-        """As `Format`."""
         if self.tag is None:
             raise InvalidRequest(f"models of family {self.family} have no step tag to score a prompt at: send messages")
         kept = list(ids)
@@ -184,11 +181,9 @@ class PieceFormat:
         return copy
 
     def text(self, encoded: Encoded) -> str:
-        """The text that the ids encode."""
         return self._decoded(encoded.ids)
 
     def tokens(self, encoded: Encoded) -> list[str]:
-        """Each id's vocabulary entry."""
         return [self.pieces.tokenizer.id_to_token(token) or "" for token in encoded.ids]
 
     def _decoded(self, ids: Sequence[int]) -> str:

@@ -46,12 +46,10 @@ class ProbeConfig(ModelConfig):
 
     @property
     def readout(self) -> Probe:
-        """How a score is read at a step's end."""
         return Probe(self.layers, self.measures)
 
     @property
     def input_format(self) -> str:
-        """The input, described in words."""
         before, after, between = (text.replace("\n", "\\n") for text in (self.before, self.after, self.separator))
         read = ", ".join([*(f"layer {layer}" for layer in self.layers), *self.measures])
         return f"{before}{{problem}}{after}{{step 1}}{between}{{step 2}}{between}… (scored at each step's end: {read})"

@@ -71,7 +71,6 @@ class SkyworkFormat(PieceFormat):
 
     @classmethod
     def build(cls, tokenizer: Tokenizer, directory: Path) -> "SkyworkFormat":
-        """As `Family`."""
         begin = json.loads((directory / "config.json").read_text("utf-8")).get("bos_token_id")
         if not isinstance(begin, int):
             raise ModelInvalid(f"{directory / 'config.json'} has no bos_token_id, which begins this family's input")
@@ -129,7 +128,6 @@ class TrlFormat(PieceFormat):
 
     @classmethod
     def build(cls, tokenizer: Tokenizer, directory: Path) -> "TrlFormat":
-        """As `Family`."""
         path = directory / "tokenizer_config.json"
         begin = json.loads(path.read_text("utf-8")).get("bos_token") if path.exists() else None
         if isinstance(begin, dict):  # as transformers 4 writes it

@@ -61,7 +61,6 @@ class ModelConfig(BaseModel):
             raise ModelInvalid(f"{path}: {summary(validation_errors(error, sent, cls))}") from error
 
     def write(self, directory: Path) -> None:
-        """Writes `prm_config.json` into a model's directory."""
         text = json.dumps(self.model_dump(), ensure_ascii=False, indent=2)
         (directory / CONFIG_NAME).write_text(text + "\n", "utf-8")
 
@@ -103,7 +102,6 @@ class PrmConfig(ModelConfig):
 
     @property
     def input_format(self) -> str:
-        """The input, described in words."""
         tag = self.step_tag
         question = self.problem_template.replace("\n", "\\n")
         return f"{question}{{step 1}}{tag}{{step 2}}{tag}… (scored at each {tag}: {self.measure})"
@@ -125,7 +123,6 @@ class PrmConfig(ModelConfig):
 
     @property
     def readout(self) -> Readout:
-        """How a score is read at a tag."""
         match self.head:
             case "verdicts":
                 return Verdicts(self.positive_id, self.negative_id, rows_alone=True)

@@ -54,7 +54,6 @@ class Operation:
 
     @property
     def operands(self) -> tuple[Quantity, Quantity]:
-        """The left and the right one."""
         return self.left, self.right
 
     def __str__(self) -> str:
@@ -121,7 +120,6 @@ class Ledger:
         return Quantity(value, len(self.operations) - 1)
 
     def update(self, holder: str, symbol: str, right: Quantity) -> None:
-        """Changes what a holder has."""
         self.holdings[holder] = self.operate(symbol, self.holdings[holder], right)
 
     def apply(self, sentence: Sentence) -> Quantity | None:

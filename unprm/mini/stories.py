@@ -100,7 +100,6 @@ SETTINGS = (_FRIENDS, _FARMS, _DEPOTS)
 
 
 def render(sentence: Sentence, template: str) -> str:
-    """The sentence in words."""
     return template.format_map(asdict(sentence))
 
 

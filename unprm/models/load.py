@@ -3,12 +3,11 @@
 import logging
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from unprm import mini
-from unprm.calibration import Calibration
 from unprm.engines.torch import attention
 from unprm.engines.torch.devices import Gpu, multiplies_bf16_fast, multiplies_int8_fast, pick_device
 from unprm.engines.torch.engine import TorchEngine, planned, slot_bytes
@@ -16,17 +15,14 @@ from unprm.engines.torch.memory import cache_bytes, release_freed
 from unprm.engines.torch.plain import PlainEngine
 from unprm.engines.torch.quantized import quantize, widen_all
 from unprm.engines.torch.readers import Reader
-from unprm.engines.torch.self_test import TreeTest, check_consistency
-from unprm.engines.vllm.model import classifies_tokens, prepare
+from unprm.engines.torch.self_test import TreeTest
+from unprm.engines.vllm.model import prepare
 from unprm.errors import ModelInvalid
-from unprm.formats.family import LAYER, Head, PrmFormat, Probe, Verdicts
-from unprm.models.options import MEMORY, Dtype, EngineName, EngineOptions, ModelSpec, public_name
+from unprm.formats.family import PrmFormat
+from unprm.models.options import MEMORY, Dtype, EngineName, EngineOptions, ModelSpec
+from unprm.models.remote import check_for_vllm, consistent, is_for_vllm, load_remote
 from unprm.models.source import ModelSource
 from unprm.types import Engine, ModelDescription
-
-if TYPE_CHECKING:
-    from unprm.engines.remote import RemoteEngine
-    from unprm.engines.vllm.engine import VllmEngine
 
 logger = logging.getLogger(__name__)
 
@@ -47,12 +43,14 @@ def load_engine(model: str = mini.NAME, **options: Any) -> Engine:
     return load_model(spec, EngineOptions(**_IN_PROCESS | options))
 
 
-def load_model(spec: ModelSpec, options: EngineOptions) -> Engine:
-    """Loads a PRM onto its device, with its adapter merged.
+def load_model(spec: ModelSpec, options: EngineOptions, sharers: int = 1) -> Engine:
+    """Loads a PRM onto its device, with its adapter merged; or beside a base that several `sharers` have in common.
 
     Only safetensors are read, and no code that comes with a model is run. Raises `ModelInvalid`, which says what is
     missing or does not fit.
     """
+    if options.engine == "remote":
+        return load_remote(spec, options)
     place = torch.device(_device(spec, options, Gpu.find()))
     if place.type == "cuda" and options.dtype in ("int8", "float8"):
         _check_dtype(options.dtype, torch.cuda.get_device_name(place), torch.cuda.get_device_capability(place))
@@ -60,47 +58,33 @@ def load_model(spec: ModelSpec, options: EngineOptions) -> Engine:
     files = source.files
     fast = place.type == "cpu" and multiplies_bf16_fast(place)  # a GPU that is asked initialises CUDA: see `Gpu.find`
     number = _pick_dtype(options.dtype, place.type, files.weight_bytes(), fast)
-    chosen = _pick_engine(options, place, source)
+    chosen = _pick_engine(options, place, source, shared=sharers > 1)
     dtype = options.dtype if options.dtype in ("int8", "float8") else str(number).removeprefix("torch.")
-    description = ModelDescription(
-        name=public_name(files.name),
-        family=source.family.name,
-        base=public_name(files.base_name),
-        adapter=files.adapter_name and public_name(files.adapter_name),
-        revision=spec.adapter_revision if spec.adapter else spec.revision,
-        engine=chosen,
-        device=options.url if chosen == "remote" and options.url else str(place),
-        dtype=dtype,
-        max_tokens=min(source.window(), options.max_solution_tokens),
-        input_format=source.format.input_format,
-        calibration=Calibration.read(files.directory),
-        demo=spec.model in mini.ADAPTERS,
-        digest=None if chosen == "remote" else source.digest(dtype),
-    )
-    if chosen == "remote":
-        from unprm.engines.remote import RemoteEngine
-
-        key = options.url_key.get_secret_value() if options.url_key else None
-        return _consistent(RemoteEngine(str(options.url), key, source.format, description))
+    description = source.describe(spec, options, chosen, str(place), dtype)
     if chosen == "vllm":
         from unprm.engines.vllm.engine import VllmEngine  # an optional dependency
 
         prepared = prepare(files, source.readout, source.tokenizer, number)
         caching = options.prefix_cache_gb != 0
         share = options.memory or MEMORY, options.tensor_parallel_size
-        return _consistent(
+        return consistent(
             VllmEngine(prepared, source.format, description, number, options.batch_tokens, *share, caching)
         )
-    return _in_process(source, options, description, number, place)
+    return _in_process(source, options, description, number, place, sharers)
 
 
 def _in_process(
-    source: ModelSource, options: EngineOptions, description: ModelDescription, number: torch.dtype, place: torch.device
+    source: ModelSource,
+    options: EngineOptions,
+    description: ModelDescription,
+    number: torch.dtype,
+    place: torch.device,
+    sharers: int,
 ) -> Engine:
     """The torch engine of a model, with its linear layers in int8 if the options say so."""
     int8 = options.dtype == "int8"
     # for int8, load the stored type, which takes no more memory than the file, unless an adapter is merged
-    reader = source.reader("auto" if int8 and not source.files.adapter else number, place)
+    reader = source.reader("auto" if int8 and not source.files.adapter else number, place, sharers)
     if int8:
         for decoder in reader.decoders:
             quantize(decoder, widened=not multiplies_int8_fast())
@@ -130,26 +114,6 @@ def _cache_bytes(reader: Reader, options: EngineOptions, max_tokens: int, pass_t
         size / 1e9, size // slot, left / 1e9, total / 1e9,
     )  # fmt: skip
     return size
-
-
-def _consistent(engine: "RemoteEngine | VllmEngine") -> Engine:
-    """The engine, if the scores of the same steps do not depend on what else is scored; else raises `ModelInvalid`."""
-    try:
-        found = check_consistency(engine)
-    except ValueError as error:
-        engine.close()
-        raise ModelInvalid(f"{engine.description.name}: the self-test failed ({error})") from error
-    about = (
-        f"differ by {found.difference:.1e} in other company, at most {found.tolerance:.1e} is right "
-        f"({engine.description.dtype} on {engine.description.device})"
-    )
-    if not found.difference <= found.tolerance:
-        engine.close()
-        raise ModelInvalid(f"{engine.description.name}: in the self-test scores of the same steps {about}")
-    kept = "are" if found.cached else "are not"
-    logger.info("self-test: scores of the same steps %s; tokens that were run %s known afterwards", about, kept)
-    engine.description = replace(engine.description, self_test=found)
-    return engine
 
 
 def torch_engine(
@@ -203,18 +167,18 @@ def _where(model: ModelDescription) -> str:
     return f"{model.dtype} on {model.device}{card}, PyTorch {torch.__version__}"
 
 
-def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSource) -> EngineName:
+def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSource, *, shared: bool) -> EngineName:
     engine, dtype = options.engine, options.dtype
-    if (engine == "remote") != (options.url is not None):
-        raise ModelInvalid("--engine remote needs --url, the URL of the vLLM server, and --url needs --engine remote")
-    if not _is_for_vllm(source):
-        if engine in ("vllm", "remote"):
-            if isinstance(source.readout, Probe):
-                raise ModelInvalid(
-                    "vLLM does not give the hidden states of several layers, which a probe reads: use --engine torch"
-                )
-            more = ", or merge it with its adapter first" * (source.readout == Head((LAYER,)))
-            raise ModelInvalid(f"vLLM does not score models with this head: use --engine torch{more}")
+    if options.url is not None:
+        raise ModelInvalid("--url, the URL of a vLLM server, needs --engine remote")
+    if shared and (engine not in ("auto", "torch") or dtype == "int8"):
+        raise ModelInvalid(
+            "adapters share a base with --engine torch alone, and not in int8: merge each (`unprm merge-adapter`), or "
+            "serve one, by an --adapter without a name"
+        )
+    if engine == "vllm":
+        check_for_vllm(source)
+    elif shared or not is_for_vllm(source):
         engine = "torch"
     installed = find_spec("vllm") is not None
     if engine == "vllm" and dtype == "int8":
@@ -230,16 +194,8 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
     return engine
 
 
-def _is_for_vllm(source: ModelSource) -> bool:
-    if source.readout == Head((LAYER,)):
-        return source.files.adapter is None and classifies_tokens(source.files.base)
-    return isinstance(source.readout, Verdicts | Head)
-
-
 def _device(spec: ModelSpec, options: EngineOptions, gpu: Gpu) -> str:
-    """As `pick_device`. The embedded models are small enough for every CPU, and a remote one runs elsewhere."""
-    if options.engine == "remote" and options.device == "auto":
-        return "cpu"
+    """As `pick_device`. The embedded models are small enough for every CPU."""
     return pick_device(options.device, gpu, falls_back=spec.model in mini.ADAPTERS)
 
 

@@ -45,13 +45,12 @@ _Token = Annotated[str, Field(min_length=1)]
 
 
 class ModelOptions(BaseModel):
-    """Options of a model, other than its name."""
+    """Options of a model, other than where it is."""
 
     GROUP: ClassVar = "Model"
 
     model_config = ConfigDict(extra="forbid")
 
-    adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
     revision: str | None = Field(default=None, description="Revision of the model on the hub.")
     adapter_revision: str | None = Field(default=None, description="Revision of the adapter on the hub.")
     family: str | None = Field(default=None, description="PRM family, if name and files don't show it; see `models`.")
@@ -118,13 +117,16 @@ class ModelSpec(JudgeOptions, ModelOptions):
     family, recognised by its name or its `config.json`, or given by `family`. `step_tag`, `positive` and `negative`
     are for a PRM of family unprm without `prm_config.json`. `reference` and `beta` replace those of a family that is
     scored by likelihood ratios. `judge` is the language model that `judge_url` and `judge_model` name; `uncertainty`
-    is none: it scores by the log-probabilities that come with a solution.
+    is none: it scores by the log-probabilities that come with a solution. Nor is `agreement`: it scores by the other
+    candidates.
     """
 
     model: str = Field(
         min_length=1,
-        description="Embedded model, directory or hub name; the base with an adapter; `judge` or `uncertainty`.",
+        description="Embedded model, directory or hub name; the base with an adapter; `judge`, `uncertainty` or "
+        "`agreement`.",
     )
+    adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
 
     @property
     def marks(self) -> dict[str, str]:

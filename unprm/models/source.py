@@ -1,15 +1,17 @@
-"""What a model is made of: its files, its tokenizer, and the format of its family. Only `reader` loads weights."""
+"""What a model is made of: its files, its tokenizer, and the format of its family. Only `reader` loads weights, and
+needs PyTorch."""
 
 import hashlib
 import json
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-import torch
 from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel
 
 from unprm import mini
+from unprm.calibration import Calibration
 from unprm.checkpoints import lora
 from unprm.checkpoints.files import (
     PrmFiles,
@@ -17,15 +19,11 @@ from unprm.checkpoints.files import (
     digests,
     fetch,
     load_base,
-    load_merged,
     load_network,
     load_tokenizer,
     locate,
     read_config,
 )
-from unprm.engines.torch.heads import VerdictHead, check_unscaled, margin_of, read_head
-from unprm.engines.torch.probe import ProbeHead, ProbeReader
-from unprm.engines.torch.readers import AtPositions, LikelihoodRatios, Reader
 from unprm.errors import ModelInvalid
 from unprm.formats import probe, unprm
 from unprm.formats.family import (
@@ -40,7 +38,13 @@ from unprm.formats.family import (
     Verdicts,
 )
 from unprm.formats.registry import family_named, is_probe, of_architecture, recognise
-from unprm.models.options import ModelSpec
+from unprm.models.options import EngineName, EngineOptions, ModelSpec, public_name
+from unprm.types import ModelDescription
+
+if TYPE_CHECKING:
+    import torch
+
+    from unprm.engines.torch.readers import Reader
 
 _OURS = unprm.FAMILY, probe.FAMILY
 """The families whose models have a `prm_config.json`."""
@@ -97,6 +101,27 @@ class ModelSource:
             )
         return int(config.max_position_embeddings)
 
+    def describe(
+        self, spec: ModelSpec, options: EngineOptions, engine: EngineName, device: str, dtype: str
+    ) -> ModelDescription:
+        """The model as `engine` is to run it. Raises `ModelInvalid` as `window`, or for an unreadable calibration."""
+        files = self.files
+        return ModelDescription(
+            name=public_name(files.name),
+            family=self.family.name,
+            base=public_name(files.base_name),
+            adapter=files.adapter_name and public_name(files.adapter_name),
+            revision=spec.adapter_revision if spec.adapter else spec.revision,
+            engine=engine,
+            device=device,
+            dtype=dtype,
+            max_tokens=min(self.window(), options.max_solution_tokens),
+            input_format=self.format.input_format,
+            calibration=Calibration.read(files.directory),
+            demo=spec.model in mini.ADAPTERS,
+            digest=None if engine == "remote" else self.digest(dtype),
+        )
+
     def digest(self, dtype: str) -> str:
         """Identifies everything that scores depend on: the weights and settings of base, adapter and reference model;
         the format with its tokenizer; how scores are read; and `dtype`, the number type that the layers compute with.
@@ -113,14 +138,20 @@ class ModelSource:
         layout = [self.format.family, self.format.input_format, repr(readout), encoded.ids, encoded.positions]
         return _of_text(json.dumps([[*map(digests, places)], layout, _of_text(self.tokenizer.to_str()), dtype]))[:16]
 
-    def reader(self, dtype: StoredDtype, place: torch.device) -> Reader:
-        """The loaded model as the torch engine takes it: weights in `dtype`, on the device `place`.
+    def reader(self, dtype: StoredDtype, place: "torch.device", sharers: int = 1) -> "Reader":
+        """The loaded model as the torch engine takes it: weights in `dtype`, on the device `place`. `sharers`: how many
+        models have the base in common.
 
         Raises `ModelInvalid` if they can't be loaded, or don't fit together."""
+        from unprm.checkpoints.shared import load_adapted, load_shared
+        from unprm.engines.torch.heads import VerdictHead, check_unscaled, margin_of, read_head
+        from unprm.engines.torch.probe import ProbeHead, ProbeReader
+        from unprm.engines.torch.readers import AtPositions, LikelihoodRatios
+
         files, readout = self.files, self.readout
         if isinstance(readout, Head | Ensemble | Outcome):
             if files.adapter:
-                network = load_merged(files, dtype).get_decoder()
+                network = load_adapted(files, dtype, place, sharers).get_decoder()
             else:
                 network = load_network(AutoModel, files.base, dtype)
             head = read_head(files.directory, readout, network.config.hidden_size)
@@ -133,9 +164,10 @@ class ModelSource:
             factor, _ = margin_of(network, self._tokens)
             return ProbeReader(network, head, readout, place, factor)
         if isinstance(readout, Verdicts):
-            network = load_merged(files, dtype)
+            network = load_adapted(files, dtype, place, sharers)
             return AtPositions(network.get_decoder(), VerdictHead.of(network, readout), place)
-        network, other = load_merged(files, dtype), load_base(fetch(readout.reference, None), dtype)
+        network = load_adapted(files, dtype, place, sharers)
+        other = load_shared(fetch(readout.reference, None), dtype, place, sharers)
         if len(network.get_input_embeddings().weight) != len(other.get_input_embeddings().weight):
             raise ModelInvalid(f"{files.base_name} and its reference model {readout.reference} have other vocabularies")
         for each in (network, other):

@@ -98,5 +98,4 @@ class Completions(Generic[AnyChoice]):
         return parts
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._client.close()

@@ -236,7 +236,6 @@ class OpenAIClient:
                     yield part
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._http.aclose()
 
     async def _open(self, server: _Server, path: str, body: bytes | None) -> httpx.Response:
@@ -290,7 +289,6 @@ def distance(affinity: str, url: str) -> bytes:
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """A body in JSON."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 

@@ -129,29 +129,36 @@ class ChatChoice(Choice):
         return self.logprobs.content or []
 
 
-_Count = Annotated[int, BeforeValidator(lambda sent: 0 if sent is None else sent), Field(ge=0, le=2**53)]
+def _told(*kinds: type, otherwise: int | None = None) -> BeforeValidator:
+    """`otherwise` for what is no number of these kinds."""
+    return BeforeValidator(lambda sent: sent if type(sent) in kinds and 0 <= sent <= 2**53 else otherwise)
 
 
-def _told(*kinds: type) -> BeforeValidator:
-    """None for what is no number of these kinds: vendors extend the usage each in their own way."""
-    return BeforeValidator(lambda sent: sent if type(sent) in kinds and 0 <= sent <= 2**53 else None)
+_Count = Annotated[int, _told(int, otherwise=0)]
 
 
-class _Details(_Object):
+class _Told(_Object):
+    """What counts as not told if it can't be read, since vendors extend the usage each in their own way, and a
+    completion is worth more than the count of its tokens."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _readable(cls, sent: object) -> object:
+        return sent if isinstance(sent, dict | cls) else {}
+
+
+class _Details(_Told):
     cached_tokens: Annotated[int | None, _told(int)] = None
     reasoning_tokens: Annotated[int | None, _told(int)] = None
 
 
-_AnyDetails = Annotated[_Details, BeforeValidator(lambda sent: sent or {})]
-
-
-class UsageInfo(_Object):
+class UsageInfo(_Told):
     """The tokens of a completion by the server's count, 0 where it says nothing; what it cost, as OpenRouter tells."""
 
     prompt_tokens: _Count = 0
     completion_tokens: _Count = 0
-    prompt_tokens_details: _AnyDetails = _Details()
-    completion_tokens_details: _AnyDetails = _Details()
+    prompt_tokens_details: _Details = _Details()
+    completion_tokens_details: _Details = _Details()
     cost: Annotated[float | None, _told(int, float)] = None
 
     @property

@@ -77,7 +77,6 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         self.is_initialized = True
 
     def free(self) -> None:
-        """Frees the store."""
         self.keys = self.values = torch.empty(0)
         self.is_initialized = False
 

@@ -77,7 +77,6 @@ class OpenAISampler(TokenSampler):
         return [self._completion(choice) for choice in await self._server.choices(fields, count, seed, affinity)]
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._server.close()
 
     def _completion(self, choice: TextChoice) -> Completion:
@@ -170,7 +169,6 @@ class ChatSampler:
         )
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._server.close()
 
     def _messages(self, problem: str) -> list[dict[str, str]]:

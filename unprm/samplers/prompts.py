@@ -137,11 +137,9 @@ class TokenSampler(Sampler):
 
     @property
     def model(self) -> str:
-        """The model's name."""
         return self._name
 
     def prompt(self, problem: str) -> tuple[int, ...]:
-        """Token ids of the prompt for a solution."""
         return self._prompter.encode(problem)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -149,5 +147,4 @@ class TokenSampler(Sampler):
         return self._prompter.decode(ids)
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
-        """`count` solutions of a problem."""
         return await self.complete(self.prompt(problem), count, seed, affinity=problem)

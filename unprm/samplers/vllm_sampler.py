@@ -53,7 +53,6 @@ class VllmSampler(TokenSampler):
         return [self._completion(written) for written in sorted(last.outputs, key=lambda written: written.index)]
 
     async def close(self) -> None:
-        """Ends the engine's processes."""
         self._engine.shutdown()
 
     def _completion(self, written: CompletionOutput) -> Completion:

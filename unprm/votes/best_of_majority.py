@@ -38,8 +38,6 @@ VOTE = Vote(
     summary="The answer with the highest reward among the frequent answers",
     description="Answers of less than `min_share` of all candidates are dropped (Di et al., 2025). If a single one is "
     "left, it wins without scoring; if none is, the most frequent stay.",
-    runs_prm="unless one answer alone is that frequent",
-    take_when="single high rewards of rare answers mislead the PRM",
     score_name="highest reward",
     why_reward="Among the frequent answers the highest reward decides",
 )

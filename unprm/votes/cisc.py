@@ -43,7 +43,5 @@ VOTE = Vote(
     summary="The answer with the highest sum of softmax weights of confidences",
     description="Confidence-informed self-consistency (Taubenfeld et al., 2025), without a PRM: a candidate's "
     "confidence is the one sent, or the probability per token by `token_logprobs`.",
-    runs_prm="never",
-    take_when="there is no PRM, there are few candidates, and the sampler returns log-probabilities",
     score_name="sum of weights",
 )

@@ -21,8 +21,6 @@ VOTE = Vote(
     summary="The majority if it alone has half of the candidates or more, else the answer with the highest reward",
     description="The one answer that at least half of all solutions state wins without scoring; if there is none, or "
     "there are two, the model is run.",
-    runs_prm="only without such a majority",
-    take_when="the PRM is expensive and most problems are easy",
     score_name="highest reward",
     why_frequency="that is at least half: the majority decides, whatever the rewards",
     why_reward="No answer alone has half of the candidates, so the highest reward decides",

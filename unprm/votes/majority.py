@@ -19,7 +19,5 @@ VOTE = Vote(
     title="Majority",
     summary="The answer with the most solutions",
     description="If several have as many, the first. Needs no rewards and no problem: the model is not run.",
-    runs_prm="never",
-    take_when="there is no PRM for the domain, or the vote must cost nothing",
     score_name="number of candidates",
 )

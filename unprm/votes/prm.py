@@ -11,7 +11,5 @@ VOTE = Vote(
     title="PRM best-of-N",
     summary="The answer of the solution with the highest reward",
     description="Best-of-N by the process reward model.",
-    runs_prm="unless unanimous",
-    take_when="there are few candidates, and the PRM is better than the generator",
     score_name="highest reward",
 )

@@ -48,7 +48,6 @@ class Tally(NamedTuple):
 
     @property
     def counts(self) -> list[int]:
-        """The number of candidates in each group."""
         return [len(group.members) for group in self.groups]
 
 
@@ -74,9 +73,8 @@ class Vote:
     is not easily seen. `decided_by`: what a result is called that frequency did not decide: `reward` if the highest
     single reward wins.
 
-    `summary`: what it elects, without a full stop; `description`: how, in sentences; `runs_prm`: when the PRM is run;
-    `take_when`: what it is good for; `score_name`: what its score is. `why_frequency` and `why_reward`: the page's
-    reasons for a result that frequency, or a single reward, decided.
+    `summary`: what it elects, without a full stop; `description`: how, in sentences; `score_name`: what its score is.
+    `why_frequency` and `why_reward`: the page's reasons for a result that frequency, or a single reward, decided.
     """
 
     name: str
@@ -91,8 +89,6 @@ class Vote:
     title: str
     summary: str
     description: str
-    runs_prm: str
-    take_when: str
     score_name: str
     why_frequency: str = "no answer has more"
     why_reward: str = "The highest reward decides"
@@ -105,7 +101,6 @@ class Vote:
 
 
 def by_frequency(tally: Tally) -> list[GroupScore]:
-    """The number of candidates of each group."""
     return [GroupScore(float(count)) for count in tally.counts]
 
 

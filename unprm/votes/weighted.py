@@ -18,7 +18,5 @@ VOTE = Vote(
     title="Reward sum",
     summary="The answer with the highest sum of rewards",
     description="Weighted majority voting.",
-    runs_prm="unless unanimous",
-    take_when="as for `wrf`, without an α to choose",
     score_name="sum of rewards",
 )

@@ -54,7 +54,5 @@ VOTE = Vote(
     summary="The answer with the highest weighted sum of mean reward and frequency",
     description="Per answer, mean reward and frequency are made comparable as `normalization` says; the highest "
     "`alpha * reward + (1 - alpha) * frequency` wins.",
-    runs_prm="unless unanimous",
-    take_when="you know nothing else: the default",
     score_name="combined",
 )

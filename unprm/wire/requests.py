@@ -42,7 +42,7 @@ Confidence = Annotated[float, Field(ge=0.0, le=1e100, allow_inf_nan=False, stric
 _LogProb = Annotated[float, Field(le=0.0, ge=MIN_LOGPROB, allow_inf_nan=False)]
 LogProbs = Annotated[list[_LogProb], Field(min_length=1, fail_fast=True)]
 _Place = Annotated[int, Field(ge=0, strict=True)]
-_Offsets = Annotated[list[tuple[_Place, _Place]], Field(min_length=1, fail_fast=True)]
+_Offsets = Annotated[list[tuple[_Place, _Place]], Field(fail_fast=True)]
 
 
 def _kind(sent: object) -> str:
@@ -96,7 +96,6 @@ class SolutionIn(WireModel, Request):
 
     @property
     def characters(self) -> int:
-        """Length of the text, or of all steps."""
         return len(self.text or "") + sum(map(len, self.steps or ()))
 
     def whole(self) -> str:
@@ -223,7 +222,6 @@ class TrajectoryIn(WireModel, Request):
 
     @property
     def characters(self) -> int:
-        """Length of all steps."""
         return sum(map(len, self._rendered.steps))
 
     def whole(self) -> str:
@@ -344,7 +342,6 @@ class Candidates(TrajectoryTerms):
 
     @property
     def count(self) -> int:
-        """Number of candidates."""
         return len(self._sent)
 
     @property
@@ -494,7 +491,6 @@ class PairIn(WireModel):
 
     @property
     def golds(self) -> list[str]:
-        """The right answers."""
         return _listed(self.gold)
 
 
@@ -503,6 +499,19 @@ class GradeRequest(WireModel):
 
     pairs: list[PairIn] = Field(min_length=1, max_length=MAX_PAIRS, fail_fast=True)
     extraction: ExtractionField = "auto"
+
+
+class FeedbackRequest(WireModel):
+    """Whether the answer of an earlier vote was right, or the right answer, to be compared with it."""
+
+    request_id: str = Field(description="`X-Request-ID` of the response to a vote, or to a chat completion.")
+    correct: bool | None = None
+    answer: Text | None = Field(None, description="Instead of it, the right answer.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_one(self, "correct", "answer")
+        return self
 
 
 class PreviewRequest(TrajectoryTerms):

@@ -4,7 +4,7 @@ from functools import partial
 from operator import is_
 from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from unprm.errors import FieldError, Unscorable
 from unprm.types import Aggregate, Combination, ComparedAs, Cut, DecidedBy, Interval, Usage
@@ -17,7 +17,7 @@ the gateway's reports, where it may be the arguments of tool calls."""
 
 _is_none = partial(is_, None)
 # missing in a response that has none
-_StepLogOdds = Annotated[list[float] | None, Field(exclude_if=_is_none)]
+_StepLogOdds = Annotated[list[float | None] | None, Field(exclude_if=_is_none)]
 
 
 _StepIntervals = Annotated[
@@ -48,7 +48,6 @@ class Unscored(WireModel):
 
     @classmethod
     def of(cls, error: Unscorable) -> Self:
-        """From the error."""
         return cls.model_validate({"code": error.code, "detail": str(error)})
 
 
@@ -72,7 +71,10 @@ class ScoredSolution(WireModel):
 
     id: str | None
     steps: list[str]
-    step_scores: list[float] | None
+    step_scores: list[float | None] | None = Field(
+        description="One per step; null for a step without evidence, only with an engine that says so: `agreement`, of "
+        "a step that computes nothing. Rewards and first errors are those of the other steps."
+    )
     reward: float | None
     first_error: int | None
     answer: str | None
@@ -105,6 +107,11 @@ class ScoredSolution(WireModel):
         description="By the request's `combination`; missing without `gold`, and if it can't be scored, unless the "
         "outcome alone counts.",
     )
+
+    @property
+    def known_scores(self) -> list[float]:
+        """The step scores, those of all steps unless an engine has no evidence of some."""
+        return [score for score in self.step_scores or () if score is not None]
 
 
 class ScoreResponse(WireModel):
@@ -262,11 +269,17 @@ class Voted(WireModel):
 class VoteResponse(Voted, VoteOut):
     """The outcome of a vote, with its solutions."""
 
+    _request_id: str | None = PrivateAttr(None)
     why_majority: str | None = Field(
         default=None,
         exclude_if=_is_none,
         description="Why a vote that was not named is by majority; missing otherwise.",
     )
+
+    @property
+    def request_id(self) -> str | None:
+        """Of a server's response, in a client: for its `feedback`."""
+        return self._request_id
 
 
 class CompareResponse(Voted):
@@ -275,6 +288,13 @@ class CompareResponse(Voted):
 
     strategies: dict[Strategy, VoteOut]
     agree: bool
+
+
+class FeedbackResponse(WireModel):
+    """What was noted. `accept`: as in the vote, null if it named no risk."""
+
+    correct: bool
+    accept: bool | None
 
 
 class PreviewResponse(WireModel):

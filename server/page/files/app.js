@@ -30,6 +30,8 @@ let asking = null;
 let trouble = null;
 /** Whether steps are scored before their candidate has arrived: where the server holds the model, which knows them then. */
 let scoresEarly = false;
+/** Whether the server has no model, and steps are scored by what the candidates have in common. */
+let byAgreement = false;
 /** Whether candidates are to be scored once the model is ready. */
 let waiting = false;
 
@@ -37,11 +39,10 @@ function render() {
   const { solutions, demonstration, votes } = shown;
   byId("outcome").hidden = solutions === null;
   if (solutions === null) return;
-  const meaningful = demonstration?.in_domain !== false;
   byId("demonstration").textContent = demonstration?.detail ?? "";
-  byId("demonstration").classList.toggle("warning", !meaningful);
+  byId("demonstration").classList.toggle("warning", demonstration?.in_domain === false);
   byId("notices").replaceChildren(...notices(solutions, votes).map((text) => el("p", { class: "notice" }, text)));
-  showSolutions({ ...shown, meaningful });
+  showSolutions(shown);
   const mark = () => arrange(shown, choice.strategy);
   showVotes(shown, mark, (first) => {
     byId("show").value = String(first);
@@ -119,16 +120,28 @@ async function alone(...actions) {
 async function showScores(request, signal, more = false) {
   const response = await post("score_steps", request, signal);
   const { solutions } = response;
+  const demonstration = response.demonstration ?? (more ? shown.demonstration : null);
+  const meaning = await meaningful(request, solutions, demonstration, signal);
   clearTimeout(pause);
   voting.abort(); // whatever is under way is of other scores
-  const demonstration = response.demonstration ?? (more ? shown.demonstration : null);
-  Object.assign(shown, { request: withScores(request, solutions), solutions, threshold: request.threshold, demonstration });
+  const known = byAgreement ? request : withScores(request, solutions);
+  Object.assign(shown, { request: known, solutions, threshold: request.threshold, demonstration, ...meaning });
   if (!more) {
     shown.votes = null;
     suggest(demonstration?.in_domain === false ? "majority" : "wrf");
   }
   render();
   return response;
+}
+
+/** What is drawn: where a demonstration's scores mean nothing, shares of `others`, or none among too few candidates. */
+async function meaningful(request, solutions, demonstration, signal) {
+  if (!byAgreement && demonstration?.in_domain !== false) return { drawn: solutions, others: 0 };
+  const others = solutions.filter(({ steps }) => steps.length > 0).length - 1;
+  const asked = { ...request, solutions: solutions.map(({ steps }) => (steps.length > 0 ? steps : "")), model: "agreement" };
+  const scored = byAgreement ? solutions : others < 3 ? [] : (await post("score_steps", asked, signal)).solutions;
+  const drawn = (each, k) => ({ ...each, step_scores: scored[k]?.step_scores ?? null, reward: undefined });
+  return { drawn: solutions.map(drawn), others };
 }
 
 /** Takes the votes; those that are shown stay until the new ones are there. Raises `Problem`. */
@@ -307,6 +320,7 @@ async function showModel() {
     const model = await fetchJson(name === null ? "model" : `model?name=${encodeURIComponent(name)}`);
     limits = model.limits;
     scoresEarly = model.memory !== null;
+    byAgreement = model.family === "agreement";
     input.offerModel(model);
     byId("model-line").textContent = `${model.name} on ${model.device}${model.demo ? ", a demonstration" : ""}`;
     if (limits.max_candidates) await offerUpstream().catch(() => null); // asked again when it is needed

@@ -18,25 +18,24 @@ let cards = [];
 let drawn = {};
 
 /**
- * Shows solutions `{id, steps, step_scores, reward, answer, unscored}` as `/score_steps` returns them. Scores that are
- * not `meaningful`, of a demonstration outside of its domain, are numbers without a colour and without a verdict.
+ * Shows solutions `{id, steps, step_scores, reward, answer, unscored}` as `/score_steps` returns them. If `others` isn't
+ * 0, scores are shares of so many other candidates, not a model's.
  */
-export function showSolutions({ request, solutions, threshold, meaningful }) {
+export function showSolutions({ request, drawn: solutions, threshold, others }) {
   if (drawn.solutions === solutions && drawn.threshold === threshold) return;
   drawn = { solutions, threshold };
   const { problem = "" } = request;
   byId("problem-text").textContent = /[\\$]/.test(problem) ? problem : ""; // else it reads as well where it was written
   typeset([byId("problem-text")]);
   cards.forEach((before) => onView.unobserve(before));
-  cards = solutions.map((solution, index) => card(solution, index, meaningful ? threshold : null));
+  cards = solutions.map((solution, index) => card(solution, index, threshold, others));
   byId("solutions").replaceChildren(...cards);
-  byId("solutions").classList.toggle("plain", !meaningful);
   cards.forEach((node) => onView.observe(node));
   byId("legend").textContent = solutions.every((solution) => solution.step_scores === null)
-    ? "Steps are not scored."
-    : meaningful
-      ? `A score says how likely everything so far is right. The first below ${threshold} is an error ✗; what follows is dimmed.`
-      : "The scores mean nothing here.";
+    ? `Steps are not scored.${others ? " From four candidates on, they are compared with each other." : ""}`
+    : others
+      ? `Not by a model: how many of the other solutions have the numbers that a step computes. The first with a share below ${threshold} may be an error ✗.`
+      : `A score says how likely everything so far is right. The first below ${threshold} is an error ✗; what follows is dimmed.`;
 }
 
 /** Marks the elected solution and those that agree with it, and shows those of the chosen answer. */
@@ -64,7 +63,7 @@ function classesOf(number, votes) {
   return classes;
 }
 
-function card(solution, index, threshold) {
+function card(solution, index, threshold, others) {
   const { id, steps, step_scores: scores, unscored } = solution;
   const name = `Solution ${index + 1}`;
   const title = el("h3", {}, name, id === null ? null : el("span", { class: "id" }, ` ${id}`));
@@ -74,38 +73,38 @@ function card(solution, index, threshold) {
     el("header", { class: "facts row" }, title, el("span", { class: "vote" }), ...facts(solution)),
     // the server counts from 0
     unscored ? el("p", { class: "hint" }, `✗ not scored: ${unscored.detail.replace(/^solution \d+/, name)}`) : null,
-    el("ol", { class: "steps" }, ...stepsOf(steps, scores, threshold)),
+    el("ol", { class: "steps" }, ...stepsOf(steps, scores, threshold, others)),
   );
 }
 
-function stepsOf(steps, scores, threshold) {
-  if (scores === null) return steps.map(unscoredStep);
-  const wrong = scores.findIndex((score) => score < threshold);
-  return steps.map((text, k) => step(text, scores[k], wrong < 0 ? -1 : k - wrong));
+function stepsOf(steps, scores, threshold, others) {
+  const wrong = (scores ?? []).findIndex((score) => score !== null && score < threshold);
+  const drawn = (text, k) => step(text, scores[k], wrong < 0 ? -1 : k - wrong, others);
+  return steps.map((text, k) => (typeof scores?.[k] === "number" ? drawn(text, k) : unscoredStep(text)));
 }
 
 function facts({ answer: text, reward }) {
   const none = () => el("em", {}, "none");
   return [
     el("span", {}, "answer ", el("strong", {}, text === null ? none() : answer(text))),
-    el("span", {}, "reward ", el("strong", {}, reward === null ? none() : reward.toFixed(3))),
+    reward === undefined ? null : el("span", {}, "reward ", el("strong", {}, reward === null ? none() : reward.toFixed(3))),
   ];
 }
 
 // `past`: how many steps after the first error it is; below 0 before it, and where there is none
-function step(text, score, past) {
+function step(text, score, past, others) {
   const node = STEP.cloneNode(true);
   const words = node.lastChild;
   node.className = past < 0 ? "step" : past === 0 ? "step first-error" : "step after";
   node.style.setProperty("--score", `${100 * score}%`);
-  node.firstChild.firstChild.data = score.toFixed(3);
+  node.firstChild.firstChild.data = others ? `${Math.round(score * others)} of ${others}` : score.toFixed(3);
   words.firstChild.data = text;
-  if (past === 0) node.append(el("strong", { class: "badge" }, "first error"));
+  if (past === 0) node.append(el("strong", { class: "badge" }, others ? "few agree" : "first error"));
   return node;
 }
 
 function unscoredStep(text) {
-  return el("li", { class: "step unscored" }, el("div", { class: "words formulas" }, text));
+  return el("li", { class: "step unscored" }, el("span", { class: "chip" }), el("div", { class: "words formulas" }, text));
 }
 
 /** The card of a candidate that is being written, or has arrived and is being scored: its scored steps, and the rest. */

@@ -37,6 +37,7 @@ export function showAlpha() {
 export function showVotes({ votes, weights: by }, onChoice, onShow) {
   for (const id of ["sides", "reasons"]) byId(id).hidden = votes === null;
   if (votes === null) return;
+  if (!Object.hasOwn(votes.strategies, choice.strategy)) choice.strategy = "majority";
   const explain = () => explainVote(votes, by, onShow);
   const focused = document.activeElement?.name === "strategy";
   showSides(votes, ({ target }) => {
@@ -50,13 +51,13 @@ export function showVotes({ votes, weights: by }, onChoice, onShow) {
 
 // votes that elect the same answer are one card: that of the chosen vote first, then the largest
 function showSides({ strategies, solutions }, onChange) {
-  const names = Object.keys(STRATEGIES);
+  const names = Object.keys(STRATEGIES).filter((name) => Object.hasOwn(strategies, name));
   const sides = [...Map.groupBy(names, (name) => strategies[name].candidates[0].members[0]).values()];
   const chosen = (side) => Number(side.includes(choice.strategy));
   sides.sort((one, other) => chosen(other) - chosen(one) || other.length - one.length);
   const cards = sides.map((side) => {
     const ties = side.filter((name) => strategies[name].tie).length;
-    const by = `elected by ${side.length === names.length ? "all" : `${side.length} of`} ${names.length} votes`;
+    const by = names.length === 1 ? "elected" : `elected by ${side.length === names.length ? "all" : `${side.length} of`} ${names.length} votes`;
     const number = ties === side.length ? "" : `${ties} of them `;
     const tied = ties === 0 ? null : el("strong", { class: "tie" }, `${number}by a tie`);
     const head = el("p", { class: "head" }, strong(strategies[side[0]].answer), " ", by, tied && ", ", tied);

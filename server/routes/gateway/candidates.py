@@ -98,13 +98,15 @@ class SampledCandidates:
         far that no more are needed; `observe` is called with each candidate as soon as it and those before it have
         arrived; if the request shows candidates, first with the pieces of its text as they are written. Failures are
         recorded, and tokens are charged as they come; a source that keeps failing, or whose first candidates all fail,
-        is given up. Raises `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or `TimeoutError` if there is no candidate
-        so far, and no other source."""
+        is given up, as one that takes more than its share of the time while others wait. Raises `UpstreamRefused`,
+        `UpstreamFailed`, `Overloaded` or `TimeoutError` if there is no candidate so far, and no other source."""
         self.rounds += 1
         before, first, places = self.sampled.choices, self._requested, list[CandidateSource]()
         for source in self.sources:
             places += [source] * min(source.left, count - len(places))
         self._requested += count
+        waiting = [source for source in self.sources if source.goes_on and source not in places]
+        now = asyncio.get_running_loop().time()
         round = _Round(places, len(before), observe)
         errors: dict[CandidateSource, UnprmError] = {}
         complete, late, missing = True, False, "the upstream returned fewer candidates than requested"
@@ -137,10 +139,10 @@ class SampledCandidates:
                 so_far = [*before, *round.choices]
 
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(now + (until - now) / (1 + len(waiting))):
                 complete = await first_of(all_of(map(request_from, dict.fromkeys(places))), wait_for_enough())
         except TimeoutError:
-            if not (before or round.choices):
+            if not (waiting or before or round.choices):
                 raise
             late, missing = True, "they were not waited for: time ran out"
         round.end()
@@ -163,25 +165,28 @@ class SampledCandidates:
                 source.failing += 1
             else:
                 source.give_up()
+            if late:
+                source.give_up()
             if source.given_up and any(each.goes_on for each in self.sources):
                 lost = source.left
             if complete and lost > 0:
                 named = "" if len(self.sources) == 1 else f"{source.name}: "
                 self.failures.append(UpstreamFailure(candidates=lost, detail=f"{named}{errors.get(source, missing)}"))
                 source.failed += lost
-        if late:
+        if late and not waiting:
             for source in self.sources:
                 source.give_up()
-        if errors and not self.sampled.choices:
+        if not self.sampled.choices:
             if self.failing:
-                raise next(iter(errors.values()))
+                raise next(iter(errors.values()), UpstreamFailed(missing))
             await self.sample(min(count, self.budget - self.attempted), until, observe, enough)
 
     def solutions(self, extraction: Extraction) -> list[AnySolution]:
-        """All candidates so far, in sampling order. Raises `UpstreamFailed` if they need log-probabilities and none has
-        any."""
+        """All candidates so far, in sampling order. Raises `UpstreamFailed` if log-probabilities are needed and no
+        source gives any."""
         terms = self.terms
-        if (terms.by_confidence or terms.by_logprobs) and not self._has_logprobs:
+        needed = terms.by_confidence or terms.by_logprobs
+        if needed and not self._has_logprobs and all(source.requested for source in self.sources):
             need = "votes by confidence need" if terms.by_confidence else "rewards are made of here"
             raise UpstreamFailed(f"the upstream sends no log-probabilities of tokens, which {need}")
         return solutions_to_vote_on(self.sampled.choices, self._solutions, terms.request, extraction)

@@ -52,7 +52,7 @@ class Deltas:
             if value.get("error"):
                 raise UpstreamFailed(f"the upstream's answer is an error: {error_message(value) or 'without a reason'}")
             self.model, self.id = value.get("model") or self.model, str(value.get("id") or self.id)
-            usage = value.get("usage")
+            usage = sent if isinstance(sent := value.get("usage"), dict) else None
             choices = (value["choices"] if usage is None else value.get("choices")) or ()
             if usage is not None:
                 self._count(UsageInfo.model_validate(usage), last=not choices)

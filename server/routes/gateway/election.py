@@ -71,14 +71,17 @@ class ElectionResult:
 
 
 class RunningElection:
-    """The election of one answer, in rounds of sampling and voting; `models`: those that score, by their names.
+    """The election of one answer, in rounds of sampling and voting; `models`: those that score, by their names;
+    `waiting`: other elections that need time after this one.
 
     After each round: `stopped`, why no more candidates are needed, None if they are; `stable`, the probability that
     the vote would not change if all were sampled.
     """
 
-    def __init__(self, models: Sequence[Model], candidates: SampledCandidates, observe: Observer = ignore) -> None:
-        self.candidates, self._observe = candidates, observe
+    def __init__(
+        self, models: Sequence[Model], candidates: SampledCandidates, observe: Observer = ignore, waiting: int = 0
+    ) -> None:
+        self.candidates, self._observe, self._waiting = candidates, observe, waiting
         self._terms, self._context = candidates.terms, candidates.context
         self._scorer = RequestScorer(candidates.service, models, candidates.context)
         self.stopped: Stopped | None = None
@@ -119,9 +122,10 @@ class RunningElection:
         """
         claims = self._context.claims
         assert claims.deadline is not None, "every request that works has one"
+        until, now = claims.deadline - _RESERVE * claims.seconds, asyncio.get_running_loop().time()
         try:
-            until = claims.deadline - _RESERVE * claims.seconds
-            await self.candidates.sample(count, until, self._note_arrival, self._is_enough)
+            share = now + (until - now) / (1 + self._waiting)
+            await self.candidates.sample(count, share, self._note_arrival, self._is_enough)
         except TimeoutError:
             raise DeadlineExceeded((1 - _RESERVE) * claims.seconds) from None
         self._ballot = await self._vote(self._terms.strategy)
@@ -161,8 +165,8 @@ class RunningElection:
             del others[0 if partwise is None else partwise.place]
             scored_by = self._scorer.name, settings.aggregate
             record = ElectionRecord.of(vote, len(ballot.classes), ballot.rewards, settings, *scored_by)
-            answer = ballot.solutions[vote.solution_index].answer if partwise is None else outcome["answer"]
-            context.election = replace(record, answer=answer)
+            answer = None if partwise is None else partwise.answer
+            context.election = replace(record, answer=answer or ballot.solutions[outcome["solution_index"]].answer)
         sampled = SampledCompletions()
         for source in terms.sources:
             sampled.add(source.sampled)

@@ -15,11 +15,13 @@ async def elect(
 ) -> ElectionResult:
     """The elected completion. If it is not accepted, `on_reject` says how far to go: to the rest of the budget, and
     from there to the `further` candidates, which are given for `escalate`, until one is. The last one stands, accepted
-    or not.
+    or not; an upstream that fails, or takes more than its share of the time, has none.
 
-    Raises as `RunningElection`; but where a further upstream fails, the answer so far stands.
+    Raises as `RunningElection`, if all fail the last one's error.
     """
     attempts: list[Attempt] = []
+    result: ElectionResult | None = None
+    failures: list[str] = []
     settings, request = candidates.terms.settings, candidates.terms.request
 
     def observe_progress(update: ElectionUpdate) -> None:
@@ -27,19 +29,23 @@ async def elect(
             observe(update)
 
     with candidates.service.models.chosen(settings.model) as models:
-        election = RunningElection(models, candidates, observe)
-        result = await _attempt(election, attempts)
-        more = settings.on_reject in ("sample_more", "escalate")
-        if more and not result.report.accept and election.stopped == "stable":
-            election.exhaust()
-            result = await _attempt(election, attempts)
-        for later in further:
-            if result.report.accept:
-                break
+        for waiting, each in zip(range(len(further), -1, -1), (candidates, *further), strict=True):
+            is_first = each is candidates
+            election = RunningElection(models, each, observe if is_first else observe_progress, waiting)
             try:
-                result = await _attempt(RunningElection(models, later, observe_progress), attempts)
+                result = await _attempt(election, attempts)
+                more = is_first and settings.on_reject in ("sample_more", "escalate")
+                if more and not result.report.accept and election.stopped == "stable":
+                    election.exhaust()
+                    result = await _attempt(election, attempts)
             except (UpstreamFailed, UpstreamRefused, Overloaded, DeadlineExceeded) as error:
-                result.report.notes.append(f"the upstream {_names(later)} gave no answer: {error}")
+                if result is None and not waiting:
+                    raise
+                failures.append(f"the upstream {_names(each)} gave no answer: {error}")
+            if result is not None and result.report.accept:
+                break
+    assert result is not None, "else the last one's error was raised"
+    result.report.notes += failures
     if settings.on_reject is not None:
         result.report.attempts = attempts
     sampled, id = result.sampled, candidates.context.response_id

@@ -100,6 +100,7 @@ class Gateway:
             if by_rewards:  # nothing is bought that nobody can score
                 for model in models:
                     model.scorer.check_ready()
+                pipeline.check_vote(strategy, scorer)
             if election.risk is not None:
                 at = f"{pointer}/unprm/risk"
                 if request.may_call:
@@ -144,7 +145,7 @@ class Gateway:
             raise InvalidRequest("models say how many candidates there are: send no budget", at)
         for name in election.models:
             if name not in self.upstreams:
-                raise InvalidRequest(unknown(name, self.upstreams, "an upstream"), at)
+                raise InvalidRequest(f"{at}: a name {unknown(name, self.upstreams, 'an upstream')}", at)
         budget = next(filter(None, budgets), settings.gateway_budget or min(BUDGET, settings.max_candidates))
         escalates = election.on_reject == "escalate"
         counts = election.models or dict.fromkeys(self.upstreams if escalates else [*self.upstreams][:1], budget)

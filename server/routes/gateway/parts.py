@@ -38,16 +38,15 @@ def elect_by_parts(request: ChatRequest, vote: VoteOut, choices: Sequence[Json])
     if vote.compared_as == "json" and terms.json_vote == "field":
         values = {k: json_value(text_of(choices[k])) for k in sorted(places)}
         return _composed("", values, request.schema_of_answer, (), places, choices)
-    names = {k: ",".join(sorted(call["function"]["name"] for call in calls_of(choices[k]))) for k in places}
+    functions = {k: _functions(choices[k]) for k in places}
+    names = {k: ",".join(sorted(each["name"] for each in called)) for k, called in functions.items()}
     most, count = Counter(names.values()).most_common(1)[0]
     if terms.tool_vote == "call" or not most:
         return None
     if terms.tool_vote == "args" and "," not in most:
-        values = {
-            k: from_json(calls_of(choices[k])[0]["function"]["arguments"]) for k in sorted(places) if names[k] == most
-        }
-        tools = [tool.get("function") for tool in request.tools or ()]
-        schema = next((tool.get("parameters") for tool in tools if tool and tool.get("name") == most), None)
+        values = {k: from_json(functions[k][0]["arguments"]) for k in sorted(places) if names[k] == most}
+        tools = [tool["function"] for tool in request.tools or () if isinstance(tool.get("function"), dict)]
+        schema = next((tool.get("parameters") for tool in tools if tool.get("name") == most), None)
         if made := _composed(most, values, schema, terms.exclude_args, places, choices):
             return made
     place = min(places[k] for k, name in names.items() if name == most)
@@ -75,8 +74,14 @@ def _composed(
     answer = canonical_json({name: value for name, value in elected.value.items() if name not in apart})
     if tool:
         answer = f"{tool}({answer})"
-        (call,) = calls_of(choice)
+        call, *_ = calls_of(choice)
         message = message | {"tool_calls": [call | {"function": call["function"] | {"arguments": text}}]}
     else:
         message = message | {"content": text}
     return PartwiseAnswer(places[elected.nearest], report, answer, choice | {"message": message, "logprobs": None})
+
+
+def _functions(choice: Json) -> list[Json]:
+    """What a candidate calls; a call that it repeats is one, as in its vote."""
+    called = [call["function"] for call in calls_of(choice)]
+    return list({(each["name"], each["arguments"]): each for each in called}.values())

@@ -16,6 +16,7 @@ from unprm.types import Usage
 
 from ...admission import context_of
 from ...errors import TABLE, problem
+from ...tracing import annotate_generation
 from ..openapi import problems
 from ..route import WorkRoute
 from .bulk import elect_all
@@ -110,7 +111,12 @@ async def chats(gateway: ElectingGateway, bulk: BulkRequest) -> Json:
         results = await elect_all(elections, bulk.budget)
     context.usage = sum((each.usage for each in contexts), Usage())
     context.solutions = sum(len(each.candidates.sampled) for each in elections)
-    context.size += sum(each.candidates.sampled.size for each in elections)
+    total, models = SampledCompletions(), {each.candidates.terms.request.model for each in elections}
+    for each in elections:
+        total.add(replace(each.candidates.sampled, choices=[]))
+    context.size += total.size
+    requested, answering = (models.pop(), total.model) if len(models) == 1 else ("", "")
+    annotate_generation(requested, answering, "", total.prompt_tokens, total.completion_tokens)
     sampled = sum(each.candidates.attempted for each in elections)
     data = await gateway.read(lambda: list(map(_bulk_answer, elections, results)))
     return {"object": "list", "data": data, "unprm": {"budget": bulk.budget, "sampled": sampled}}

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from research.__main__ import app
-from research.searches.by_people import by_people
 from research.searches.findings import markdown, truths
 from research.searches.study import study, variants
+from research.searches.truth import by_people
 from tests.support import tables
 from tests.training import lines
 from tests.training.data.construction import records_of, run_annotate, run_sample, run_select, silent

@@ -138,6 +138,19 @@ def test_an_upstream_that_ends_a_stream_early_is_asked_again() -> None:
     assert (report["sampled"], len(reasoner.bodies)) == (2, 3)
 
 
+def test_an_upstream_that_ends_every_stream_early_has_failed() -> None:
+    class Early(Upstream):
+        async def _complete(self, request: Any) -> Response:
+            return StreamingResponse(iter(['data: {"choices": []}\n\n']), media_type="text/event-stream")
+
+    with upstream(boxed(1), kind=Early) as reasoner, gateway(reasoner) as running:
+        failed = running.post(PATH, ask(budget=2))
+    assert (failed.status_code, failed.json()["detail"]) == (
+        502,
+        "the upstream returned fewer candidates than requested",
+    )
+
+
 def test_the_tokens_of_all_are_told_by_the_upstream_where_all_have_come() -> None:
     class Slow(Upstream):
         async def _chunks(self, *arguments: Any) -> AsyncIterator[str]:

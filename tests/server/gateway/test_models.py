@@ -1,12 +1,17 @@
 """Several upstreams in one election: what is asked of each, what is reported of it, and what becomes of one that fails;
 what the upstreams tell of their tokens and cost."""
 
-from collections.abc import Iterator
+import json
+import re
+import threading
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import openai
 import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
 from tests.server.gateway.harness import PROBLEM, ask, boxed, client, elected, gateway, refusal
@@ -117,6 +122,28 @@ def test_if_every_upstream_fails_so_does_the_request() -> None:
     assert (answer.status_code, answer.json()["detail"]) == (502, "the upstream answered 500")
 
 
+def test_an_upstream_that_hangs_leaves_the_others_their_share_of_the_time() -> None:
+    with (
+        upstream(boxed(1), held={0: threading.Event()}) as small,
+        upstream(boxed(2)) as large,
+        both(small, large, gateway_seconds=2) as running,
+    ):
+        _, report = elected(running, **MAJORITY, models={"small": 6, "large": 2}, round=4)
+    assert (report["answer"], report["upstream"], report["sampled"]) == ("2", "large", 2)
+    assert report["failures"] == [{"candidates": 6, "detail": "small: they were not waited for: time ran out"}]
+    assert len(small.bodies) == 1
+
+
+def test_one_that_gives_no_log_probabilities_costs_no_vote_that_needs_them() -> None:
+    terms = {"strategy": "cisc", "stable": 1, "models": {"small": 2, "large": 2}, "round": 2}
+    with upstream(boxed(1), gives_logprobs=False) as small, upstream(boxed(2)) as large:
+        with both(small, large) as running:
+            _, report = elected(running, **terms)
+        with both(small, small) as running, pytest.raises(openai.InternalServerError, match="no log-probabilities"):
+            elected(running, **terms)
+    assert (report["answer"], report["decided_by"], report["sampled"]) == ("2", "confidence", 4)
+
+
 def test_the_requests_of_a_bulk_may_ask_several_too() -> None:
     terms = MAJORITY | {"models": {"small": 1, "large": 2}}
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": terms}
@@ -130,12 +157,16 @@ def test_the_requests_of_a_bulk_may_ask_several_too() -> None:
 @pytest.mark.parametrize(
     ("more", "headers", "message"),
     [
-        ({"models": {"smal": 2}}, {}, "is not an upstream; expected one of small, large (did you mean small?)"),
+        (
+            {"models": {"smal": 2}},
+            {},
+            "/unprm/models: a name is not an upstream; expected one of small, large (did you",
+        ),
         ({"models": {"small": 200, "large": 100}}, {}, "300 candidates were requested, the limit is 256"),
         ({"models": {"small": 0}}, {}, "expected at least 1"),
         ({"models": {"small": 2}, "budget": 2}, {}, "send no budget"),
         ({"models": {"small": 2}}, {"X-ITS-Budget": "2"}, "send no budget"),
-        ({}, {"X-ITS-Budget": "many"}, "expected an integer"),
+        ({}, {"X-ITS-Budget": "many"}, "header X-ITS-Budget: expected an integer"),
         ({}, {"X-ITS-Budget": "1000"}, "expected at most 256"),
     ],
 )
@@ -199,3 +230,39 @@ def test_nothing_is_bought_while_the_prm_that_is_to_score_it_is_away() -> None:
         assert reasoner.given == 2  # of the first request, which found it away
         _, report = elected(running, strategy="majority", budget=2)
     assert report["sampled"] == 2
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        "x",
+        {"prompt_tokens": "many", "completion_tokens": -1, "cost": -0.5},
+        {"prompt_tokens": 1.5, "completion_tokens": 10**20, "prompt_tokens_details": "x"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_count_of_tokens_that_cannot_be_read_costs_no_candidate(usage: Any, stream: bool) -> None:
+    kind = Miscounting if not isinstance(usage, dict) else Upstream
+    with upstream(boxed(1), kind=kind, usage=usage, streams=stream) as reasoner, gateway(reasoner) as running:
+        answer, report = elected(running, **MAJORITY, budget=2, round=2)
+    assert (report["answer"], report["sampled"], report["failures"]) == ("1", 2, [])
+    assert "upstream" not in report["usage"]
+    assert answer.usage is not None
+    assert (answer.usage.completion_tokens > 0) == (stream and kind is Miscounting)  # estimated
+
+
+class Miscounting(Upstream):
+    """Its usage is no object."""
+
+    async def _complete(self, request: Request) -> Response:
+        told, self.usage = self.usage, {}
+        response = await super()._complete(request)
+        self.usage = told
+        if isinstance(response, StreamingResponse):
+            return StreamingResponse(self._miscounted(response), media_type="text/event-stream")
+        return JSONResponse(json.loads(bytes(response.body)) | {"usage": told})
+
+    async def _miscounted(self, response: StreamingResponse) -> AsyncIterator[str]:
+        async for part in response.body_iterator:
+            yield re.sub(r'"usage": {[^}]*}', f'"usage": {json.dumps(self.usage)}', str(part))

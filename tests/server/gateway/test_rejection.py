@@ -1,5 +1,6 @@
 """What the gateway does about an answer that is not accepted at the request's risk."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
 from tests.server.calibrations import calibration
-from tests.server.gateway.harness import PROBLEM, ask, boxed, elected
+from tests.server.gateway.harness import PROBLEM, ask, boxed, elected, refusal
 from tests.server.harness import Running, serving
 from unprm.engines.fake import FakeEngine
 
@@ -20,11 +21,10 @@ TERMS: dict[str, Any] = {"strategy": "majority", "risk": 0.05, "budget": 6, "rou
 
 
 @contextmanager
-def judged(tmp_path: Path, first: Upstream, second: Upstream | None = None, **changes: Any) -> Iterator[Running]:
+def judged(tmp_path: Path, first: Upstream, second: Upstream | None = None, **options: Any) -> Iterator[Running]:
     more = {} if second is None else {"upstream_model": "second=large"}
     urls = [first.url] if second is None else [first.url, f"second={second.url}"]
-    path = calibration(tmp_path, **changes)
-    with serving(FakeEngine(), upstream_url=urls, vote_calibration=path, **more) as running:
+    with serving(FakeEngine(), upstream_url=urls, vote_calibration=calibration(tmp_path), **more, **options) as running:
         yield running
 
 
@@ -115,6 +115,20 @@ def test_if_the_second_upstream_fails_the_first_s_answer_stands(tmp_path: Path, 
         _, report = elected(running, **TERMS, on_reject="escalate")
     assert (report["answer"], report["accept"]) == ("1", False)
     assert report["notes"][-1] == f"the upstream second gave no answer: {why}"
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_if_the_first_upstream_fails_the_second_s_answer_stands(tmp_path: Path, hangs: bool) -> None:
+    broken = {} if hangs else dict.fromkeys(range(9), refusal(500))
+    held = {0: threading.Event()} if hangs else {}
+    with (
+        upstream(*AGREED, errors=broken, held=held) as first,
+        upstream(*AGREED) as second,
+        judged(tmp_path, first, second, gateway_seconds=2) as running,
+    ):
+        _, report = elected(running, **TERMS, on_reject="escalate")
+    assert (tried(report), report["accept"]) == ([("second", 2, "7", True)], True)
+    assert "the upstream first gave no answer: the " in report["notes"][-1]
 
 
 def test_candidates_without_an_answer_are_not_accepted(tmp_path: Path) -> None:

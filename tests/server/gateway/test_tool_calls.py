@@ -238,3 +238,12 @@ def test_candidates_that_agree_on_a_call_are_not_voted_on_by_name() -> None:
     with upstream(calling(RIGHT), calling(SAME), calling(OTHER)) as reasoner, gateway(reasoner) as running:
         report = ask(running, tools=TOOLS, extra_body={"unprm": {"tool_vote": "args", "budget": 3, "stable": 1}}).unprm
     assert (report["answer"], "by_parts" in report) == ('add({"a":1,"b":2})', False)
+
+
+def test_a_call_that_is_repeated_is_one_and_odd_tools_are_no_fault_of_the_server_s() -> None:
+    twice = calling(ADDING[0]["tool_calls"][0], ADDING[0]["tool_calls"][0])
+    terms = {"tool_vote": "args", "budget": 3, "round": 3, "stable": 1}
+    with upstream(twice, *ADDING[1:3]) as reasoner, gateway(reasoner) as running:
+        for tools in (TOOLS, [{"type": "function", "function": "add"}]):
+            report = ask(running, tools=tools, extra_body={"unprm": terms}).unprm
+            assert report["by_parts"]["counts"] == {"add": 3, "a": 2, "b": 1, "why": 2}

@@ -19,6 +19,7 @@ import pytest
 
 from server.scale.settings import RAY, ScaleSettings
 from tests.fakes import Upstream, upstream
+from tests.server.collector import Collector, collector
 from tests.server.harness import ask, bearer, boxed, raw, serving
 from tests.support import ROOT, free_port, until
 from unprm.engines.fake import FakeEngine
@@ -59,7 +60,13 @@ def reasoner() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def settings(keys: Path, reasoner: Upstream) -> ScaleSettings:
+def traces() -> Iterator[Collector]:
+    with collector() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def settings(keys: Path, reasoner: Upstream, traces: Collector) -> ScaleSettings:
     return ScaleSettings(
         port=free_port(),
         replicas=2,
@@ -67,6 +74,7 @@ def settings(keys: Path, reasoner: Upstream) -> ScaleSettings:
         max_body_bytes=10_000,
         api_keys_file=keys,
         upstream_url=reasoner.url,
+        otlp_endpoint=traces.url,
     )
 
 
@@ -74,9 +82,8 @@ def settings(keys: Path, reasoner: Upstream) -> ScaleSettings:
 def http(settings: ScaleSettings) -> Iterator[httpx.Client]:
     """A client of two replicas."""
     os.environ |= RAY
-    ray.init(
-        num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}}
-    )
+    variables = {"PYTHONPATH": str(ROOT), "OTEL_BSP_SCHEDULE_DELAY": "100"}
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": variables})
     deploy(settings, Placed("old"))
     with httpx.Client(base_url=f"http://127.0.0.1:{settings.port}", timeout=60, headers=bearer(KEY)) as client:
         yield client
@@ -112,6 +119,16 @@ def test_answers_are_those_of_a_server(http: httpx.Client) -> None:
                     del usage[name]
             assert actual == expected
     assert http.get("/readyz").json() == {"status": "ok"}
+
+
+def test_a_replica_is_traced(http: httpx.Client, traces: Collector) -> None:
+    caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    replica(http, QUESTIONS[0], traceparent=caller)
+
+    def came() -> bool:
+        return any(each.parent_span_id.hex() in caller and each.name == "POST /vote/prm" for each in traces.spans)
+
+    until(came)
 
 
 def test_ray_logs_nothing_of_what_a_caller_wrote(http: httpx.Client) -> None:

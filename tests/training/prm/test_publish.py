@@ -42,10 +42,11 @@ for name in ("unprm", "training"):
     except ModuleNotFoundError:
         continue
     sys.exit(f"{name} is there")
-exec(open("program.py").read())
-print(json.dumps(score(*json.loads(sys.argv[2]))))
+for program in sys.argv[3:]:
+    exec(open(program).read())
+    print(json.dumps(score(*json.loads(sys.argv[2]))))
 """
-"""Runs a card's program with installed packages but without this project, which is found through a `.pth` file."""
+"""Runs cards' programs with installed packages but without this project, which is found through a `.pth` file."""
 
 
 def expected_scores(model, problem=PROBLEM, steps=STEPS):
@@ -77,22 +78,24 @@ def test_a_merged_prm_scores_as_base_and_adapter_do_and_needs_neither(base, adap
     )  # whoever may read one may read all
 
 
-@pytest.mark.parametrize("model", ["tied", "untied"])
-def test_the_card_s_program_scores_with_transformers_alone(model, adapter, tmp_path):
-    prm = mini.NAME if model == "tied" else str(adapter)
-    place = tmp_path / "prm"
-    merge_adapter(prm, None, place, torch.float32)
-    assert read_config(place)["tie_word_embeddings"] == (model == "tied")
-    text = published_card(place, str(place), None, None, HfApi()).text
-    assert "vllm serve" in text
-    assert "hf-overrides" not in text
-    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(program.splitlines()) <= 19
-    (tmp_path / "program.py").write_text(program, "utf-8")
+def test_the_card_s_program_scores_with_transformers_alone(adapter, tmp_path):
+    prms = {"tied": mini.NAME, "untied": str(adapter)}
+    for name, prm in prms.items():
+        place = tmp_path / name
+        merge_adapter(prm, None, place, torch.float32)
+        assert read_config(place)["tie_word_embeddings"] == (name == "tied")
+        text = published_card(place, str(place), None, None, HfApi()).text
+        assert "vllm serve" in text
+        assert "hf-overrides" not in text
+        (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        assert len(program.splitlines()) <= 19
+        (tmp_path / f"{name}.py").write_text(program, "utf-8")
     command = [sys.executable, "-I", "-S", "-c", ALONE, sysconfig.get_path("purelib"), json.dumps([PROBLEM, STEPS])]
+    command += [f"{name}.py" for name in prms]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == pytest.approx(expected_scores(prm), abs=1e-4)
+    for line, prm in zip(done.stdout.splitlines(), prms.values(), strict=True):
+        assert json.loads(line) == pytest.approx(expected_scores(prm), abs=1e-4)
 
 
 def test_an_architecture_without_a_classifier_is_merged_as_it_is(tmp_path):

@@ -116,7 +116,15 @@ def test_pointers_pick_what_is_compared() -> None:
     assert json_answer(text, None, ["/label"]) == '"spam"'
     assert json_answer(text, None, ["/score/a~1b/1"]) == "7"
     assert json_answer(text, None, ["/label", "/score/a~1b/0"]) == '{"/label":"spam","/score/a~1b/0":0.5}'
-    for missing in ("/lable", "/label/x", "/score/a~1b/2", "/score/a~1b/x"):
+    for missing in (
+        "/lable",
+        "/label/x",
+        "/score/a~1b/2",
+        "/score/a~1b/x",
+        "/score/a~1b/-1",
+        "/score/a~1b/01",
+        "/score/a~1b/١",
+    ):
         assert json_answer(text, None, [missing]) is None
 
 

@@ -20,7 +20,9 @@ PROGRAM = """
 import logging, sys
 from unprm.checkpoints.files import fetch
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
-print("place", fetch("some/body", None))
+print("place", fetch("some/body", None), flush=True)
+input()
+print("again", fetch("some/body", None))
 """
 
 
@@ -66,24 +68,27 @@ def hub() -> Iterator[ThreadingHTTPServer]:
         server.shutdown()
 
 
-def fetched(port: int, cache: Path) -> tuple[Path, str]:
-    """Where the files are, and what was logged."""
-    environment = {"HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(cache), "PYTHONPATH": str(ROOT)}
-    process = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=os.environ | environment, capture_output=True, text=True
-    )
-    assert process.returncode == 0, process.stderr
-    (place,) = [line for line in process.stdout.splitlines() if line.startswith("place ")]
-    return Path(place.removeprefix("place ")), process.stdout
-
-
 def test_a_model_is_downloaded_once_and_progress_is_logged(hub: ThreadingHTTPServer, tmp_path: Path) -> None:
-    place, log = fetched(hub.server_port, tmp_path)
-    assert sorted(path.name for path in place.iterdir()) == ["config.json", "model.safetensors"]
-    assert (place / "model.safetensors").read_bytes() == FILES["model.safetensors"]
-    assert "downloaded 3.00MB of 3.00MB" in log
-    hub.shutdown()
-    hub.server_close()
-    again, log = fetched(hub.server_port, tmp_path)
-    assert again == place
-    assert "MB of" not in log
+    environment = {
+        "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)
+    }  # fmt: skip
+    command = [sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(
+        command, env=os.environ | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        log = []
+        for line in process.stdout:
+            log.append(line)
+            if line.startswith("place "):
+                break
+        place = Path(log[-1].removeprefix("place ").strip())
+        assert sorted(path.name for path in place.iterdir()) == ["config.json", "model.safetensors"]
+        assert (place / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+        assert any("downloaded 3.00MB of 3.00MB" in line for line in log)
+        hub.shutdown()
+        hub.server_close()
+        rest, _ = process.communicate("\n")
+    assert process.returncode == 0
+    assert f"again {place}" in rest.splitlines()

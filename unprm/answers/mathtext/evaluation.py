@@ -43,7 +43,6 @@ class Undecided(Exception):
 
 
 def ball(value: Value) -> acb:
-    """The value as a ball."""
     return acb(fmpq(value.numerator, value.denominator)) if isinstance(value, Fraction) else value
 
 
@@ -171,7 +170,6 @@ class Evaluator:
     point: Mapping[str, Number] = field(default_factory=dict)
 
     def value(self, node: Node) -> Value:
-        """The value of a tree."""
         if not self.left:
             raise Undecided
         self.left -= 1
@@ -257,7 +255,6 @@ def _in_radians(node: Node) -> Node:
 def _combined(
     values: Iterable[Value], combine: Callable[[Fraction, Fraction], Fraction], rational: Fraction
 ) -> tuple[Fraction, list[acb]]:
-    """The rationals, combined, and the balls."""
     balls: list[acb] = []
     for value in values:
         if not isinstance(value, Fraction):

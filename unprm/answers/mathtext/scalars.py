@@ -139,7 +139,6 @@ def _points(node: Node) -> Iterator[Mapping[str, Number]]:
 
 
 def sample_point(node: Node) -> Mapping[str, Number]:
-    """Values of a node's unknowns."""
     return next(_points(node))
 
 

@@ -15,12 +15,10 @@ def tokenise(text: str) -> list[str]:
 
 
 def is_number(token: str) -> bool:
-    """Whether a token is a literal number."""
     return token.removeprefix(".")[:1] in _DIGITS
 
 
 def is_letters(token: str) -> bool:
-    """Whether a token is a run of letters."""
     return token[:1].isalpha()
 
 

@@ -78,7 +78,6 @@ def mapped(node: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def children(node: Node) -> "tuple[Node, ...]":
-    """The direct children of a node."""
     return node.args if isinstance(node, Call | Group | Relation) else ()
 
 
@@ -96,7 +95,6 @@ def symbols(node: Node) -> frozenset[str]:
 
 
 def has_words(node: Node) -> bool:
-    """Whether there are words in a node."""
     return any(isinstance(each, Text) for each in nodes(node))
 
 
@@ -106,7 +104,6 @@ def is_label(node: Node) -> bool:
 
 
 def substituted(node: Node, values: Mapping[str, Node]) -> Node:
-    """The node with each named unknown replaced by its value."""
     if isinstance(node, Symbol):
         return values.get(node.name, node)
     return mapped(node, lambda child: substituted(child, values))
@@ -136,15 +133,12 @@ def joined(head: str, args: "list[Node]") -> Node:
 
 
 def difference(left: Node, right: Node) -> Node:
-    """left - right."""
     return Call("+", (left, negative(right)))
 
 
 def negative(node: Node) -> Node:
-    """Minus the node."""
     return Call("neg", (node,))
 
 
 def quotient(over: Node, under: Node) -> Node:
-    """over / under."""
     return Call("*", (over, Call("inv", (under,))))

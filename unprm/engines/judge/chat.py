@@ -76,7 +76,6 @@ class JudgeChat:
         return min(self._concurrency, await self._client.slots() or self._concurrency)
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._client.close()
 
     def _failure(self, error: APIError | ValidationError) -> Exception:

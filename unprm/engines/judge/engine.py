@@ -30,7 +30,6 @@ class JudgeFormat(ByteFormat):
         self._readouts = readouts
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """As `ByteFormat.encode`."""
         # the wordings are about as long for all kinds of steps
         return replace(super().encode(problem, steps), asked=self._readouts[None].asked(problem, steps))
 
@@ -71,7 +70,6 @@ class JudgeEngine:
         ]
 
     def close(self) -> None:
-        """Closes the connections."""
         self.call(self._chat.close())
         self._runner.close()
 

@@ -123,7 +123,7 @@ def margin_of(network: PreTrainedModel, verdicts: Verdicts) -> tuple[float, floa
     hook = decoder.register_forward_hook(lambda *call: _with_states(call[-1], states[None]))
     try:
         network.set_output_embeddings(rows)
-        logits = network(input_ids=torch.zeros(1, 1, dtype=torch.long, device=states.device), use_cache=False).logits
+        logits = network(input_ids=torch.zeros(1, 1, dtype=torch.long, device=decoder.device), use_cache=False).logits
     finally:
         hook.remove()
         network.set_output_embeddings(output)

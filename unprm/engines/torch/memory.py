@@ -34,9 +34,10 @@ def cache_bytes(model: MemoryPlan, slot: int, share: float, free: int, total: in
 
 
 def weight_bytes(modules: Iterable[nn.Module]) -> int:
-    """Bytes of the parameters and buffers; those that modules share count once."""
+    """Bytes of the parameters and buffers; those that modules share count once, those of a base that models share for a
+    part in each."""
     tensors = chain.from_iterable(chain(module.parameters(), module.buffers()) for module in modules)
-    return sum({id(tensor): tensor.nbytes for tensor in tensors}.values())
+    return sum({id(tensor): tensor.nbytes // getattr(tensor, "sharers", 1) for tensor in tensors}.values())
 
 
 def _bytes_per_token(network: PreTrainedModel, read: int) -> int:

@@ -1,8 +1,6 @@
-"""The self-test of every engine before it serves, on sequences that share prefixes.
-
-The torch engine is compared with plain forward passes of the same weights: a model whose attention its tree does not
-compute would be scored wrongly without an error. An engine whose weights another program runs is compared with itself.
-"""
+"""The self-test of the torch engine before it serves, on sequences that share prefixes: it is compared with plain
+forward passes of the same weights, since a model whose attention its tree does not compute would be scored wrongly
+without an error."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,11 +10,12 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedModel
 
+from unprm.engines.consistency import PROBLEM, SOLUTIONS, differences
 from unprm.engines.torch import plain
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.quantized import Int8Linear
 from unprm.engines.torch.readers import Reader
-from unprm.types import Encoded, Engine, Format, SelfTest
+from unprm.types import Encoded, Format, SelfTest
 
 LENGTH = 96
 """Maximum tokens of each of the three sequences."""
@@ -32,21 +31,6 @@ EXACT = 1e-4
 ROUNDING = 2.0
 """Allowed difference of margins in other types, as a multiple of that between two plain ways to compute them, which
 scores of random models with 28 layers do not reach (0.4 to 1.0)."""
-ELSEWHERE = 0.05
-"""Allowed difference of scores of the same steps where another program computes, in a type that it doesn't report."""
-
-_PROBLEM = "A box holds 12 red pens and 30 blue ones. Ana takes a third of each colour. How many are left?"
-_STEPS = (
-    "She takes 12 / 3 = 4 red and 30 / 3 = 10 blue pens.",
-    "That is 4 + 10 = 14 of 42.",
-    "So 42 - 14 = 28 are left: \\boxed{28}.",
-)
-_OTHER = "A third of 42 is 12, so 42 - 12 = 30 are left: \\boxed{30}."
-SOLUTIONS = (_STEPS, (_STEPS[0], _OTHER), (*_STEPS[:2], _OTHER))
-"""All begin with the same step; the first and the last begin with the same two."""
-_SHORT_PROBLEM = "2 + 3 + 4 = ?"
-SHORT_SOLUTIONS = (("2 + 3 = 5", "5 + 4 = 9", "9"), ("2 + 3 = 5", "8"), ("2 + 3 = 5", "5 + 4 = 9", "5"))
-"""The same for models with a small window."""
 
 
 class TreeTest:
@@ -55,7 +39,7 @@ class TreeTest:
     def __init__(self, reader: Reader, format: Format, window: int, exact: bool) -> None:
         """`window`: maximum tokens that the model reads. `exact`: its numbers are float32, but for weights in int8."""
         self._decoders = reader.decoders
-        items, length = [format.encode(_PROBLEM, steps) for steps in SOLUTIONS], min(window, LENGTH)
+        items, length = [format.encode(PROBLEM, steps) for steps in SOLUTIONS], min(window, LENGTH)
         shared = _shared(items)
         skipped = shared - length // 2 if shared >= length else 0  # else a long prompt would be all that is run
         self._items = [_everywhere(item, skipped, length) for item in items]
@@ -99,24 +83,6 @@ class TreeTest:
         return _root_mean_square([self._expected[k][start] for k in read], made)
 
 
-def check_consistency(engine: Engine) -> SelfTest:
-    """How far scores of the same steps differ when they are scored alone, together and in longer solutions, and
-    whether a shared prefix is run once. Raises `ValueError` if there are more or fewer scores than steps."""
-    for problem, solutions in ((_PROBLEM, SOLUTIONS), (_SHORT_PROBLEM, SHORT_SOLUTIONS)):
-        items = [engine.format.encode(problem, steps) for steps in solutions]
-        if all(len(item.ids) <= engine.description.max_tokens for item in items):
-            break
-    alone = [engine.score([item]) for item in items]
-    first, second, third = (scores.values for (scores,) in alone)
-    counts, steps = list(map(len, (first, second, third))), [len(item.positions) for item in items]
-    if counts != steps:
-        raise ValueError(f"solutions of {steps} steps have {counts} scores")
-    pairs = [*zip((first, second, third), (each.values for each in engine.score(items)), strict=True)]
-    pairs += [(first[:1], second[:1]), (first[:2], third[:2])]
-    difference = max(float(np.abs(_differences([one], [other])).max()) for one, other in pairs)
-    return SelfTest(difference, ELSEWHERE, cached=alone[2][0].computed < len(items[2].needed))
-
-
 def _shared(items: Sequence[Encoded]) -> int:
     """How many tokens all items begin with."""
     places = zip(*(item.ids for item in items), strict=False)
@@ -150,14 +116,8 @@ def _padded(reader: Reader, items: Sequence[Encoded]) -> list[dict[int, Any]]:
 
 def _root_mean_square(expected: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]]) -> float:
     """Of the differences: a fault moves many margins, and rounding seldom moves one far."""
-    differences = _differences(expected, found)
-    return float(np.sqrt(np.square(differences).mean())) if len(differences) else 0.0
-
-
-def _differences(expected: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]]) -> np.ndarray:
-    """Of all margins, or of both numbers of each."""
-    pairs = chain.from_iterable(zip(a, b, strict=True) for a, b in zip(expected, found, strict=True))
-    return np.array([np.subtract(a, b) for a, b in pairs])
+    each = differences(expected, found)
+    return float(np.sqrt(np.square(each).mean())) if len(each) else 0.0
 
 
 @contextmanager

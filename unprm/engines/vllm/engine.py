@@ -10,7 +10,8 @@ from vllm import AsyncEngineArgs, PoolingOutput, PoolingParams, PoolingRequestOu
 from vllm.config import PoolerConfig
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from unprm.engines.vllm.model import VllmModel, step_scores
+from unprm.engines.vllm.model import VllmModel
+from unprm.engines.vllm.pooled import step_scores
 from unprm.engines.vllm.score_cache import ScoreCache
 from unprm.formats.family import PrmFormat
 from unprm.types import Encoded, ModelDescription, StepScores
@@ -69,7 +70,6 @@ class VllmEngine:
         self._engine = asyncio.run_coroutine_threadsafe(_start(arguments), self._loop).result()
 
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
-        """Step scores per item."""
         return asyncio.run_coroutine_threadsafe(self._score(batch), self._loop).result()
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class VllmEngine:
         if None in known[:before]:  # vLLM has cached the tokens, but their scores are lost
             output, before, skipped = await self._run(item, False), 0, 0
             computed += len(item.needed)
-        scores = (*early[:before], *step_scores(item, output.outputs.data, skipped))
+        scores = (*early[:before], *step_scores(item, output.outputs.data.tolist(), skipped))
         if self._caching:
             self._known.keep(item, scores)
         return StepScores(scores, computed, len(item.ids))

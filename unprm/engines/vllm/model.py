@@ -19,10 +19,10 @@ from tokenizers import Tokenizer
 
 from unprm.checkpoints.cache import fill
 from unprm.checkpoints.files import PrmFiles, load_merged, read_config, read_tokenizer
-from unprm.engines.torch.heads import changed_logits, margins, read_layers, tensor_names
+from unprm.engines.torch.heads import changed_logits, read_layers, tensor_names
+from unprm.engines.vllm.pooled import classifies_tokens
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Head, Readout, Verdicts
-from unprm.types import Encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +81,6 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
         is_known = len(readout.layers) > 1 or classifies_tokens(files.base)
         return VllmModel(files.base) if is_known else _with_value_head(files.base, readout)
     raise ModelInvalid("vLLM does not score models of this family: use --engine torch")
-
-
-def classifies_tokens(directory: Path) -> bool:
-    """Whether a checkpoint is transformers' and vLLM's classifier of tokens."""
-    return any(name.endswith("ForTokenClassification") for name in read_config(directory).get("architectures") or ())
-
-
-def step_scores(item: Encoded, rows: torch.Tensor, first: int = 0) -> tuple[float, ...]:
-    """An item's step scores in [0, 1]. `rows`: what vLLM pooled at each of its needed tokens from index `first` on,
-    (tokens, 1 or 2), of any float type, without an activation; the scores of positions before `first` are left out.
-
-    Raises `RuntimeError` if there is not one row per token.
-    """
-    tokens = len(item.needed) - first
-    if len(rows) != tokens:
-        raise RuntimeError(f"vLLM returned {len(rows)} rows for {tokens} tokens")
-    places = [position - first for position in item.positions if position >= first]
-    return tuple(torch.sigmoid(margins(rows[places].double())).tolist())
 
 
 def _divisor(directory: Path) -> float | None:

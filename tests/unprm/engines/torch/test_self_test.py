@@ -11,17 +11,16 @@ from torch import nn
 
 from tests.support import ROOT, columns
 from unprm import mini
-from unprm.engines.fake import FakeEngine, hashed
 from unprm.engines.torch import attention
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.passes import Pass
 from unprm.engines.torch.plain import PlainEngine
 from unprm.engines.torch.quantized import quantize
 from unprm.engines.torch.readers import AtPositions
-from unprm.engines.torch.self_test import TreeTest, check_consistency
+from unprm.engines.torch.self_test import TreeTest
 from unprm.errors import ModelInvalid, SolutionTooLong
 from unprm.models.load import load_engine, torch_engine
-from unprm.types import Encoded, ModelDescription, StepScores
+from unprm.types import Encoded, ModelDescription
 
 CPU = torch.device("cpu")
 WINDOW = 512
@@ -285,30 +284,6 @@ def test_what_is_too_long_for_a_plain_engine_is_refused_before_it_runs(form):
     engine.close()
     with pytest.raises(RuntimeError, match="closed"):
         engine.score(items)
-
-
-def test_an_engine_that_runs_elsewhere_is_held_against_itself():
-    found = check_consistency(FakeEngine())
-    assert (found.difference, found.cached) == (0, False)
-
-    class Mixing(FakeEngine):
-        """Gives the scores of a batch in another order."""
-
-        def score(self, batch):
-            return super().score(batch)[::-1]
-
-    found = check_consistency(Mixing())
-    assert found.difference > found.tolerance
-
-    class Forgetful(FakeEngine):
-        """Scores a step by its own text, and runs what it has not seen."""
-
-        def score(self, batch):
-            return [StepScores(tuple(item.ids[start] / 256 for start in item.positions), 1) for item in batch]
-
-    assert check_consistency(Forgetful()).cached
-    with pytest.raises(ValueError, match=r"solutions of \[3, 2, 3\] steps have \[2, 1, 2\] scores"):
-        check_consistency(FakeEngine(scores=lambda item: hashed(item)[1:]))
 
 
 def test_sequences_differ_however_long_the_prompt_is(form):

@@ -49,13 +49,13 @@ def _solutions(form, count, seed=0):
     return [form.encode(text(), [text() for _ in range(rng.randint(1, 6))]) for _ in range(count)]
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 200, 100_000])
-def test_equal_to_the_reference_in_every_batch_and_order(adapter, engine, reference, batch_tokens):
+@pytest.mark.parametrize(("batch_tokens", "count"), [(1, 4), (200, 12), (100_000, 12)])
+def test_equal_to_the_reference_in_every_batch_and_order(adapter, engine, reference, batch_tokens, count):
     batched = load_engine(str(adapter), device="cpu", batch_tokens=batch_tokens)
-    items = _solutions(engine.format, 12)
+    items = _solutions(engine.format, count)
     expected = [reference(item) for item in items]
     assert max(map(max, expected)) - min(map(min, expected)) > 0.1  # a reference that tells solutions apart
-    for order in (list(range(12)), random.Random(1).sample(range(12), 12), [7], [3, 3, 3]):
+    for order in (list(range(count)), random.Random(1).sample(range(count), count), [2], [3, 3, 3]):
         scores = columns(batched.score([items[index] for index in order])).values
         for index, values in zip(order, scores, strict=True):
             assert values == pytest.approx(expected[index], abs=1e-5)

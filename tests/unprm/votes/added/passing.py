@@ -29,7 +29,5 @@ VOTE = Vote(
     title="Passing",
     summary="The answer with the most solutions that pass",
     description="A solution passes with a reward of `pass_mark` or more.",
-    runs_prm="unless unanimous",
-    take_when="rewards only tell good from bad",
     score_name="number of passing solutions",
 )

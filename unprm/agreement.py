@@ -1,0 +1,71 @@
+"""Step scores without a model: how many of a problem's other candidates have the values that a step computes.
+
+It knows arithmetic alone, and no right answer: what most candidates get wrong scores high, and a right step that nobody
+else takes scores low. docs/lab/decisions.md has figures.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from unprm.answers.canonical import plain_characters
+from unprm.errors import InvalidRequest
+from unprm.types import Support
+
+NAME = "agreement"
+LEAST = 4
+"""Candidates of a problem; among fewer it says too little that one agrees."""
+
+_NUMBER = r"(?>(?:[0-9]{1,3}(?:,[0-9]{3}){1,5}(?![0-9])|[0-9]{1,18})(?:\.[0-9]{1,18})?|\.[0-9]{1,18})(?![0-9])"
+_FRACTION = re.compile(r"\\[dt]?frac ?\{ ?([0-9.,]{1,18}) ?\} ?\{ ?([0-9.,]{1,18}) ?\}")
+_VALUE = re.compile(rf"(?<![\w.])(-?{_NUMBER})(?: ?/ ?({_NUMBER})(?! ?=))?")
+_RESULT = re.compile(
+    r"(?:=|\\approx)(?:[ $({\[*]|\\[a-z]{4,6}(?=\{)|\\[ $(\[,;!])*"
+    rf"(?>(-? ?{_NUMBER})(?: ?/ ?({_NUMBER}))?)"
+    r"(?![ )}\]$]*(?:[*/+^x×÷-] ?[0-9($\\{]|\\(?:times|div|cdot)))"
+)
+"""What follows an equals sign, unless it is part of a calculation that goes on."""
+_BLANKS = str.maketrans("", "", ", ")
+
+
+def support(problem: str, candidates: Sequence[Sequence[str]]) -> list[Support]:
+    """What the others say of each candidate, a list of steps. A step's score is the share of the other candidates that
+    have a value which it computes, the least if it computes several; values of the problem don't count. Raises
+    `InvalidRequest` for fewer than `LEAST` candidates. Linear in the length."""
+    if len(candidates) < LEAST:
+        raise InvalidRequest(
+            f"{NAME} compares candidates: expected at least {LEAST} of a problem, none blank, got {len(candidates)}",
+            "/solutions",
+        )
+    given = set(_values(_plain(problem)))
+    having, computed = Counter[int | Fraction](), list[list[set[int | Fraction]]]()
+    for steps in (list(map(_plain, each)) for each in candidates):
+        results = [{_quotient(*found) for found in _RESULT.findall(step)} - given for step in steps]
+        having.update(set().union(*results, *map(_values, steps)))
+        computed.append(results)
+
+    def score(values: set[int | Fraction]) -> float | None:
+        return min((having[value] - 1) / (len(computed) - 1) for value in values) if values else None
+
+    return [Support(tuple(map(score, results))) for results in computed]
+
+
+def _plain(text: str) -> str:
+    return _FRACTION.sub(r" \1/\2 ", plain_characters(text.replace("{,}", ",")))
+
+
+def _values(text: str) -> Iterator[int | Fraction]:
+    """The numbers of a text; of a fraction its parts, too, and of a division that is carried out nothing else."""
+    for over, under in _VALUE.findall(text):
+        yield _quotient(over)
+        if under:
+            yield from (_quotient(under), _quotient(over, under))
+
+
+def _quotient(over: str, under: str = "") -> int | Fraction:
+    if over.isdigit() and not under:  # as most, and many times as fast
+        return int(over)
+    value = Fraction(over.translate(_BLANKS))
+    divisor = _quotient(under) if under else 1
+    return value / divisor if divisor else value

@@ -1,0 +1,26 @@
+"""What vLLM pools of a model, in its own process or behind HTTP. Needs no PyTorch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from unprm.calibration import sigmoid
+from unprm.checkpoints.files import read_config
+from unprm.types import Encoded
+
+
+def classifies_tokens(directory: Path) -> bool:
+    """Whether a checkpoint is transformers' and vLLM's classifier of tokens."""
+    return any(name.endswith("ForTokenClassification") for name in read_config(directory).get("architectures") or ())
+
+
+def step_scores(item: Encoded, rows: Sequence[Sequence[float]], first: int = 0) -> tuple[float, ...]:
+    """An item's step scores in [0, 1]. `rows`: what vLLM pooled at each of its needed tokens from index `first` on,
+    (tokens, 1 or 2), without an activation; the scores of positions before `first` are left out.
+
+    Raises `RuntimeError` if there is not one row per token.
+    """
+    tokens = len(item.needed) - first
+    if len(rows) != tokens:
+        raise RuntimeError(f"vLLM returned {len(rows)} rows for {tokens} tokens")
+    scored = [rows[position - first] for position in item.positions if position >= first]
+    return tuple(sigmoid(margin - sum(wrong)) for *wrong, margin in scored)
