@@ -20,7 +20,7 @@ from .auroc import ScoredSteps, auroc
 
 _FALL = 100.0
 """Characters over which the score of a step's length falls by half: thresholds are in [0, 1]."""
-COLUMNS = ("solutions", "score", "F1 at 0.5", "F1, threshold of the other set", "AUROC, like length and place", "AUROC")
+COLUMNS = ("solutions", "score", "F1 at 0.5", "F1, threshold of the other set", "AUROC, like length and place")
 Sets = Mapping[str, Sequence[BenchmarkSolution]]
 SetScores = Mapping[str, Mapping[str, Scores]]
 """Scores by set and solution."""
@@ -29,14 +29,13 @@ SetScores = Mapping[str, Mapping[str, Scores]]
 @dataclass(frozen=True, slots=True)
 class StepFigures:
     """Of one score on one set. `f1`: of first errors at 0.5; `transferred`: at the `threshold` that is best on the
-    other set. `matched`, `pairs`: the share of pairs of a first wrong step and a right one that the score tells apart,
-    among pairs of like length at the same place, and among all."""
+    other set. `matched`: the share of pairs of a first wrong step and a right one, of like length at the same place,
+    that the score tells apart."""
 
     f1: Share
     transferred: Share
     threshold: float
     matched: Share
-    pairs: Share
 
 
 def load_sets(data: str, recorded: Sequence[Path]) -> tuple[dict[str, list[BenchmarkSolution]], dict[str, SetScores]]:
@@ -87,7 +86,7 @@ def write(sets: Sets, scores: Mapping[str, SetScores], output: Path) -> str:
         about = f"{name}: {wrong} wrong, {len(sets[name]) - wrong} right"
         for scorer, made in by_scorer.items():
             transferred = f"{made.transferred.in_percent} at {made.threshold:.2f}"
-            rows.append([about, scorer, made.f1.in_percent, transferred, shown(made.matched), shown(made.pairs)])
+            rows.append([about, scorer, made.f1.in_percent, transferred, shown(made.matched)])
     made_table = in_markdown(COLUMNS, rows, names=1)
     resumable.replace(output / "steps.md", made_table)
     return made_table
@@ -111,9 +110,8 @@ def _figures(sets: Sets, name: str, scores: SetScores) -> StepFigures:
     fixed, transferred = (
         processbench.figures(sets[name], scores[name], each) for each in (processbench.THRESHOLD, threshold)
     )
-    steps = scored_steps(sets[name], scores[name])
-    matched, pairs = (auroc(steps, matched=each).share for each in (True, False))
-    return StepFigures(fixed.f1_share, transferred.f1_share, threshold, matched, pairs)
+    matched = auroc(scored_steps(sets[name], scores[name]), matched=True).share
+    return StepFigures(fixed.f1_share, transferred.f1_share, threshold, matched)
 
 
 def _by_steps(sets: Sets, score: Callable[[Sequence[str]], Sequence[float]]) -> SetScores:

@@ -1,5 +1,6 @@
 """Models that many tests share: made once, never changed."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -13,6 +14,17 @@ os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 # how long an example takes says more about the machine than about the code
 settings.register_profile("unprm", deadline=None)
 settings.load_profile("unprm")
+
+# what is imported and collected lives to the end: to look through it for garbage again and again takes a second each
+# time
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
 
 # torch takes seconds to import: only the fixtures that need it do
 

@@ -32,6 +32,7 @@ _EXPECTED = {
     "list_type": _LIST,
     "tuple_type": _LIST,
     "string_type": "a string",
+    "string_unicode": "a text that UTF-8 can encode",
     "string_pattern_mismatch": "a string that matches {pattern}",
     "int_type": _INTEGER,
     "int_parsing": _INTEGER,

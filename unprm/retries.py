@@ -3,11 +3,18 @@
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 FIRST_WAIT = 0.25
 """Seconds before the second attempt, half as many more or less; doubled for each further one, up to `LONGEST_WAIT`."""
 LONGEST_WAIT = 15.0
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds of an answer's header of this name; its other form, a date, is ignored."""
+    value = headers.get("retry-after", "")
+    seconds = float(value) if value.isdecimal() else math.inf
+    return seconds if math.isfinite(seconds) else None
 
 
 class Attempts:

@@ -15,7 +15,7 @@ from unprm.retries import Attempts
 from unprm_client import _operations
 from unprm_client._base import ATTEMPTS, LIMITS, SECONDS, URL, ahead, begin, client_errors, pause
 from unprm_client._operations import Call, Calls, Result
-from unprm_client.errors import ClientError
+from unprm_client.errors import ClientError, ConnectionFailed
 
 P = ParamSpec("P")
 Now = TypeVar("Now")
@@ -82,6 +82,11 @@ class _Operations:
     ) -> None:
         url = os.environ.get("UNPRM_CLIENT_URL", URL) if url is None else url
         api_key = os.environ.get("UNPRM_CLIENT_KEY") if api_key is None else api_key
+        try:
+            if (httpx.URL(url).port or 0) > 65_535:
+                raise httpx.InvalidURL("its port is above 65535")
+        except httpx.InvalidURL as error:
+            raise ConnectionFailed(f"the server's URL can't be used: {error}") from None
         self._seconds, self._max_attempts = timeout, attempts
         self._http = self._transports(
             base_url=url,

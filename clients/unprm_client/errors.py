@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from unprm.errors import *
 from unprm.errors import FieldError, InvalidRequest, RequestRefused, TryAgain, UnprmError
+from unprm.retries import retry_after
 from unprm.wire import ProblemDetails
 
 ClientError = UnprmError
@@ -100,7 +101,7 @@ def of_response(status: int, headers: Mapping[str, str], body: bytes, url: httpx
     kind = BY_CODE.get(problem.code, TryAgain if status in (429, 503) else RequestRefused)
     error = told(kind, problem.code, problem.detail, problem.errors)
     error.code, error.status, error.request_id = problem.code, problem.status, problem.request_id
-    error.retry_after = _seconds(headers.get("retry-after"))
+    error.retry_after = retry_after(headers)
     return error
 
 
@@ -112,8 +113,3 @@ def told(kind: type[UnprmError], code: str, detail: str, found: Sequence[FieldEr
     if isinstance(error, InvalidRequest) and found:
         error.pointer = found[0].pointer
     return error
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """The header's number; its other form, a date, is never sent by the server."""
-    return float(retry_after) if retry_after is not None and retry_after.isdecimal() else None

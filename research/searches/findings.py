@@ -19,7 +19,7 @@ from .truth import FirstErrorOf, by_checker
 
 COLUMNS = ("search", "verified steps", "samples", "tokens", f"samples saved against {BASELINE}",
            *stats.FoundRanks.COLUMNS)  # fmt: skip
-TRUTH = ("first error found", "at or after it", "step labels right", "labelled")
+TRUTH = ("first error found", "step labels right", "labelled")
 SPENT = {"verified steps": "verified", "samples": "samples", "tokens": "tokens"}
 """Columns, and their field names in the records."""
 PAPER_RANKS = "0.33 to 0.51"
@@ -63,11 +63,10 @@ def _ranks(solutions: Sequence[AnnotatedSolution]) -> Sequence[str]:
 @dataclass(frozen=True, slots=True)
 class LabelAccuracy:
     """Accuracy of a search's labels of wrong solutions, in shares of them. `first`: the first error was found (not
-    found if there are no labels); `at_or_after`: it or a later step was; `labelled`: there are labels; and `steps`: of
-    the step labels those that are right. `spent`: the values of `SPENT` by question."""
+    found if there are no labels); `labelled`: there are labels; and `steps`: of the step labels those that are right.
+    `spent`: the values of `SPENT` by question."""
 
     first: Estimate
-    at_or_after: float
     steps: Estimate
     labelled: float
     spent: dict[str, Numbers]
@@ -97,7 +96,6 @@ def _truth(wrong: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> Labe
     questions = {name: k for k, name in enumerate(sorted({solution.question for solution in wrong}))}
     hits, solutions, right, steps = np.zeros((4, len(questions)))
     spent: dict[str, Numbers] = {what: np.zeros(len(questions)) for what in SPENT.values()}
-    late = 0
     for solution in wrong:
         question, error = questions[solution.question], true_error(solution.problem, solution.steps)
         labels, first = solution.labels or (), solution.first_error
@@ -106,13 +104,10 @@ def _truth(wrong: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> Labe
         steps[question] += len(labels)
         for what in spent:
             spent[what][question] += getattr(solution, what)
-        if first is not None:
-            hits[question] += first == error
-            late += error is not None and first >= error
+        hits[question] += first is not None and first == error
     labelled = sum(solution.labels is not None for solution in wrong)
     return LabelAccuracy(
         Estimate.ratio(hits[None], solutions),
-        late / len(wrong),
         Estimate.ratio(right[None], steps),
         labelled / len(wrong),
         spent,
@@ -134,12 +129,7 @@ def _compared(measured: Sequence[Sequence[str]], true: Mapping[str, LabelAccurac
     table = []
     for name, *cells in measured:
         its = true[name]
-        shares = [
-            its.first.share.in_percent,
-            percent(its.at_or_after),
-            its.steps.share.in_percent,
-            percent(its.labelled),
-        ]
+        shares = [its.first.share.in_percent, its.steps.share.in_percent, percent(its.labelled)]
         saved = [its.saved(what, baseline).interval().in_percent for what in SPENT.values()]
         compared = [family.get(name, "") for family in families.values()]
         table.append([name, *cells, *shares, *(saved if name != BASELINE else [""] * len(saved)), *compared])

@@ -42,7 +42,9 @@ class InferRequest(BaseModel):
         if len(sent) != 2 or len(sent["problem"]) != 1:
             raise InvalidRequest("expected `problem`, of one text, and `steps`", "/inputs")
         (problem,), steps = sent["problem"], sent["steps"]
-        return ScoreRequest(problem=problem, solutions=[steps], model=model, on_invalid="refuse")
+        return ScoreRequest.model_validate(
+            {"problem": problem, "solutions": [steps], "model": model, "on_invalid": "refuse"}
+        )
 
 
 async def infer(name: _Name, service: TheService, request: InferRequest, context: TheContext) -> Json:

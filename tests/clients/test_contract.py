@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 import unprm.errors
 from server.errors import TABLE
@@ -18,6 +19,7 @@ from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import REWARD_STRATEGIES
 from unprm.wire import PairIn
 from unprm_client import AsyncClient, Client, SolutionIn, _operations, errors
+from unprm_client.__main__ import app
 
 SOLUTIONS: list[Any] = [
     "one\n\ntwo \\boxed{1}",
@@ -277,6 +279,15 @@ def test_a_connection_is_used_again(server: Running) -> None:
         for _ in range(3):
             client.model()
         assert len(pool.connections) == 1
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999", "http://a:b"])
+def test_what_is_no_url_is_said_to_be_none(url: str) -> None:
+    for kind in (Client, AsyncClient):
+        with pytest.raises(errors.ConnectionFailed, match="the server's URL can't be used: "):
+            kind(url)
+    done = CliRunner().invoke(app, ["bench", "http", url])
+    assert (done.exit_code, type(done.exception)) == (1, errors.ConnectionFailed)
 
 
 def test_the_address_of_something_else_is_said_to_be_that() -> None:

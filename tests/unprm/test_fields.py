@@ -56,6 +56,7 @@ def found(sent: Any) -> list[FieldError]:
         ({"names": ["a"] * 3}, "/names", "expected at most 2, got 3"),
         ({"names": "CANARY"}, "/names", "expected a list, got a string"),
         ({"text": " "}, "/text", "must not be blank"),
+        ({"text": "\ud800"}, "/text", "expected a text that UTF-8 can encode, got a string"),
         ({"word": ""}, "/word", "must not be empty"),
         ({"word": "CANARY"}, "/word", "expected at most 3 characters, got 6"),
         ({"kind": "CANARY"}, "/kind", "expected one of one or two, got another string"),

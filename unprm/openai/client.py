@@ -14,7 +14,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import math
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from typing import Any
 import httpx
 from pydantic_core import from_json
 
-from unprm.retries import Attempts
+from unprm.retries import Attempts, retry_after
 
 logger = logging.getLogger(__name__)
 
@@ -250,7 +249,7 @@ class OpenAIClient:
             content = await _read(response, _MAX_ERROR_BYTES)
         except APIResponseError:
             content = b""
-        raise APIStatusError(server.url, response.status_code, _retry_after(response), content)
+        raise APIStatusError(server.url, response.status_code, retry_after(response.headers), content)
 
     @contextmanager
     def _connection_errors(self, server: _Server) -> Iterator[None]:
@@ -320,13 +319,6 @@ def _parsed(content: bytes) -> Any:
         return from_json(content)
     except ValueError:
         raise APIResponseError("not JSON") from None
-
-
-def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds of the header; its other form, a date, is ignored."""
-    value = response.headers.get("retry-after", "")
-    seconds = float(value) if value.isdecimal() else math.inf
-    return seconds if math.isfinite(seconds) else None
 
 
 def _message(content: bytes) -> str | None:
