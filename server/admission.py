@@ -10,40 +10,24 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
-from starlette.routing import Match
 from starlette.types import Scope
 
 from unprm.election.acceptance import ElectionRecord
 from unprm.errors import DeadlineExceeded, ShuttingDown
-from unprm.fields import unknown
 from unprm.shares import Capacity, Held, Quota, Turns
 from unprm.types import Usage
-from unprm.votes import registry
 
-from .errors import Dialect, code_of, problem
+from .errors import code_of
 
 CONTEXT = "unprm.context"
 """Key of the context in a request's scope."""
 CALLER_DEADLINE = "caller_deadline"
 """Code in logs and metrics of a `deadline_exceeded` for which the caller gave too little time, or sent its body too
 slowly: the server has not failed."""
-ANTHROPIC = "/v1/messages"
-"""Path of Anthropic's API; others below `/v1` are of OpenAI's."""
-GATEWAY = {
-    "/v1/chat/completions",
-    "/v1/chat/completions/bulk",
-    "/v1/completions",
-    "/v1/responses",
-    ANTHROPIC,
-    f"{ANTHROPIC}/count_tokens",
-}
-"""Paths that exist if there is an upstream."""
 BODIES = 32
 """Bodies and answers in flight may total this many maximum-size bodies."""
 _HURRIED = 0.5
@@ -63,7 +47,6 @@ class InUse:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Counts as a use until the end of the block."""
         self.count += 1
         self._unused.clear()
         try:
@@ -74,7 +57,6 @@ class InUse:
                 self._unused.set()
 
     async def ended(self) -> None:
-        """Waits until it is not in use."""
         await self._unused.wait()
 
 
@@ -111,7 +93,7 @@ class Claims:
     they are limited; `spent`: cost of the calls that threads have run for it, see `FairPool`.
 
     Once admitted: `deadline`, a time of the event loop's clock, `seconds` after its arrival; `hurried`: whether the
-    caller wants the answer much sooner than the server's limit.
+    caller wants the answer much sooner than the server's limit; `memory`: bytes that it holds until it ends.
     """
 
     def __init__(self, admission: Admission, share: str = "", quota: Quota | None = None) -> None:
@@ -135,7 +117,7 @@ class Claims:
         self._reason: Exception = DeadlineExceeded(seconds)
         try:
             async with asyncio.timeout_at(self.deadline) as self._timeout:
-                with self._admission.entered(self), self.holding() as self._bytes:
+                with self._admission.entered(self), self.holding() as self.memory:
                     yield
         except TimeoutError:
             if not self.over:  # a timeout of something inside
@@ -156,10 +138,6 @@ class Claims:
     def finish(self) -> None:
         """Lifts the deadline: the answer is complete and takes as long to send as its caller needs."""
         self._timeout.reschedule(None)
-
-    def hold(self, size: int) -> None:
-        """Takes bytes of memory until the request ends. Raises `Overloaded`."""
-        self._bytes.take(size)
 
     def holding(self) -> Held:
         """Takes bytes of memory until the end of the block."""
@@ -199,7 +177,6 @@ class Context:
 
 
 def context_of(scope: Scope) -> Context:
-    """The context stored in a request's scope."""
     return cast(Context, scope[CONTEXT])
 
 
@@ -209,47 +186,6 @@ async def _context(request: Request) -> Context:  # async: FastAPI would otherwi
 
 TheContext = Annotated[Context, Depends(_context)]
 """The request's context, as a parameter of an endpoint."""
-
-
-def respond(error: Exception, scope: Scope) -> Response:
-    """The response to an error of a request; its code is noted in the request's context."""
-    context, path = context_of(scope), scope["path"]
-    if isinstance(error, HTTPException) and error.status_code in (404, 405):
-        error = _elsewhere(error, scope)
-    context.note(error)
-    return problem(error, context.request_id, _dialect(path))
-
-
-def _elsewhere(error: HTTPException, scope: Scope) -> HTTPException:
-    """The error of a path or a method that is not served, saying which are."""
-    path = scope["path"]
-    if error.status_code == 405:
-        routes = [route for route in scope["app"].routes if route.matches(scope)[0] is not Match.NONE]
-        allowed = ", ".join(sorted({method for route in routes for method in getattr(route, "methods", ())}))
-        return HTTPException(405, f"expected {allowed}, got {scope['method']}", {"Allow": allowed})
-    if path.startswith("/vote/"):
-        votes = [*registry.VOTES, "compare"]
-        return HTTPException(404, f"what follows /vote/ {unknown(path.removeprefix('/vote/'), votes, 'a vote')}")
-    settings = scope["app"].state.service.settings
-    if path in GATEWAY and not settings.upstream_url:
-        return HTTPException(404, f"{path} needs a model to sample from: start the server with --upstream-url")
-    if path == "/feedback" and settings.journal is None:
-        return HTTPException(
-            404, "feedback goes to the journal, and there is none: start the server with --journal FILE"
-        )
-    if f"{path}/".startswith("/admin/models/") and settings.admin_key is None:
-        return HTTPException(404, "/admin/models needs a key of its own: start the server with --admin-key")
-    if error.detail == HTTPStatus.NOT_FOUND.phrase:
-        return HTTPException(404, "nothing is served at this path; /docs lists what is")
-    return error
-
-
-def _dialect(path: str) -> Dialect:
-    if path == ANTHROPIC or path.startswith(f"{ANTHROPIC}/"):
-        return "anthropic"
-    if path in ("/predict", "/info") or path.startswith(("/v2/models/", "/v2/health/")):
-        return "kserve"
-    return "openai" if path.startswith("/v1/") else "unprm"
 
 
 @dataclass(eq=False, slots=True)

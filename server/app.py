@@ -15,14 +15,15 @@ from unprm.errors import UnprmError
 from unprm.version import version
 
 from . import page
-from .admission import respond
 from .middleware import Authorization, Envelope, Keys
 from .models.model import Open, Source
-from .observe import Metrics, Traced
-from .routes import about, feedback, pooling, protocols, verifying, votes
+from .observe import Metrics
+from .refusals import respond
+from .routes import about, feedback, pooling, protocols, reranking, verifying, votes
 from .routes.openapi import ABOUT, DocumentedApp
 from .service import Service
 from .settings import Settings
+from .tracing import traced
 
 
 def create_app(
@@ -54,14 +55,14 @@ def create_app(
         redirect_slashes=False,
         lifespan=_lifespan,
         middleware=[
-            Middleware(Traced),
+            Middleware(traced),
             Middleware(Envelope, service=service),
             Middleware(Authorization, settings=settings, keys=Keys(settings.api_key, settings.api_keys_file)),
         ],
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )
     app.state.service = service
-    for routes in (votes.work, pooling.router, protocols.router, verifying.router, about.about):
+    for routes in (votes.work, pooling.router, reranking.router, protocols.router, verifying.router, about.about):
         app.include_router(routes)
     if settings.journal is not None:
         app.include_router(feedback.router)
@@ -69,10 +70,11 @@ def create_app(
         app.include_router(about.listing)
     else:
         # imported only here: the HTTP client takes long to import
-        from .routes.gateway import routes as gateway
+        from .routes.gateway.routes import router
+        from .routes.gateway.upstream import upstreams
 
-        app.state.upstreams = gateway.upstreams(service)
-        app.include_router(gateway.router)
+        app.state.upstreams = upstreams(service)
+        app.include_router(router)
     app.include_router(page.router)
     if settings.admin_key is not None and open_model is not None:
         app.state.open_model = open_model

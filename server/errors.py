@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ErrorRow:
     """The response to an error code; `retry_after`: seconds after which the same request may succeed."""
 
     status: int
@@ -31,29 +31,29 @@ class Row:
 
 
 TABLE = {
-    "malformed_json": Row(400, "The body is not JSON"),
-    "unauthorized": Row(401, "The API key is missing or wrong"),
-    "foreign_site": Row(403, "The request comes from another site"),
-    "not_found": Row(404, "Nothing is served at this path"),
-    "method_not_allowed": Row(405, "The path does not accept this method"),
-    "body_too_large": Row(413, "The body is too large"),
-    "unsupported_media_type": Row(415, "The body is not declared as JSON"),
-    "invalid_request": Row(422, "The request is invalid"),
-    "too_many_solutions": Row(422, "Too many solutions"),
-    "blank": Row(422, "A solution is blank"),
-    "too_many_steps": Row(422, "Too many steps in a solution"),
-    "solution_too_long": Row(422, "A solution is too long for the model"),
-    "no_verdict": Row(422, "The judge gave no verdict on a step"),
-    "no_logprobs": Row(422, "The model scores by log-probabilities, which a candidate lacks"),
-    "unknown_model": Row(422, "No model of this name is served"),
-    "upstream_refused": Row(400, "The model behind the gateway refused the request"),
-    "no_answer": Row(422, "No solution has an answer"),
-    "overloaded": Row(429, "Too much work is waiting", retry_after=1),
-    "internal": Row(500, "Something went wrong on the server"),
-    "upstream_failed": Row(502, "The model behind the gateway did not answer", retry_after=1),
-    "model_unavailable": Row(503, "The model is not available", retry_after=5),
-    "shutting_down": Row(503, "The server is shutting down", retry_after=5),
-    "deadline_exceeded": Row(504, "The request timed out"),
+    "malformed_json": ErrorRow(400, "The body is not JSON"),
+    "unauthorized": ErrorRow(401, "The API key is missing or wrong"),
+    "foreign_site": ErrorRow(403, "The request comes from another site"),
+    "not_found": ErrorRow(404, "Nothing is served at this path"),
+    "method_not_allowed": ErrorRow(405, "The path does not accept this method"),
+    "body_too_large": ErrorRow(413, "The body is too large"),
+    "unsupported_media_type": ErrorRow(415, "The body is not declared as JSON"),
+    "invalid_request": ErrorRow(422, "The request is invalid"),
+    "too_many_solutions": ErrorRow(422, "Too many solutions"),
+    "blank": ErrorRow(422, "A solution is blank"),
+    "too_many_steps": ErrorRow(422, "Too many steps in a solution"),
+    "solution_too_long": ErrorRow(422, "A solution is too long for the model"),
+    "no_verdict": ErrorRow(422, "The judge gave no verdict on a step"),
+    "no_logprobs": ErrorRow(422, "The model scores by log-probabilities, which a candidate lacks"),
+    "unknown_model": ErrorRow(422, "No model of this name is served"),
+    "upstream_refused": ErrorRow(400, "The model behind the gateway refused the request"),
+    "no_answer": ErrorRow(422, "No solution has an answer"),
+    "overloaded": ErrorRow(429, "Too much work is waiting", retry_after=1),
+    "internal": ErrorRow(500, "Something went wrong on the server"),
+    "upstream_failed": ErrorRow(502, "The model behind the gateway did not answer", retry_after=1),
+    "model_unavailable": ErrorRow(503, "The model is not available", retry_after=5),
+    "shutting_down": ErrorRow(503, "The server is shutting down", retry_after=5),
+    "deadline_exceeded": ErrorRow(504, "The request timed out"),
 }
 
 
@@ -99,16 +99,16 @@ def problem(error: Exception, request_id: str, dialect: Dialect = "unprm") -> Re
         if isinstance(error, UnprmError) and error.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     details = details_of(code, detail, request_id, fields[:MAX_ERRORS])
-    said = details.model_dump(mode="json")
+    body = details.model_dump(mode="json")
     if dialect == "openai":
         param = fields[0].pointer if fields else None
-        said["error"] = {"message": detail, "type": code, "param": param, "code": code}
+        body["error"] = {"message": detail, "type": code, "param": param, "code": code}
     elif dialect == "anthropic":
         kind = _ANTHROPIC.get(row.status, "api_error")
-        said |= {"type": "error", "error": {"type": kind, "message": detail}}
+        body |= {"type": "error", "error": {"type": kind, "message": detail}}
     elif dialect == "kserve":
-        said["error"] = detail
-    return Response(json.dumps(said), row.status, headers, "application/json" if dialect == "kserve" else MEDIA_TYPE)
+        body["error"] = detail
+    return Response(json.dumps(body), row.status, headers, "application/json" if dialect == "kserve" else MEDIA_TYPE)
 
 
 def event(data: bytes | memoryview, name: str = "") -> bytes:

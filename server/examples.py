@@ -19,7 +19,7 @@ from .settings import Settings
 def answers() -> str:
     """What a server with the embedded model answers to each example, by operation name, in JSON with a line for each;
     without times, and with numbers to four places, as processors differ in the last digits."""
-    found = {}
+    answers = {}
     with TestClient(create_app(Settings(), load_engine, clock=lambda: 0.0)) as client:
         while client.get("/readyz").status_code != 200:
             time.sleep(0.1)
@@ -27,8 +27,8 @@ def answers() -> str:
             for method, operation in methods.items():
                 if "application/json" in operation["responses"]["200"]["content"]:
                     name = operation["operationId"]
-                    found[name] = _rounded(client.request(method, path, json=REQUESTS.get(name)).json())
-    lines = (f" {json.dumps(name)}: {json.dumps(answer, ensure_ascii=False)}" for name, answer in found.items())
+                    answers[name] = _rounded(client.request(method, path, json=REQUESTS.get(name)).json())
+    lines = (f" {json.dumps(name)}: {json.dumps(answer, ensure_ascii=False)}" for name, answer in answers.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

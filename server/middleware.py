@@ -23,12 +23,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from unprm.shares import Quota
 
 from . import page
-from .admission import CONTEXT, Claims, Context, context_of, respond
+from .admission import CONTEXT, Claims, Context, context_of
 from .journal import Entry
-from .observe import annotate, log_request
+from .observe import log_request
+from .refusals import respond
 from .reloading import Reloading
 from .service import Service
 from .settings import Settings
+from .tracing import annotate
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # ASCII: a key may contain any non-ASCII character, even one that Unicode counts as white space
@@ -93,10 +95,9 @@ class Envelope:
         seconds = asyncio.get_running_loop().time() - context.arrived
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
-        self._service.metrics.answered(route, status, context.code, seconds)
-        if context.claims.deadline is not None and not route.startswith(_ADMIN):
-            caller = "" if self._service.settings.open_metrics else context.caller
-            self._service.metrics.worked(route, caller, context, seconds)
+        works = context.claims.deadline is not None and not route.startswith(_ADMIN)
+        named = "" if self._service.settings.open_metrics else context.caller
+        self._service.metrics.count_request(route, status, seconds, context, named if works else None)
         if (journal := self._service.journal) is not None and journalled and context.body:
             election = None if context.election is None else asdict(context.election)
             if election is not None and not journal.texts:
@@ -154,14 +155,14 @@ class Keys:
         """The quota of a caller, by its name; None if it has none."""
         return self._quotas.get(caller)
 
-    def _take(self, found: Mapping[bytes, tuple[str, int | None]]) -> None:
+    def _take(self, named: Mapping[bytes, tuple[str, int | None]]) -> None:
         """Puts other keys in place; a quota that stays the same goes on."""
         quotas: dict[str, Quota] = {}
-        for name, tokens in found.values():
+        for name, tokens in named.values():
             if tokens is not None:
                 kept = self._quotas.get(name)
                 quotas[name] = kept if kept and kept.per_minute == tokens else Quota(tokens)
-        self._read, self._quotas = {_digest(key): name for key, (name, _) in found.items()}, quotas
+        self._read, self._quotas = {_digest(key): name for key, (name, _) in named.items()}, quotas
 
 
 def _digest(key: bytes) -> bytes:
@@ -174,7 +175,7 @@ def _read(file: Path) -> dict[bytes, tuple[str, int | None]]:
         lines = file.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise KeysInvalid(f"the key file {file} can't be read ({type(error).__name__})") from None
-    found: dict[bytes, tuple[str, int | None]] = {}
+    callers: dict[bytes, tuple[str, int | None]] = {}
     names = set[str]()
     for number, line in enumerate((line.strip(string.whitespace) for line in lines), 1):
         if not line or line.startswith("#"):
@@ -183,13 +184,13 @@ def _read(file: Path) -> dict[bytes, tuple[str, int | None]]:
         if entry is None:
             raise KeysInvalid(f"{file}, line {number}: expected NAME KEY [TOKENS], a key of at least 8 characters")
         name, key, tokens = entry["name"], entry["key"].encode(), entry["tokens"]
-        if key in found or name in names:
+        if key in callers or name in names:
             raise KeysInvalid(f"{file}, line {number}: the name or the key is a duplicate")
-        found[key] = name, None if tokens is None else int(tokens)
+        callers[key] = name, None if tokens is None else int(tokens)
         names.add(name)
-    if not found:
+    if not callers:
         raise KeysInvalid(f"the key file {file} has no keys: nobody could use the server")
-    return found
+    return callers
 
 
 class Authorization:

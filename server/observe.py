@@ -1,35 +1,25 @@
-"""What an operator sees: log lines, metrics for Prometheus, and OpenTelemetry traces. None of them has a caller's text.
+"""What an operator sees: log lines, and metrics for Prometheus. Neither has a caller's text.
 
 Messages of exceptions may contain such text (a parser quotes what it can't read), so of an exception only its type and
-the locations in its traceback are logged. A span has what the log has: routes, counts, times, and names.
+the locations in its traceback are logged.
 """
 
 import json
 import logging
 import logging.config
-import os
-import re
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unprm.engines.scheduler import BatchFigures
 from unprm.types import Usage
 from unprm.wire import VoteOut
 
 from .admission import Context
-
-Attributes = Mapping[str, str | int | float]
-
-_NAME = re.compile(r"[A-Za-z0-9._/:@-]{1,128}")
-"""Names and ids that a span may have although a caller, or an upstream, made them up."""
-_TRACE_HEADERS = (b"traceparent", b"tracestate")
+from .tracing import report_evaluation
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -42,7 +32,6 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _TOKENS = (64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
 
 logger = logging.getLogger(__name__)
-_tracing = False
 
 
 def configure_logs(level: str, style: Literal["json", "text"]) -> None:
@@ -85,8 +74,7 @@ class TextFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.000Z INFO server.observe: request method=POST …`"""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
-        time, message, fields = _parts(record)
+        time, message, fields = _read_record(record)
         values = (f"{name}={value}" for name, value in fields.items())
         return " ".join([f"{time} {record.levelname} {record.name}: {message}", *values]).rstrip()
 
@@ -95,8 +83,7 @@ class JsonFormatter(logging.Formatter):
     """`{"time": …, "level": …, "logger": …, "message": …}` and the record's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
-        time, message, fields = _parts(record)
+        time, message, fields = _read_record(record)
         head = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": message}
         return json.dumps(head | fields, ensure_ascii=False)
 
@@ -112,8 +99,7 @@ def describe(error: BaseException) -> str:
     return " from ".join(parts)
 
 
-def _parts(record: logging.LogRecord) -> tuple[str, str, dict[str, object]]:
-    """The time, the message and the fields of a record."""
+def _read_record(record: logging.LogRecord) -> tuple[str, str, dict[str, object]]:
     time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     fields = dict(getattr(record, "fields", {}))
     if record.exc_info and record.exc_info[1] is not None:
@@ -155,13 +141,12 @@ class Metrics:
         self._votes = counter("unprm_votes", "Votes taken.", ("strategy",))
         self._ties = counter("unprm_ties", "Votes that ended in a tie.", ("strategy",))
 
-    def answered(self, route: str, status: int, code: str, seconds: float) -> None:
-        """Counts a request; `code`: the error's, "" without one."""
-        self._requests.labels(route, str(status), code).inc()
+    def count_request(self, route: str, status: int, seconds: float, context: Context, caller: str | None) -> None:
+        """`caller`: of a request for work, by the name of its key; those without a name are one caller."""
+        self._requests.labels(route, str(status), context.code).inc()
         self._seconds.labels(route).observe(seconds)
-
-    def worked(self, route: str, caller: str, context: Context, seconds: float) -> None:
-        """Counts a request for work with its caller, by the name of the key; those without a name are one caller."""
+        if caller is None:
+            return
         if caller not in self._callers:
             if len(self._callers) >= _CALLERS:
                 caller = _OTHERS
@@ -172,14 +157,12 @@ class Metrics:
         if not route.startswith("/v1/"):
             self._caller_seconds.labels(caller).observe(seconds)
 
-    def used(self, model: str, usage: Usage) -> None:
-        """Counts what a model did for a request."""
+    def count_usage(self, model: str, usage: Usage) -> None:
         self._tokens.labels(model).inc(usage.tokens)
         self._computed.labels(model).inc(usage.computed_tokens)
         self._cached.labels(model).inc(usage.cached_tokens)
 
-    def ran(self, model: str, batch: BatchFigures) -> None:
-        """Counts a batch of a model."""
+    def count_batch(self, model: str, batch: BatchFigures) -> None:
         self._batch_items.labels(model).observe(batch.items)
         self._batch_tokens.labels(model).observe(batch.tokens)
         self._forward.labels(model).observe(batch.seconds)
@@ -187,135 +170,15 @@ class Metrics:
         for seconds in batch.waits:
             self._waits.labels(model).observe(seconds)
 
-    def called_upstream(self, seconds: float, outcome: str) -> None:
-        """Counts a call to the upstream."""
+    def count_upstream_call(self, seconds: float, outcome: str) -> None:
         self._upstream.labels(outcome).observe(seconds)
 
-    def called_judge(self, seconds: float, outcome: str) -> None:
-        """Counts a call to the judge. May be called from any thread."""
+    def count_judge_call(self, seconds: float, outcome: str) -> None:
+        """May be called from any thread."""
         self._judge.labels(outcome).observe(seconds)
 
-    def voted(self, vote: VoteOut, context: Context) -> None:
-        """Counts a vote, and reports it as `evaluated` does: the score by which it elected, and `tie` or what decided
-        it."""
+    def count_vote(self, vote: VoteOut, context: Context) -> None:
+        """Traces it, too: the score by which it elected, and `tie` or what decided it."""
         self._votes.labels(vote.strategy).inc()
         self._ties.labels(vote.strategy).inc(vote.tie)
-        evaluated(vote.strategy, "tie" if vote.tie else vote.decided_by, vote.candidates[0].score, context)
-
-
-class TracingUnavailable(Exception):
-    """Traces are configured, but OpenTelemetry is not installed."""
-
-
-def configure_traces(endpoint: str) -> None:
-    """Sends this process's traces and votes to a collector: OTLP over HTTP, `endpoint` without `/v1/traces`. Calls of
-    httpx have spans from now on, and pass the trace on."""
-    os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http")  # else the old names of attributes
-    try:
-        import opentelemetry.instrumentation.asgi  # noqa: F401  # which `Traced` needs
-        from opentelemetry import _logs, trace
-        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
-        from opentelemetry.sdk._logs import LoggerProvider
-        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError as error:
-        raise TracingUnavailable("traces need OpenTelemetry: pip install 'unprm[trace]'") from error
-    address, resource = endpoint.rstrip("/"), Resource.create({"service.name": "unprm"})
-    traces, logs = TracerProvider(resource=resource), LoggerProvider(resource=resource)
-    traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{address}/v1/traces")))
-    logs.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(f"{address}/v1/logs")))
-    trace.set_tracer_provider(traces)
-    _logs.set_logger_provider(logs)
-    HTTPXClientInstrumentor().instrument()
-    global _tracing
-    _tracing = True
-
-
-class Traced:
-    """ASGI middleware: a server's span for each request, within its caller's trace; without traces, nothing.
-
-    OpenTelemetry's middleware sees neither the path, query, address and program of a caller, nor the body of the
-    answer, at whose end it would end the span before all is known.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app: ASGIApp = app
-        if _tracing:
-            from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
-
-            self.app = OpenTelemetryMiddleware(_Unveiled(app), exclude_spans=["receive", "send"])
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
-        if _tracing and scope["type"] == "http":
-            seen = {name: scope[name] for name in ("type", "method", "scheme", "http_version", "server")}
-            traced = [(name, value) for name, value in scope["headers"] if name in _TRACE_HEADERS and value.isascii()]
-            scope = {**seen, "headers": traced, "unprm.whole": (scope, send)}
-        await self.app(scope, receive, send)
-
-
-class _Unveiled:
-    """What OpenTelemetry's middleware calls: the app, with the whole of what `Traced` got."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        whole, sent = scope.get("unprm.whole", (scope, send))
-
-        async def send_start(message: Message) -> None:
-            await (send if message["type"] == "http.response.start" else sent)(message)
-
-        await self.app(whole, receive, send_start)
-
-
-@contextmanager
-def span(name: str, *, calls: bool = False) -> Iterator[None]:
-    """A span inside the current one; `calls`: of a call to another server."""
-    if not _tracing:
-        yield
-        return
-    from opentelemetry import trace
-
-    kind = trace.SpanKind.CLIENT if calls else trace.SpanKind.INTERNAL
-    with trace.get_tracer("unprm").start_as_current_span(name, kind=kind, record_exception=False):
-        yield
-
-
-def annotate(attributes: Attributes, route: str | None = None) -> None:
-    """Adds attributes to the current span; `route`: what names it, if it is a request's."""
-    if _tracing:
-        from opentelemetry import trace
-
-        current = trace.get_current_span()
-        current.set_attributes(dict(attributes))
-        if route is not None:
-            current.set_attribute("http.route", route)
-            current.update_name(f"{attributes['method']} {route}")
-
-
-def annotate_generation(requested: str, model: str, answer: str, prompt_tokens: int, completion_tokens: int) -> None:
-    """Adds a completion to the current span by OpenTelemetry's conventions for generative AI: the models asked for and
-    answering, the answer's id, and its tokens."""
-    named = {"request.model": requested, "response.model": model, "response.id": answer}
-    known = {f"gen_ai.{name}": value for name, value in named.items() if _NAME.fullmatch(value)}
-    tokens = {"gen_ai.usage.input_tokens": prompt_tokens, "gen_ai.usage.output_tokens": completion_tokens}
-    annotate({"gen_ai.operation.name": "chat", **known, **tokens})
-
-
-def evaluated(strategy: str, label: str, score: float | None, context: Context) -> None:
-    """Reports an elected answer as a log event by the same conventions: the strategy, what decided, the score, if there
-    is one, and the id of the response, or of a request whose response has none."""
-    if _tracing:
-        from opentelemetry import _logs
-
-        name = "gen_ai.evaluation"
-        attributes: dict[str, str | float] = {f"{name}.name": strategy, f"{name}.score.label": label}
-        attributes["gen_ai.response.id"] = context.response_id or context.request_id
-        if score is not None:
-            attributes[f"{name}.score.value"] = score
-        _logs.get_logger("unprm").emit(event_name=f"{name}.result", attributes=attributes)
+        report_evaluation(vote.strategy, "tie" if vote.tie else vote.decided_by, vote.candidates[0].score, context)

@@ -1,6 +1,7 @@
 """Does a request's work on the server: texts are read by turns, answers compared in slices, solutions encoded by turns,
 then run in batches with those of other requests."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -8,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from unprm import agreement
-from unprm.answers.equivalence import Comparison, Match, Pair
+from unprm.answers.equivalence import Begun, Comparison, Match, Pair, is_integer, texts
 from unprm.concurrent import all_of
 from unprm.engines.waiting import ScoredItems
 from unprm.errors import DeadlineExceeded, InvalidRequest, SolutionTooLong, Unscorable
@@ -18,10 +19,13 @@ from unprm.types import Encoded, Solution, Usage
 
 from .admission import Context
 from .models.model import Model, Room
-from .observe import annotate, span
 from .service import Service
+from .tracing import annotate, span
 
 T = TypeVar("T")
+
+_SLICE = 0.02
+"""Seconds of processor time for which a request's answers are compared before it is the next caller's turn."""
 
 Inputs = dict[int, Encoded | Unscorable]
 """By the index of a solution: the model input, or why there is none."""
@@ -44,10 +48,10 @@ class RequestScorer(Scorer):
     @property
     def by_agreement(self) -> bool:
         """As `Scorer.by_agreement`; False while the model is loaded. Raises `InvalidRequest` for a mean with others."""
-        found = [model.family == agreement.NAME for model in self.models] or [bool(self.name)]
-        if any(found) and len(found) > 1:
+        agreeing = [model.family == agreement.NAME for model in self.models] or [bool(self.name)]
+        if any(agreeing) and len(agreeing) > 1:
             raise InvalidRequest(f"there is no mean of {agreement.NAME} and models: name one of them", "/model")
-        return any(found)
+        return any(agreeing)
 
     @property
     def by_logprobs(self) -> bool:
@@ -56,20 +60,33 @@ class RequestScorer(Scorer):
 
     @property
     def usage(self) -> Usage:
-        """The request's, so far."""
         return self._context.usage
 
     async def read(self, function: Callable[[], T]) -> T:
-        """As `Service.read`, of all texts of the request."""
         return await self._service.read(self._context, function)
 
     async def compare(self, answers: Sequence[str]) -> Comparison:
-        """As `Service.compare`."""
-        return await self._service.compare(self._context, answers)
+        equivalence = self._service.equivalence
+        with span("answers"):
+            begun = equivalence.begin(answers, self._context.scope)
+            await self._advance(begun)
+            return equivalence.finish(begun)
 
     async def match(self, pairs: Sequence[Pair]) -> list[Match]:
-        """As `Service.match`."""
-        return await self._service.match(self._context, pairs)
+        equivalence, run = self._service.equivalence, partial(self._service.readers.run, self._context.claims)
+        with span("answers"):
+            answers = texts(pairs)
+            begun = await run(len(answers), partial(equivalence.begin, answers, self._context.scope))
+            await self._advance(begun)
+            return await run(len(answers), partial(equivalence.matched, begun, pairs))
+
+    async def _advance(self, begun: Begun) -> None:
+        service = self._service
+        if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
+            service.equivalence.advance(begun, math.inf)
+        while begun.wanted:  # in slices, so that nobody waits for all of another's answers
+            slice = partial(service.equivalence.advance, begun, _SLICE)
+            await service.readers.run(self._context.claims, len(begun.wanted[-1]), slice)
 
     async def score(self, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
         """The outcome of each solution; for several models the mean of their scores. `strict`: nothing is run if a
@@ -125,7 +142,7 @@ class RequestScorer(Scorer):
                 )
             except DeadlineExceeded:  # the scorer knows only the time that was left
                 raise DeadlineExceeded(claims.seconds) from None
-            model.used(result.usage)
+            self._service.metrics.count_usage(model.name, result.usage)
             annotate({"model": model.name, "computed_tokens": result.usage.computed_tokens})
             return result
 

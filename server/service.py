@@ -1,18 +1,16 @@
 """The service behind the routes, from start to shutdown."""
 
 import asyncio
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from unprm.answers.equivalence import Begun, Comparison, Equivalence, Match, Pair, is_integer, texts
+from unprm.answers.equivalence import Equivalence
 from unprm.election import acceptance
 from unprm.errors import ShuttingDown, UnprmError
 
@@ -20,15 +18,13 @@ from .admission import Admission, Context, FairPool
 from .journal import Journal
 from .models.model import Source
 from .models.registry import Models
-from .observe import Metrics, span
+from .observe import Metrics
 from .settings import Settings
 
 T = TypeVar("T")
 
 _SMALL = 32_768
 """Up to this many bytes are read at once: handing them to a thread would take longer."""
-_SLICE = 0.02
-"""Seconds of processor time for which a request's answers are compared before it is the next caller's turn."""
 _THREADS = 2
 """Threads of each pool that splits or encodes texts: while a long text occupies one, the other is free."""
 
@@ -52,10 +48,10 @@ class Service(Collector):
             self.journal = Journal(settings.journal, size, texts=not settings.journal_without_texts)
         path = settings.vote_calibration
         self.vote_calibration = None if path is None else acceptance.read(path)
-        self._readers = FairPool("readers", _THREADS)
+        self.readers = FairPool("readers", _THREADS)
         self._encoders = FairPool("encoders", _THREADS)
         self.models = Models(sources, settings, metrics, lost, clock, self._encoders)
-        self._equivalence = Equivalence(deadline=settings.equivalence_deadline)
+        self.equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self.admission = Admission(settings.max_body_bytes)
         metrics.registry.register(self)
 
@@ -74,7 +70,7 @@ class Service(Collector):
         """Ends the parts; nothing is left running."""
         self.admission.draining = True
         await self.models.stop()
-        self._readers.close()
+        self.readers.close()
         self._encoders.close()
         if self.journal is not None:
             await asyncio.to_thread(self.journal.close)
@@ -92,33 +88,9 @@ class Service(Collector):
         cost = context.size if size is None else size
         if cost <= _SMALL:
             return function()
-        return await self._readers.run(context.claims, cost, function)
-
-    async def compare(self, context: Context, answers: Sequence[str]) -> Comparison:
-        """The classes of a request's answers."""
-        with span("answers"):
-            begun = self._equivalence.begin(answers, context.scope)
-            await self._advance(context, begun)
-            return self._equivalence.finish(begun)
-
-    async def match(self, context: Context, pairs: Sequence[Pair]) -> list[Match]:
-        """Whether the answer of each pair is right."""
-        with span("answers"):
-            answers, run = texts(pairs), partial(self._readers.run, context.claims)
-            begun = await run(len(answers), partial(self._equivalence.begin, answers, context.scope))
-            await self._advance(context, begun)
-            return await run(len(answers), partial(self._equivalence.matched, begun, pairs))
-
-    async def _advance(self, context: Context, begun: Begun) -> None:
-        """Computes all keys that are wanted."""
-        if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
-            self._equivalence.advance(begun, math.inf)
-        while begun.wanted:  # in slices, so that nobody waits for all of another's answers
-            slice = partial(self._equivalence.advance, begun, _SLICE)
-            await self._readers.run(context.claims, len(begun.wanted[-1]), slice)
+        return await self.readers.run(context.claims, cost, function)
 
     def collect(self) -> Iterator[Metric]:
-        """What is counted here, for Prometheus."""
         if self.journal is not None:
             dropped = self.journal.dropped
             yield CounterMetricFamily("unprm_journal_dropped", "Requests left out of the journal.", dropped)
@@ -138,7 +110,7 @@ class Service(Collector):
             requests.add_metric([model.name], model.queued[1])
             used.add_metric([model.name], model.cache_used)
         yield from (tokens, requests, used)
-        stats = self._equivalence.stats
+        stats = self.equivalence.stats
         for name, help, count in (
             ("unprm_equivalence_answers", "Answers compared.", stats.compared),
             ("unprm_equivalence_timeouts", "Answers compared as text because time ran out.", stats.late),

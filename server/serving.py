@@ -25,11 +25,12 @@ from .app import create_app
 from .journal import JournalUnusable
 from .middleware import KeysInvalid
 from .models.load import load
-from .observe import Metrics, TracingUnavailable, configure_logs, configure_traces
+from .observe import Metrics, configure_logs
 from .protocol import BoundedProtocol, serve
 from .reloading import Reloading
 from .service import Service
 from .settings import Settings
+from .tracing import TracingUnavailable, configure_traces
 
 _EVERY_IPV4 = str(ipaddress.IPv4Address(0))
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ def run(settings: Settings) -> int:
     metrics = Metrics()
 
     def open_model(request: LoadModelRequest) -> Engine:
-        return load(settings, request, metrics.called_judge)
+        return load(settings, request, metrics.count_judge_call)
 
     def open_first(request: LoadModelRequest) -> Engine:
         try:

@@ -278,12 +278,10 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
 
     @property
     def max_candidates(self) -> int:
-        """Maximum number of candidates of a chat completion."""
         return self.gateway_budget or self.max_solutions
 
     @property
     def max_drain_seconds(self) -> float:
-        """Maximum time for running requests to finish."""
         if self.drain_seconds is not None:
             return self.drain_seconds
         return self.gateway_seconds if self.upstream_url else self.max_request_seconds
@@ -333,11 +331,11 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
 
 def _by_upstream(what: str, values: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Keys or models by the names of upstreams. Raises `ValueError`."""
-    found = dict(map(_split_name, values))
-    if len(found) < len(values) or not found.keys() <= {*names}:
+    values_by_name = dict(map(_split_name, values))
+    if len(values_by_name) < len(values) or not values_by_name.keys() <= {*names}:
         expected = " or ".join(f"{name}={what.upper()}" for name in names)
         raise ValueError(f"{option(f'upstream_{what}')}: expected {expected}, each once")
-    return found
+    return values_by_name
 
 
 def is_secret(setting: FieldInfo) -> bool:
@@ -352,14 +350,14 @@ def _problem(
     name = str(next(iter(error["loc"]), ""))
     if error["type"] == "extra_forbidden":
         return f"{places[name]} {_unknown(name, known)}"
-    said = fields.message([error], quoting=name in quoted)
+    message = fields.message([error], quoting=name in quoted)
     if not name:
-        return said
+        return message
     if name not in known:  # a field of one of the models
-        return f"{places['model']}: {name}: {said}"
+        return f"{places['model']}: {name}: {message}"
     if is_secret(known[name]):
-        said, _, _ = said.partition(", got ")
-    return f"{places[name]}: {said}"
+        message, _, _ = message.partition(", got ")
+    return f"{places[name]}: {message}"
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
@@ -370,17 +368,17 @@ def _unknown(name: str, known: Iterable[str]) -> str:
 
 def _from_environment(known: Collection[str]) -> dict[str, Any]:
     """The values of variables by field. Raises `SettingsInvalid` for variables of fields that are not `known`."""
-    found, problems = {}, []
+    values, problems = {}, []
     for name, value in sorted(os.environ.items()):
         if not name.upper().startswith(PREFIX) or _OF_OTHERS.fullmatch(f"{name.upper()}={value}"):
             continue
         field = name.upper().removeprefix(PREFIX).lower()
-        found[field] = value
+        values[field] = value
         if field not in known:
             problems.append(f"the variable {name} {_unknown(name.upper(), map(variable, known))}")
     if problems:
         raise SettingsInvalid("\n".join(problems))
-    return found
+    return values
 
 
 def _from_file(values: Mapping[str, Any]) -> dict[str, Any]:

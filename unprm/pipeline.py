@@ -61,12 +61,12 @@ class NoConfidence(InvalidRequest):
 async def score(request: Candidates, scorer: Scorer) -> ScoreResponse:
     """The step scores of every solution; the request has a problem, or all scores. Raises `Unscorable` if none can be
     scored and the request has no right answer, or one can't and it says to refuse, and the scorer's errors."""
-    ballot = await _parsed(request, scorer)
+    ballot = await _parse(request, scorer)
     judged = request if isinstance(request, ScoreRequest) and request.right_answers is not None else None
     await _score(ballot, scorer, range(request.count) if judged is None else ())
     response = await scorer.read(partial(ballot.scored, scorer))
     if judged is not None:
-        await _judge(judged, response, scorer)
+        await _add_verdicts(judged, response, scorer)
     return response
 
 
@@ -99,14 +99,14 @@ async def grade(pairs: Sequence[PairIn], extraction: Extraction, scorer: Scorer)
     matches: list[Match] = []
     for start in range(0, len(stated), MAX_SOLUTIONS):
         matches += await scorer.match(stated[start : start + MAX_SOLUTIONS])
-    found = iter(matches)
+    of_stated = iter(matches)
     return [
-        Grade(id=pair.id, answer=answer, **_graded(None if answer is None else next(found)))
+        Grade(id=pair.id, answer=answer, **_verdict_fields(None if answer is None else next(of_stated)))
         for pair, answer in zip(pairs, answers, strict=True)
     ]
 
 
-async def _judge(request: ScoreRequest, response: ScoreResponse, scorer: Scorer) -> None:
+async def _add_verdicts(request: ScoreRequest, response: ScoreResponse, scorer: Scorer) -> None:
     """Adds to the response whether the answers are right, and the rewards that come of it."""
     response.combination = request.combination
     pairs = zip(response.solutions, request.right_answers or (), strict=True)
@@ -114,14 +114,14 @@ async def _judge(request: ScoreRequest, response: ScoreResponse, scorer: Scorer)
     matches = await scorer.match([pair for _, pair in stated])
     verdicts = {id(each): match for (each, _), match in zip(stated, matches, strict=True)}
     for each in response.solutions:
-        found = _graded(verdicts.get(id(each)))
-        each.correct, each.compared_as_text = found["correct"], found["compared_as_text"]
+        verdict = _verdict_fields(verdicts.get(id(each)))
+        each.correct, each.compared_as_text = verdict["correct"], verdict["compared_as_text"]
         each.combined_reward = step_text.combined(
             request.combination, each.correct, each.known_scores, each.reward, request.mean_weight
         )
 
 
-def _graded(match: Match | None) -> dict[str, Any]:
+def _verdict_fields(match: Match | None) -> dict[str, Any]:
     """The fields of a verdict on an answer; None if there is no answer."""
     if match is None:
         return {"correct": False, "compared_as_text": False}
@@ -142,7 +142,7 @@ async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scor
     if isinstance(request, RiskTerms) and request.risk is not None:
         model = None if request.scored else scorer.name
         judged = acceptance(scorer.calibration, request.risk, strategies, request.terms, model, request.aggregate)
-    ballot = await _parsed(request, scorer)
+    ballot = await _parse(request, scorer)
     ballot.acceptance = judged
     await _classify(ballot, scorer)
     if all(name is None for name in ballot.classes):
@@ -185,7 +185,7 @@ def refuse(outcomes: Iterable[object], place: str) -> None:
             raise each
 
 
-async def _parsed(request: Candidates, scorer: Scorer) -> Ballot:
+async def _parse(request: Candidates, scorer: Scorer) -> Ballot:
     """Raises `Unscorable` if the request says to refuse."""
     ballot = await scorer.read(partial(Ballot.of, request, scorer.max_steps))
     if request.on_invalid == "refuse":
@@ -222,7 +222,7 @@ async def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> No
     """
     request, scores = ballot.request, ballot.scores
     if scorer.name and None in scores:
-        if None in request.asked:
+        if None in request.candidate_problems:
             raise InvalidRequest(_NO_PROBLEM, "/problem")
         missing = {index: each for index, each in enumerate(ballot.solutions) if scores[index] is None}
         if scorer.by_agreement:

@@ -13,7 +13,7 @@ from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
 from unprm.models.options import LoadModelRequest, public_name
 from unprm.shares import Capacity, Held
-from unprm.types import Engine, Usage
+from unprm.types import Engine
 from unprm.wire import ModelState
 
 from ..admission import FairPool, InUse
@@ -149,10 +149,6 @@ class Model:
                 texts.take(min(characters, self._max_encoded // 4))  # so that even the longest request is accepted
             yield texts
 
-    def used(self, usage: Usage) -> None:
-        """Counts what it did for a request."""
-        self._metrics.used(self.name, usage)
-
     def encoded(self, characters: int, tokens: int) -> None:
         """Updates the measured tokens per character with those of a request."""
         if characters:
@@ -216,7 +212,7 @@ class Model:
             batch_tokens=self._settings.batch_tokens,
             max_queued_tokens=self._settings.max_queued_tokens,
             patience=self._settings.max_batch_seconds,
-            observe=partial(self._metrics.ran, self.name),
+            observe=partial(self._metrics.count_batch, self.name),
             on_loss=self._lost,
             clock=self.clock,
         )

@@ -11,6 +11,7 @@ from unprm.types import ComparedAs
 from unprm.wire import FeedbackRequest, FeedbackResponse
 
 from ..admission import Context, TheContext
+from ..scoring import RequestScorer
 from ..service import Service, TheService
 from .openapi import describe
 from .route import WorkRoute
@@ -42,7 +43,7 @@ async def _equal(service: Service, context: Context, kind: ComparedAs, elected: 
         return await service.read(context, partial(_equal_json, elected, right))
     if (key := KINDS[kind].key(elected)) is not None:
         return key == KINDS[kind].key(right)
-    (match,) = await service.match(context, [Pair(elected, [right])])
+    (match,) = await RequestScorer(service, (), context).match([Pair(elected, [right])])
     return match.correct
 
 

@@ -110,8 +110,8 @@ REQUESTS: dict[str, Json] = {
 
 def _responses() -> dict[str, Json]:
     """What a server with the embedded model answers to the example requests, by operation name."""
-    found: dict[str, Json] = json.loads((Path(__file__).parent / "examples.json").read_text("utf-8"))
-    return found
+    responses: dict[str, Json] = json.loads((Path(__file__).parent / "examples.json").read_text("utf-8"))
+    return responses
 
 
 class DocumentedApp(FastAPI):
@@ -180,14 +180,14 @@ def describe_vote(strategy: Strategy) -> Json:
 
 def problems(codes: Iterable[str]) -> dict[int | str, Json]:
     """The error responses with the given codes, by status."""
-    found: dict[int | str, Json] = {}
+    responses: dict[int | str, Json] = {}
     for code in codes:
         row = TABLE[code]
         content: Json = {"schema": {"$ref": _REFERENCE.format(model="ProblemDetails")}, "examples": {}}
-        response = found.setdefault(row.status, {"description": row.title, "content": {MEDIA_TYPE: content}})
+        response = responses.setdefault(row.status, {"description": row.title, "content": {MEDIA_TYPE: content}})
         example = details_of(code, row.title, "5c2f8a3e9b1d4f60").model_dump(mode="json")
         response["content"][MEDIA_TYPE]["examples"][code] = {"summary": row.title, "value": example}
-    return found
+    return responses
 
 
 METRICS: Json = describe("metrics") | {

@@ -1,22 +1,20 @@
 """The endpoints at which vLLM serves reward models: `/classify` with a reward for each prompt, `/pooling` with a row
-for each step, and `/tokenize`; those of reranking clients, `/rerank` and `/score`, also in SGLang's and TEI's forms.
+for each step, and `/tokenize`; `/predict` of TEI, and SGLang's form of `/score`.
 
 A prompt arrives rendered, as text or token ids, and is scored at each of its step tags. Messages are a conversation:
 the last one is the solution, those before it are the problem, without a system message that the model's own template
 begins with. A row has two classes, of which the second is correct. A solution that has the text of the step tag in it
 is split there, any other as elsewhere.
-To a reranking client a problem is the query, its solutions are the documents, rewards the relevance; fields that only a
-text retriever could use are ignored. Of the forms that an address takes, a body's fields tell which it is in.
 """
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from unprm import steps as step_text
 from unprm.ballot import why_unscorable
@@ -25,12 +23,11 @@ from unprm.errors import InvalidRequest, TooManySolutions
 from unprm.pipeline import refuse
 from unprm.trajectories import Message, conversation, text_of
 from unprm.types import Format, Prompt, Solution, StepScores
-from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, Request, ScoreRequest, Text, check_one
+from unprm.wire import MAX_SOLUTIONS, ModelName, Request, Text, check_one
 
 from ..admission import Context, TheContext
 from ..scoring import RequestScorer
 from ..service import Service, TheService
-from . import votes
 from .route import WorkRoute
 
 router = APIRouter(route_class=WorkRoute)
@@ -55,10 +52,6 @@ def _as_list(value: object) -> object:
 def _last_part(value: object) -> object:
     """A trainer names the model by the path it reads the tokenizer from; it is served by the path's last part."""
     return value.rstrip("/").rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
-
-
-def _told_by(field: str) -> Discriminator:
-    return Discriminator(lambda body: "told" if isinstance(body, dict) and body.get(field) is not None else "other")
 
 
 class _Body(Request):
@@ -90,7 +83,6 @@ class ClassifyRequest(_Body):
         return self
 
     def row(self, score: float) -> list[float]:
-        """The classes of a score: incorrect, correct."""
         return [1 - score, score] if self.use_activation else [0.0, log_odds(score)]
 
 
@@ -105,43 +97,6 @@ class TokenizeRequest(_Body):
     """A prompt."""
 
     prompt: Text
-
-
-class _Document(BaseModel):
-    text: FreeText
-
-
-_Texts = Annotated[list[Text], Field(fail_fast=True)]
-_Documents = Annotated[list[FreeText | _Document], Field(min_length=1, max_length=MAX_SOLUTIONS)]
-
-
-class RerankRequest(Request):
-    """Solutions to be ordered by their rewards."""
-
-    model: ModelName | None = None
-    query: Text
-    documents: _Documents
-    top_n: int | None = Field(None, ge=1)
-    return_documents: bool = True
-
-
-class PairsRequest(Request):
-    """A problem and its solutions, or as many problems as solutions, which are then paired in order."""
-
-    model: ModelName | None = None
-    problems: Text | _Texts = Field(validation_alias=AliasChoices("text_1", "queries"))
-    solutions: FreeText | _Documents = Field(validation_alias=AliasChoices("text_2", "documents", "items"))
-
-
-class TextsRequest(RerankRequest):
-    """TEI's form; `raw_scores`: whether scores are log-odds."""
-
-    documents: _Documents = Field(validation_alias="texts")
-    raw_scores: bool = False
-    return_text: bool = False
-
-
-_Rerank = Annotated[Annotated[TextsRequest, Tag("told")] | Annotated[RerankRequest, Tag("other")], _told_by("texts")]
 
 
 class PredictRequest(Request):
@@ -186,27 +141,26 @@ class LabelsRequest(_Body):
             raise InvalidRequest(why, "/label_token_ids")
         prompts = [item + query if self.item_first else query + item for item in self.items]
         more = self.model_dump(include={"model", "add_special_tokens"})
-        asked = ClassifyRequest(input=prompts, use_activation=self.apply_softmax, **more)
-        return asked, 1 if not labels or [*labels] == verdicts else -1
+        classification = ClassifyRequest(input=prompts, use_activation=self.apply_softmax, **more)
+        return classification, 1 if not labels or [*labels] == verdicts else -1
 
 
-_Score = Annotated[Annotated[LabelsRequest, Tag("told")] | Annotated[PairsRequest, Tag("other")], _told_by("query")]
-
-
+@router.post("/classify", include_in_schema=False)
 async def classify(service: TheService, request: ClassifyRequest, context: TheContext) -> Json:
     """A reward for each prompt: the lowest of its step scores."""
     model, scores = await _scores(service, request, context)
     data = [
         {"label": _LABELS[min(steps) >= 0.5], "probs": request.row(min(steps)), "num_classes": 2} for steps in scores
     ]
-    return _listed("classify", model, data, context)
+    return listed("classify", model, data, context)
 
 
+@router.post("/pooling", include_in_schema=False)
 async def pooling(service: TheService, request: PoolingRequest, context: TheContext) -> Json:
     """A row for each step of each prompt, or one for each prompt."""
     model, scores = await _scores(service, request, context)
     data = await service.read(context, partial(_rows, request, scores))
-    return _listed("pool", model, data, context)
+    return listed("pool", model, data, context)
 
 
 def _rows(request: PoolingRequest, scores: Sequence[tuple[float, ...]]) -> list[Json]:
@@ -217,6 +171,7 @@ def _rows(request: PoolingRequest, scores: Sequence[tuple[float, ...]]) -> list[
     ]
 
 
+@router.post("/tokenize", include_in_schema=False)
 async def tokenize(service: TheService, request: TokenizeRequest, context: TheContext) -> Json:
     """The token ids of a prompt. Raises `InvalidRequest` for one that can't fit the model's window."""
     prompt, size = Prompt(request.prompt, request.add_special_tokens), len(request.prompt)
@@ -228,73 +183,29 @@ async def tokenize(service: TheService, request: TokenizeRequest, context: TheCo
         return {"count": len(ids), "max_model_len": limit, "tokens": ids, "token_strs": None}
 
 
-async def rerank(service: TheService, request: _Rerank, context: TheContext) -> Json | list[Json]:
-    """The solutions with the highest rewards, best first; of equal ones in the order of the request."""
-    texts = _texts(request.documents)
-    model, rewards = await _rewards(service, request.model, [request.query] * len(texts), texts, context)
-    best = sorted(range(len(texts)), key=lambda index: -rewards[index])[: request.top_n]
-    if isinstance(request, TextsRequest):
-        scores = list(map(log_odds, rewards)) if request.raw_scores else rewards
-        return [
-            {"index": index, "score": scores[index]} | ({"text": texts[index]} if request.return_text else {})
-            for index in best
-        ]
-    results = [
-        {
-            "index": index,
-            "relevance_score": rewards[index],
-            "document": {"text": texts[index]} if request.return_documents else None,
-        }
-        for index in best
-    ]
-    return {"id": _new_id("rerank"), "model": model, "results": results, "usage": _usage(context)}
-
-
-async def pairs(service: TheService, request: _Score, context: TheContext) -> Json:
-    """Scores pairs of problem and solution. Raises `InvalidRequest` unless there is one problem, or one for each
-    solution."""
-    if isinstance(request, LabelsRequest):
-        return await _labelled(service, request, context)
-    texts = _texts([request.solutions] if isinstance(request.solutions, str) else request.solutions)
-    problems = [request.problems] if isinstance(request.problems, str) else request.problems
-    if len(problems) not in (1, len(texts)):
-        raise InvalidRequest(f"{len(problems)} problems were sent for {len(texts)} solutions", "/text_1")
-    each = problems * (len(texts) // len(problems))
-    model, rewards = await _rewards(service, request.model, each, texts, context)
-    return _listed("score", model, [{"object": "score", "score": reward} for reward in rewards], context)
-
-
-async def _labelled(service: Service, request: LabelsRequest, context: Context) -> Json:
+async def score_labels(service: Service, request: LabelsRequest, context: Context) -> Json:
     """SGLang's rows: one for each item, or for each step of each item."""
     with service.models.chosen(request.model) as (chosen,):
-        asked, order = await service.read(context, partial(request.read, chosen.engine.format))
-    model, scores = await _scores(service, asked, context, "/items/{}")
-    rows = [[asked.row(score)[::order] for score in steps] for steps in scores]
-    found = [each[-1] for each in rows] if request.score_extraction_token is None else rows
-    return {"object": "scoring", "model": model, "scores": found, "usage": _usage(context)}
+        classification, order = await service.read(context, partial(request.read, chosen.engine.format))
+    model, scores = await _scores(service, classification, context, "/items/{}")
+    rows = [[classification.row(score)[::order] for score in steps] for steps in scores]
+    of_items = [each[-1] for each in rows] if request.score_extraction_token is None else rows
+    return {"object": "scoring", "model": model, "scores": of_items, "usage": usage_of(context)}
 
 
+@router.post("/predict", include_in_schema=False)
 async def predict(service: TheService, request: PredictRequest, context: TheContext) -> list[Any]:
     """The classes of each prompt, the likelier first."""
     prompts = [request.inputs] if isinstance(request.inputs, str) else [each for (each,) in request.inputs]
-    asked = ClassifyRequest.model_validate({"input": prompts, "use_activation": not request.raw_scores})
-    found = []
-    for steps in (await _scores(service, asked, context, "/inputs/{}"))[1]:
-        row = [{"label": label, "score": score} for label, score in zip(_LABELS, asked.row(min(steps)), strict=True)]
-        found.append(row[:: -1 if min(steps) >= 0.5 else 1])
-    return found[0] if isinstance(request.inputs, str) else found
-
-
-_ROUTES: dict[str, Callable[..., Any]] = {
-    "/classify": classify,
-    "/pooling": pooling,
-    "/tokenize": tokenize,
-    "/predict": predict,
-    **dict.fromkeys(("/rerank", "/v1/rerank", "/v2/rerank"), rerank),
-    **dict.fromkeys(("/score", "/v1/score"), pairs),
-}
-for _path, _endpoint in _ROUTES.items():
-    router.add_api_route(_path, _endpoint, methods=["POST"], include_in_schema=False)
+    classification = ClassifyRequest.model_validate({"input": prompts, "use_activation": not request.raw_scores})
+    rows = []
+    for steps in (await _scores(service, classification, context, "/inputs/{}"))[1]:
+        row = [
+            {"label": label, "score": score}
+            for label, score in zip(_LABELS, classification.row(min(steps)), strict=True)
+        ]
+        rows.append(row[:: -1 if min(steps) >= 0.5 else 1])
+    return rows[0] if isinstance(request.inputs, str) else rows
 
 
 async def _scores(
@@ -312,9 +223,9 @@ async def _scores(
         if request.messages is not None:
             refuse([why_unscorable(0, solutions[0], service.settings.max_steps)], place)
         scorer = RequestScorer(service, models, context)
-        found = (await scorer.score(dict(enumerate(solutions)), strict=True)).values()
-        refuse(found, place)
-        return scorer.name, [each.values for each in found if isinstance(each, StepScores)]
+        outcomes = (await scorer.score(dict(enumerate(solutions)), strict=True)).values()
+        refuse(outcomes, place)
+        return scorer.name, [each.values for each in outcomes if isinstance(each, StepScores)]
 
 
 def _to_score(request: ClassifyRequest, format: Format, max_steps: int) -> list[Solution]:
@@ -334,47 +245,21 @@ def _to_score(request: ClassifyRequest, format: Format, max_steps: int) -> list[
     return [Solution(tuple(steps), problem=conversation(before))]
 
 
-async def _rewards(
-    service: Service, model: str | None, problems: Sequence[str], texts: Sequence[str], context: Context
-) -> tuple[str, list[float]]:
-    """The model's name, and a reward for each text. Raises `Unscorable` if one can't be scored."""
-    with service.models.chosen(model) as (chosen,):
-        reading = partial(_to_rank, problems, texts, model, chosen.engine.format, service.settings.max_steps)
-    request = await service.read(context, reading)
-    scored = await votes.score(service, request, context)
-    return scored.model, [each.reward or 0.0 for each in scored.solutions]
-
-
-def _to_rank(
-    problems: Sequence[str], texts: Sequence[str], model: str | None, format: Format, max_steps: int
-) -> ScoreRequest:
-    """The request to score these texts, at the family's separators where they have them."""
-    steps = [format.steps(text, max_steps) for text in texts]
-    solutions = [text if parts is None else parts or "" for text, parts in zip(texts, steps, strict=True)]
-    sent = {"problems": problems, "solutions": solutions, "model": model, "on_invalid": "refuse"}
-    return ScoreRequest.model_validate(sent)
-
-
-def _texts(documents: Sequence[str | _Document]) -> list[str]:
-    return [each if isinstance(each, str) else each.text for each in documents]
-
-
-def _listed(kind: str, model: str, data: list[Json], context: Context) -> Json:
+def listed(kind: str, model: str, data: list[Json], context: Context) -> Json:
     """An entry for each text, in the order of the request; `kind`: what its id begins with."""
     return {
-        "id": _new_id(kind),
+        "id": new_id(kind),
         "object": "list",
         "created": int(time.time()),
         "model": model,
         "data": [{"index": index} | entry for index, entry in enumerate(data)],
-        "usage": _usage(context),
+        "usage": usage_of(context),
     }
 
 
-def _new_id(kind: str) -> str:
+def new_id(kind: str) -> str:
     return f"{kind}-{uuid.uuid4().hex}"
 
 
-def _usage(context: Context) -> dict[str, int]:
-    """The tokens of a request so far."""
+def usage_of(context: Context) -> dict[str, int]:
     return {"prompt_tokens": context.usage.tokens, "total_tokens": context.usage.tokens}

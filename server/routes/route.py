@@ -5,9 +5,10 @@ A body is read within limits of size and time, parsed, and bounded so that valid
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from inspect import Parameter, Signature, signature
+from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
@@ -24,8 +25,9 @@ from unprm.errors import FieldError, InvalidRequest, TooManySolutions, UnprmErro
 from unprm.fields import field_errors, invalid
 from unprm.wire import MAX_FIELDS
 
-from ..admission import Claims, context_of, respond
+from ..admission import Claims, context_of
 from ..errors import event
+from ..refusals import respond
 from ..service import Service
 from ..settings import Settings
 
@@ -48,14 +50,12 @@ class WorkRoute(APIRoute):
     when it calls an endpoint with a body, that is one of its dependencies, and the answer is written already.
     """
 
+    seconds: Callable[[Settings], float] = attrgetter("max_request_seconds")
+    """Maximum time for a request."""
+
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
         self.app = Work(self.app, self.seconds)
-
-    @staticmethod
-    def seconds(settings: Settings) -> float:
-        """Maximum time for a request."""
-        return settings.max_request_seconds
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """What makes the response to a request whose body has arrived."""
@@ -83,7 +83,7 @@ class WorkRoute(APIRoute):
         size, limit = await service.read(context, partial(parsed_size, context.body)), service.settings.max_body_bytes
         if size > PARSED * limit:
             raise HTTPException(413, f"its values take {size} bytes of memory, the limit is {PARSED * limit}")
-        context.claims.hold(size)
+        context.claims.memory.take(size)
         return await service.read(context, partial(self._validated, context.body, service.settings))
 
     def _validated(self, body: bytes, settings: Settings) -> Any:
@@ -111,7 +111,7 @@ def _bodiless(
             content = await service.read(context, partial(to_json, response, inf_nan_mode="null"))
             response = Response(content, status, media_type="application/json")
         if not isinstance(response, StreamingResponse):
-            context.claims.hold(len(response.body))
+            context.claims.memory.take(len(response.body))
         return response
 
     given = [Parameter("http", Parameter.KEYWORD_ONLY, annotation=Request)]
@@ -143,7 +143,7 @@ class Work:
 
         try:
             async with claims.admitted(context.arrived, seconds_of(headers, limit), limit):
-                context.body = await read_body(headers, receive, service.settings.max_body_bytes, claims.hold)
+                context.body = await read_body(headers, receive, service.settings.max_body_bytes, claims.memory.take)
                 context.size = len(context.body)
                 await answer(self.app, scope, receive, send_noted, claims)
         except UnprmError as error:
@@ -189,7 +189,6 @@ def _whole(message: Message) -> bool:
 
 
 def _parts(message: Message) -> Iterator[Message]:
-    """The message, its body in parts of at most `SENT_BYTES`."""
     body = memoryview(message.get("body", b""))
     last = max(0, len(body) - 1) // SENT_BYTES * SENT_BYTES
     for start in range(0, last, SENT_BYTES):
@@ -226,36 +225,29 @@ async def read_body(headers: Headers, receive: Receive, limit: int, hold: Callab
     declared = headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
         raise HTTPException(413, f"{int(declared)} bytes were sent, the limit is {limit}")
-    body = bytearray()
+    body, more, due = bytearray(), True, PART_BYTES
     try:
         async with asyncio.timeout(PART_SECONDS) as pace:
-            async for part in _received(receive, pace):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                part: bytes = message.get("body", b"")
+                due -= len(part)
+                if due <= 0:
+                    due = PART_BYTES
+                    pace.reschedule(asyncio.get_running_loop().time() + PART_SECONDS)
                 if len(body) + len(part) > limit:
                     raise HTTPException(413, f"more bytes were sent, the limit is {limit}")
                 hold(len(part))
                 body += part
+                more = message.get("more_body", False)
     except TimeoutError:
         if not pace.expired():  # another timeout's
             raise
-        due = f"{PART_BYTES} bytes, or the rest, must arrive within {PART_SECONDS:g} s"
-        raise HTTPException(504, f"the body arrives too slowly: {due}") from None
+        pace_needed = f"{PART_BYTES} bytes, or the rest, must arrive within {PART_SECONDS:g} s"
+        raise HTTPException(504, f"the body arrives too slowly: {pace_needed}") from None
     return bytes(body)
-
-
-async def _received(receive: Receive, pace: asyncio.Timeout) -> AsyncIterator[bytes]:
-    """The parts of a body; extends the timeout whenever enough of it has arrived."""
-    more, due = True, PART_BYTES
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        part: bytes = message.get("body", b"")
-        due -= len(part)
-        if due <= 0:
-            due = PART_BYTES
-            pace.reschedule(asyncio.get_running_loop().time() + PART_SECONDS)
-        yield part
-        more = message.get("more_body", False)
 
 
 def parsed_size(body: bytes) -> int:

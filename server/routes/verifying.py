@@ -47,7 +47,7 @@ class Item(_Kept):
 _Items = Annotated[list[Item], Field(max_length=2000, fail_fast=True)]
 
 
-class Asked(_Kept):
+class CreateParams(_Kept):
     """The request that began it."""
 
     input: str | _Items
@@ -55,7 +55,7 @@ class Asked(_Kept):
     tools: list[dict[str, Any]] | None = Field(None, max_length=256, fail_fast=True)
 
 
-class Answered(_Kept):
+class AgentOutput(_Kept):
     """All that the agent did, with what its tools returned."""
 
     output: _Items
@@ -64,8 +64,8 @@ class Answered(_Kept):
 class VerifyRequest(OutcomeTerms, _Kept):
     """What an agent was asked for, and what it did; with `gold`, what its last message has to answer."""
 
-    responses_create_params: Asked
-    response: Answered
+    responses_create_params: CreateParams
+    response: AgentOutput
 
 
 class Session(_Kept):
@@ -105,15 +105,15 @@ router.add_api_route("/verify", verify, methods=["POST"], include_in_schema=Fals
 def _to_score(request: VerifyRequest) -> tuple[ScoreRequest, int]:
     """What is to be scored, and the number of messages that the agent was given. Raises `InvalidRequest` for what
     it can't be, because nothing was asked for, perhaps."""
-    asked = request.responses_create_params
-    before = [Item(content=asked.input)] if isinstance(asked.input, str) else asked.input
-    if asked.instructions:
-        before = [Item(role="system", content=asked.instructions), *before]
+    created = request.responses_create_params
+    before = [Item(content=created.input)] if isinstance(created.input, str) else created.input
+    if created.instructions:
+        before = [Item(role="system", content=created.instructions), *before]
     given, done = _messages(before), _messages(request.response.output)
-    if len(done) == 1 and not asked.tools and not done[0].tool_calls:
+    if len(done) == 1 and not created.tools and not done[0].tool_calls:
         sent: dict[str, Any] = {"problem": conversation(given), "solutions": [text_of(len(given), done[0])]}
     else:
-        sent = {"trajectories": [{"messages": [*given, *done]}], "tools": asked.tools or []}
+        sent = {"trajectories": [{"messages": [*given, *done]}], "tools": created.tools or []}
     sent |= request.model_dump(include=set(OutcomeTerms.model_fields), exclude_unset=True)
     try:
         return ScoreRequest.model_validate(sent), len(given)

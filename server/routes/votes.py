@@ -52,7 +52,7 @@ async def vote_by_default(service: TheService, request: DefaultVoteRequest, cont
 async def _vote(service: Service, request: Candidates, strategy: Strategy | None, context: Context) -> VoteResponse:
     with _scorer(service, request, context) as scorer:
         response = await pipeline.vote(request, strategy, scorer)
-    service.metrics.voted(response, context)
+    service.metrics.count_vote(response, context)
     if service.journal is not None:
         rewards = [each.reward for each in response.solutions]
         model = None if request.scored else response.model
@@ -81,7 +81,7 @@ async def compare(service: TheService, request: CompareRequest, context: TheCont
     with _scorer(service, request, context) as scorer:
         response = await pipeline.compare(request, scorer)
     for outcome in response.strategies.values():
-        service.metrics.voted(outcome, context)
+        service.metrics.count_vote(outcome, context)
     return response
 
 

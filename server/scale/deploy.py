@@ -18,7 +18,8 @@ from unprm.types import Engine
 
 from ..app import create_app
 from ..models.load import load
-from ..observe import Metrics, configure_logs, configure_traces
+from ..observe import Metrics, configure_logs
+from ..tracing import configure_traces
 from .settings import ScaleSettings
 
 NAME = "unprm"
@@ -35,7 +36,7 @@ class Replica:
             configure_traces(settings.otlp_endpoint)
         self._settings, self._metrics = settings, Metrics()
         self._engines = engine or {
-            name: load(settings, request, self._metrics.called_judge) for name, request in settings.models().items()
+            name: load(settings, request, self._metrics.count_judge_call) for name, request in settings.models().items()
         }
 
     def __serve_build_asgi_app__(self) -> FastAPI:

@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 
 from server.app import create_app
-from server.observe import configure_logs, configure_traces
+from server.observe import configure_logs
 from server.serving import DrainingServer
 from server.settings import Settings
+from server.tracing import configure_traces
 from tests.server.options import read
 from unprm.engines.fake import FakeEngine
 

@@ -2,45 +2,46 @@
 
 import asyncio
 
-import pytest
-
-from server import service
-from server.admission import Claims, Context
+from server.admission import Claims, Context, FairPool
 from server.observe import Metrics
+from server.scoring import RequestScorer
+from server.service import Service
 from server.settings import Settings
 from unprm.answers.equivalence import Begun, Equivalence
 
 
 class Recorded(Equivalence):
-    """Remembers whose answers were compared, slice by slice."""
+    """Compares in the shortest slices, and remembers whose answers were compared in each."""
 
     def __init__(self) -> None:
         super().__init__()
         self.slices: list[str] = []
 
     def advance(self, begun: Begun, seconds: float) -> None:
-        super().advance(begun, seconds)
+        super().advance(begun, 0.0)
         self.slices.append(begun.answers[0])
 
 
-def test_callers_answers_are_compared_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "_THREADS", 1)
-    monkeypatch.setattr(service, "_SLICE", 0.0)
+def test_callers_answers_are_compared_in_turn() -> None:
     much = [f"\\sin({number}x)" for number in range(20)]
     recorded = Recorded()
 
     async def compare() -> tuple[list[int], list[int]]:
-        made = service.Service(Settings(), {}, lambda: None, Metrics())
-        made._equivalence = recorded
+        service = Service(Settings(), {}, lambda: None, Metrics())
+        service.readers, service.equivalence = FairPool("one", 1), recorded
         try:
             many, few = await asyncio.gather(
-                made.compare(Context("1", 0.0, Claims(made.admission, "a")), much),
-                made.compare(Context("2", 0.0, Claims(made.admission, "b")), ["1/2", "0.5"]),
+                _scorer(service, "a").compare(much),
+                _scorer(service, "b").compare(["1/2", "0.5"]),
             )
         finally:
-            await made.stop()
+            await service.stop()
         return many.classes, few.classes
 
     assert asyncio.run(compare()) == (list(range(20)), [0, 0])
     assert recorded.slices.count("1/2") == 2
     assert max(at for at, first in enumerate(recorded.slices) if first == "1/2") < 6
+
+
+def _scorer(service: Service, caller: str) -> RequestScorer:
+    return RequestScorer(service, (), Context(caller, 0.0, Claims(service.admission, caller)))

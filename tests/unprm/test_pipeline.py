@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import unprm
-from server.routes.gateway.completion import Verbatim
+from server.routes.gateway.solutions import ActionSolution
 from tests.server.harness import PROBLEM, ask, boxed, serving
 from tests.support import asynchronous
 from unprm import pipeline, scorer
@@ -27,7 +27,7 @@ LONG = "é" * 110
 @asynchronous
 async def test_what_is_compared_as_text_is_equal_to_the_same_text_alone() -> None:
     said = [boxed("1/2"), "nothing", boxed("0.5")]
-    called = [Verbatim(steps=["a call"], answer=answer) for answer in ("0.5", "1/2", "0.5")]
+    called = [ActionSolution(steps=["a call"], answer=answer) for answer in ("0.5", "1/2", "0.5")]
     request = VoteRequest(solutions=[*said, *called])
     found = await pipeline.cast(request, ["majority"], scorer.Scorer())
     assert found.classes == [0, None, 0, 9, 10, 9]

@@ -111,11 +111,11 @@ class SolutionIn(WireModel, Request):
         scores = None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(steps) != len(scores) and len(steps) <= max_steps:
             raise InvalidRequest(f"solution {index}: {_mismatch(len(scores), len(steps))}", f"/solutions/{index}")
-        found, logprobs = self._logprobs(steps)
+        of_tokens, logprobs = self._logprobs(steps)
         if logprobs is not None and len(steps) != len(logprobs) and len(steps) <= max_steps:
             reason = f"{len(logprobs)} lists of token_logprobs were sent for {len(steps)} steps"
             raise InvalidRequest(f"solution {index}: {reason}", f"/solutions/{index}/token_logprobs")
-        confidence = confidence_of(self.confidence, found or None)
+        confidence = confidence_of(self.confidence, of_tokens or None)
         last_tokens = self._last_tokens(spans or (), index)
         return Solution(
             steps, self.answer, self.id, scores, confidence, logprobs=logprobs, spans=spans, last_tokens=last_tokens
@@ -345,7 +345,7 @@ class Candidates(TrajectoryTerms):
         return len(self._sent)
 
     @property
-    def asked(self) -> Sequence[str | None]:
+    def candidate_problems(self) -> Sequence[str | None]:
         """The problem of each candidate."""
         return [self.problem] * self.count
 
@@ -361,7 +361,7 @@ class Candidates(TrajectoryTerms):
 
     def lengths(self) -> list[int]:
         """Characters of problem plus solution, for each solution without step scores, which a model has to read."""
-        pairs = zip(self.asked, self._sent, strict=True)
+        pairs = zip(self.candidate_problems, self._sent, strict=True)
         return [len(problem or "") + each.characters for problem, each in pairs if each.step_scores is None]
 
     def candidates(self, max_steps: int = sys.maxsize) -> list[Solution]:
@@ -372,7 +372,7 @@ class Candidates(TrajectoryTerms):
         """
         return [
             replace(each.candidate(self.split, index, max_steps), problem=problem or "")
-            for index, (problem, each) in enumerate(zip(self.asked, self._sent, strict=True))
+            for index, (problem, each) in enumerate(zip(self.candidate_problems, self._sent, strict=True))
         ]
 
     def texts(self) -> list[str]:
@@ -410,7 +410,7 @@ class _Scorable(Candidates):
 
     @model_validator(mode="after")
     def _check_problem(self) -> Self:
-        if None in self.asked and not self.scored:
+        if None in self.candidate_problems and not self.scored:
             raise ValueError("problem is required unless every solution has step_scores")
         return self
 
@@ -451,9 +451,9 @@ class ScoreRequest(_Scorable, OutcomeTerms):
         return self
 
     @property
-    def asked(self) -> Sequence[str | None]:
+    def candidate_problems(self) -> Sequence[str | None]:
         """The problem of each candidate."""
-        return super().asked if self.problems is None else self.problems
+        return super().candidate_problems if self.problems is None else self.problems
 
     @property
     def right_answers(self) -> list[list[str]] | None:

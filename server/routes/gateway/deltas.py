@@ -1,6 +1,6 @@
 """A chat completion that arrives as server-sent events: its choices, put together from their deltas."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic_core import from_json
@@ -34,18 +34,17 @@ class Deltas:
 
     @property
     def size(self) -> int:
-        """Characters that are kept so far."""
         return self._kept + len(self._rest)
 
     def feed(self, data: bytes) -> list[tuple[int, Json | str]]:
         """Reads the next part of the stream; returns what it has of the choices, by their indices: pieces of their
         texts, and the choices that end. Raises `UpstreamFailed`."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        found: list[tuple[int, Json | str]] = []
+        parts: list[tuple[int, Json | str]] = []
         for line in lines:
             if line.startswith(_DATA) and (event := line.removeprefix(_DATA).strip()):
-                found += self._read(event) if event != _DONE else map(self._end, list(self._open))
-        return found
+                parts += self._read(event) if event != _DONE else map(self._end, list(self._open))
+        return parts
 
     def _read(self, event: bytes) -> Iterator[tuple[int, Json | str]]:
         try:
@@ -86,7 +85,6 @@ class Deltas:
             yield self._end(index)
 
     def _end(self, index: int) -> tuple[int, Json]:
-        """A choice that has ended, with its index."""
         self._waited_for.remove(index)
         choice = self._open.pop(index)
         if (calls := choice["message"].get("tool_calls")) is not None:
@@ -99,7 +97,10 @@ def _join(message: Json, delta: Json) -> int:
     added = 0
     for name, value in delta.items():
         if name == "tool_calls":
-            added += _join_calls(message.setdefault(name, {}), value or ())
+            calls: dict[Any, Json] = message.setdefault(name, {})
+            for part in value or ():
+                place = part.get("index")
+                added += _join_call(calls.setdefault(len(calls) if place is None else place, {}), part)
         elif name == "function_call" and isinstance(value, dict):
             added += _join_call(message.setdefault(name, {}), value)
         elif name != "role" and value is not None:
@@ -108,14 +109,6 @@ def _join(message: Json, delta: Json) -> int:
             grows = isinstance(before, str | list) and type(before) is type(piece)
             message[name] = before + piece if grows else piece
             added += len(str(piece)) + (0 if grows else len(name))
-    return added
-
-
-def _join_calls(calls: dict[Any, Json], parts: Iterable[Json]) -> int:
-    added = 0
-    for part in parts:
-        place = part.get("index")
-        added += _join_call(calls.setdefault(len(calls) if place is None else place, {}), part)
     return added
 
 

@@ -12,9 +12,9 @@ from unprm.wire import Request
 
 from ...errors import event
 from .completion import calls_of, refusal_of, text_of, thoughts_of
-from .election import Elected, Step
-from .schema import ChatRequest, Election, Passed, chat_request
-from .stream import parts_of, told
+from .election import ElectionResult, ElectionUpdate
+from .schema import ChatRequest, Election, UpstreamRequest, chat_request
+from .stream import describe, parts_of
 
 _EXAMPLE: Json = {"model": "m", "max_tokens": 1024, "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
 _STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
@@ -62,7 +62,10 @@ class Block(Request):
 Blocks = Annotated[
     list[Block],
     Field(fail_fast=True),
-    BeforeValidator(lambda said: _blocks(said), json_schema_input_type=str | list[Block]),
+    BeforeValidator(
+        lambda sent: [{"type": "text", "text": sent}] if isinstance(sent, str) else sent,
+        json_schema_input_type=str | list[Block],
+    ),
 ]
 """What is said: blocks, or a text."""
 
@@ -78,11 +81,11 @@ class Turn(Request):
         for block in self.content:
             if block.type == "tool_result":
                 yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _content(block.result)}
-        said = [block for block in self.content if block.type in ("text", "image")]
+        spoken = [block for block in self.content if block.type in ("text", "image")]
         used = [block for block in self.content if block.type == "tool_use"]
         calls = [{"id": each.id} | _function(name=each.name, arguments=json.dumps(each.input)) for each in used]
-        if said or calls:
-            yield {"role": self.role, "content": _content(said)} | ({"tool_calls": calls} if calls else {})
+        if spoken or calls:
+            yield {"role": self.role, "content": _content(spoken)} | ({"tool_calls": calls} if calls else {})
 
 
 class Tool(Request):
@@ -121,7 +124,7 @@ class OutputConfig(Request):
     format: OutputFormat | None = None
 
 
-class MessagesRequest(Passed):
+class MessagesRequest(UpstreamRequest):
     """A request of Anthropic's messages API. Fields that are not read here are ignored; some of the chat API are
     passed on."""
 
@@ -170,7 +173,7 @@ class CountRequest(MessagesRequest):
     max_tokens: int = 1
 
 
-def message(model: str, id: str, elected: Elected) -> Json:
+def message(model: str, id: str, elected: ElectionResult) -> Json:
     """The elected completion as a message; its `usage` has the conversation's tokens once, and those of all candidates.
     Raises `UpstreamFailed` if its calls can't be made."""
     choice, sampled = elected.choices[0], elected.sampled
@@ -200,14 +203,12 @@ class MessageEvents:
         self._model, self._id = model, id
 
     def begin(self) -> bytes:
-        """The start of the message."""
         return _event("message_start", message=_empty(self._model, self._id))
 
-    def step(self, step: Step) -> bytes:
-        """A ping, which reports the election's progress."""
-        return _event("ping", unprm=told(step))
+    def update(self, update: ElectionUpdate) -> bytes:
+        return _event("ping", unprm=describe(update))
 
-    def answer(self, elected: Elected) -> Iterator[bytes]:
+    def answer(self, elected: ElectionResult) -> Iterator[bytes]:
         """The rest: the blocks, then why it stopped, with the usage and the report."""
         whole = message(self._model, self._id, elected)
         for index, block in enumerate(whole["content"]):
@@ -218,13 +219,9 @@ class MessageEvents:
                 yield _event("content_block_delta", index=index, delta={"type": delta, part: each})
             yield _event("content_block_stop", index=index)
         ended = {name: whole[name] for name in ("stop_reason", "stop_sequence")}
-        whole["unprm"].pop("solutions", None)  # they were told
+        whole["unprm"].pop("solutions", None)  # they were streamed
         yield _event("message_delta", delta=ended, usage=whole["usage"], unprm=whole["unprm"])
         yield _event("message_stop")
-
-
-def _blocks(sent: object) -> object:
-    return [{"type": "text", "text": sent}] if isinstance(sent, str) else sent
 
 
 def _function(**fields: Any) -> Json:

@@ -18,7 +18,7 @@ from .schema import ChatRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PartwiseAnswer:
     """What is elected by its parts: the answer at `place` of the vote; or, if no candidate wrote it, the `answer` and
     the `choice` made of the nearest one, whose answer is at that place. `report`: how."""
 
@@ -28,7 +28,7 @@ class Parts:
     choice: Json | None = None
 
 
-def by_parts(request: ChatRequest, vote: VoteOut, choices: Sequence[Json]) -> Parts | None:
+def elect_by_parts(request: ChatRequest, vote: VoteOut, choices: Sequence[Json]) -> PartwiseAnswer | None:
     """What the request's `tool_vote` or `json_vote` elects among the candidates of a vote. None if it asks for neither,
     the elected answer has a majority, or an object made of several candidates' fields might not be valid."""
     terms, counts = request.unprm, [each.count for each in vote.candidates]
@@ -50,7 +50,7 @@ def by_parts(request: ChatRequest, vote: VoteOut, choices: Sequence[Json]) -> Pa
         if made := _composed(most, values, schema, terms.exclude_args, places, choices):
             return made
     place = min(places[k] for k, name in names.items() if name == most)
-    return Parts(place, ByParts(by="name", counts={most: count}))
+    return PartwiseAnswer(place, ByParts(by="name", counts={most: count}))
 
 
 def _composed(
@@ -60,25 +60,25 @@ def _composed(
     apart: Collection[str],
     places: Mapping[int, int],
     choices: Sequence[Json],
-) -> Parts | None:
+) -> PartwiseAnswer | None:
     """The object of the most frequent values, as an answer, or as arguments of the `tool` if that is not empty."""
     objects = {k: value for k, value in values.items() if isinstance(value, dict)}
-    if (found := by_field(objects, schema, apart)) is None:
+    if (elected := by_field(objects, schema, apart)) is None:
         return None
-    counts = ({tool: len(values)} if tool else {}) | found.counts
-    report = ByParts(by="args" if tool else "field", counts=counts, written=found.written)
-    if found.written:
-        return Parts(places[found.nearest], report)
-    choice, text = choices[found.nearest], json.dumps(found.value, ensure_ascii=False)
+    counts = ({tool: len(values)} if tool else {}) | elected.counts
+    report = ByParts(by="args" if tool else "field", counts=counts, written=elected.written)
+    if elected.written:
+        return PartwiseAnswer(places[elected.nearest], report)
+    choice, text = choices[elected.nearest], json.dumps(elected.value, ensure_ascii=False)
     message = choice["message"]
-    answer = canonical_json({name: value for name, value in found.value.items() if name not in apart})
+    answer = canonical_json({name: value for name, value in elected.value.items() if name not in apart})
     if tool:
         answer = f"{tool}({answer})"
         call, *_ = calls_of(choice)
         message = message | {"tool_calls": [call | {"function": call["function"] | {"arguments": text}}]}
     else:
         message = message | {"content": text}
-    return Parts(places[found.nearest], report, answer, choice | {"message": message, "logprobs": None})
+    return PartwiseAnswer(places[elected.nearest], report, answer, choice | {"message": message, "logprobs": None})
 
 
 def _functions(choice: Json) -> list[Json]:

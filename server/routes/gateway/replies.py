@@ -23,12 +23,12 @@ _REPORT_BYTES = 65_536
 """Bytes at the end of an answer in which a report is looked for."""
 UNREADABLE: Json = {"message": {"role": "assistant", "content": None}}
 """In place of a completion that can't be read, which costs only itself."""
-Kept = Collection[str] | None
+KeptFields = Collection[str] | None
 """Fields of a token with its log-probability that are kept; None: all of them."""
 
 
 @dataclass(slots=True)
-class Sampled:
+class SampledCompletions:
     """Completions of one prompt in OpenAI's form, in `size` bytes; `usage`: the tokens of all of them together;
     `context_tokens`: of the prompt alone, however often it was sent; `details`: what else the upstream tells of the
     tokens and their cost, as in `UsageInfo`; `id`: of the upstream's answer, if it is one."""
@@ -42,9 +42,13 @@ class Sampled:
     details: dict[str, float] = field(default_factory=dict)
     id: str = ""
 
-    def add(self, other: "Sampled") -> None:
-        """Adds the other's completions and tokens."""
-        self.model = other.model or self.model
+    @classmethod
+    def of(cls, model: str, choices: list[Json], usage: UsageInfo, size: int, id: str) -> "SampledCompletions":
+        prompt = usage.prompt_tokens
+        return cls(model, choices, prompt, prompt, usage.completion_tokens, size, usage.details, id)
+
+    def add(self, other: "SampledCompletions") -> None:
+        self.model, self.id = other.model or self.model, other.id or self.id
         self.choices += other.choices
         self.context_tokens = max(self.context_tokens, other.context_tokens)
         self.size += other.size
@@ -57,12 +61,10 @@ class Sampled:
 
     @property
     def tokens(self) -> int:
-        """All tokens."""
         return self.prompt_tokens + self.completion_tokens
 
     @property
-    def spent(self) -> dict[str, float]:
-        """The tokens and the details, by name."""
+    def token_counts(self) -> dict[str, float]:
         return {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.completion_tokens, **self.details}
 
     @property
@@ -79,7 +81,7 @@ class Sampled:
         return used
 
 
-class Used:
+class TokenCounter:
     """The tokens of an answer that is passed on: as many as it reports at last; without a report, or before it comes, a
     token for every four bytes of the request, and of the answer, or for each event of a stream."""
 
@@ -88,14 +90,12 @@ class Used:
         self._size = self._events = 0
 
     def read(self, part: bytes) -> None:
-        """Counts a part of the answer."""
         self._size += len(part)
         self._events += part.count(b"data:")
         self._end = (self._end + part)[-_REPORT_BYTES:]
 
     @property
     def tokens(self) -> int:
-        """Of what has been read so far."""
         reported = _TOTAL.findall(self._end)
         return (
             int(reported[-1])
@@ -104,7 +104,7 @@ class Used:
         )
 
 
-def _parsed(answer: bytes, keep: Callable[[Json], Json]) -> Any:
+def _parse_json(answer: bytes, keep: Callable[[Json], Json]) -> Any:
     """The value of an answer in JSON, of each object what `keep` returns. Raises `UpstreamFailed`."""
     try:
         if b"\\ud" in answer or b"\\uD" in answer:
@@ -124,15 +124,15 @@ def _logprobs(kept: Collection[str], value: Json) -> Json:
     return {name: value[name] for name in kept if name in value} if "logprob" in value else value
 
 
-def read_completions(answer: bytes, count: int, kept: Kept) -> Sampled:
+def read_completions(answer: bytes, count: int, kept: KeptFields) -> SampledCompletions:
     """The completions of an answer, at most as many as were asked for. Raises `UpstreamFailed`."""
-    value = _parsed(answer, _unchanged if kept is None else partial(_logprobs, kept))
+    value = _parse_json(answer, _unchanged if kept is None else partial(_logprobs, kept))
     try:
         read = RawChatResponse.model_validate(value)
     except ValidationError:
         reason = error_message(value)
-        said = f"an error: {reason}" if reason else "not a chat completion"
-        raise UpstreamFailed(f"the upstream's answer is {said}") from None
+        problem = f"an error: {reason}" if reason else "not a chat completion"
+        raise UpstreamFailed(f"the upstream's answer is {problem}") from None
     readable = list(map(read_choice, read.choices[:count]))
     if not any(readable):
         raise UpstreamFailed("the upstream's answer is not a chat completion")
@@ -142,12 +142,10 @@ def read_completions(answer: bytes, count: int, kept: Kept) -> Sampled:
         first, *others = (len(encoded(choice["message"])) for choice in choices)
         written = usage.completion_tokens
         usage.completion_tokens = written + round(written * sum(others) / first)
-    prompt = usage.prompt_tokens
-    return Sampled(read.model, choices, prompt, prompt, usage.completion_tokens, len(answer), usage.details, read.id)
+    return SampledCompletions.of(read.model, choices, usage, len(answer), read.id)
 
 
 def read_choice(sent: Any) -> Json | None:
-    """A completion in OpenAI's form, None if it can't be read."""
     try:
         RawChoice.model_validate(sent)
     except ValidationError:
@@ -158,6 +156,6 @@ def read_choice(sent: Any) -> Json | None:
 def read_models(answer: bytes) -> list[Json]:
     """The models in a list of them. Raises `UpstreamFailed`."""
     try:
-        return RawModelList.model_validate(_parsed(answer, _unchanged)).data
+        return RawModelList.model_validate(_parse_json(answer, _unchanged)).data
     except ValidationError:
         raise UpstreamFailed("the upstream's answer is not a list of models") from None

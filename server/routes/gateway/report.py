@@ -15,7 +15,7 @@ Stopped = Literal["stable", "budget", "failures", "no_answer"]
 """Why an election sampled no more candidates, see `Report`."""
 
 
-def _untold(value: object) -> bool:
+def _is_missing(value: object) -> bool:
     return value is None
 
 
@@ -32,34 +32,42 @@ class UpstreamFailure(BaseModel):
     detail: str
 
 
-class Sample(BaseModel):
+class WrittenCandidate(BaseModel):
     """A candidate as the upstream wrote it; `index` is in sampling order."""
 
     index: int
     text: str
-    tool_calls: list[Json] | None = Field(default=None, exclude_if=_untold)
+    tool_calls: list[Json] | None = Field(default=None, exclude_if=_is_missing)
     finish_reason: str | None
 
 
-class Piece(BaseModel):
+class TextPiece(BaseModel):
     """Text of a candidate that goes on, `candidate` being its index; an empty one takes back what was told of it."""
 
     candidate: int
     text: str
 
 
-class Told(BaseModel):
+class Progress(BaseModel):
+    """The candidates so far, and the answer that led after the latest vote, None if there is none."""
+
+    sampled: int
+    budget: int
+    answer: str | None
+
+
+class ReportedUsage(BaseModel):
     """What the upstreams tell of the candidates' tokens and cost, summed over those that tell it; what none tells is
     missing. `cached_tokens` of the prompts; `reasoning_tokens`; `cost` in the upstream's unit."""
 
-    cached_tokens: int | None = Field(default=None, exclude_if=_untold)
-    reasoning_tokens: int | None = Field(default=None, exclude_if=_untold)
+    cached_tokens: int | None = Field(default=None, exclude_if=_is_missing)
+    reasoning_tokens: int | None = Field(default=None, exclude_if=_is_missing)
     cost: Annotated[float | None, AfterValidator(lambda cost: cost and round(cost, 12))] = Field(
-        default=None, exclude_if=_untold
+        default=None, exclude_if=_is_missing
     )
 
 
-class Spent(Told):
+class SamplingCost(ReportedUsage):
     """Candidates that were sampled, and the tokens they took."""
 
     model: str
@@ -68,7 +76,7 @@ class Spent(Told):
     completion_tokens: int
 
 
-class Attempt(Spent):
+class Attempt(SamplingCost):
     """An election whose answer could be accepted, and the upstream of its candidates."""
 
     upstream: str
@@ -80,7 +88,7 @@ class Attempt(Spent):
 class ElectionUsage(Usage):
     """Of the PRM, and of the upstreams what they tell."""
 
-    upstream: Annotated[Told | None, Field(exclude_if=_untold)] = None
+    upstream: Annotated[ReportedUsage | None, Field(exclude_if=_is_missing)] = None
 
 
 class ByParts(BaseModel):
@@ -140,43 +148,42 @@ class Report(BaseModel):
     unscored: list[UnscoredCandidate] = []
     without_answer_count: int
     compared_as_text: list[int] = []
-    by_parts: ByParts | None = Field(default=None, exclude_if=lambda parts: parts is None)
+    by_parts: ByParts | None = Field(default=None, exclude_if=_is_missing)
     failures: list[UpstreamFailure]
     model: str
     demonstration: DemonstrationField = None
     usage: ElectionUsage
-    upstream: str | None = Field(default=None, exclude_if=_untold)
-    models: dict[str, Spent] | None = Field(default=None, exclude_if=_untold)
+    upstream: str | None = Field(default=None, exclude_if=_is_missing)
+    models: dict[str, SamplingCost] | None = Field(default=None, exclude_if=_is_missing)
     accept: Accept = None
     calibration: Calibrated = None
-    attempts: list[Attempt] | None = Field(default=None, exclude_if=_untold)
-    solutions: list[Sample] | None = Field(default=None, exclude_if=_untold)
+    attempts: list[Attempt] | None = Field(default=None, exclude_if=_is_missing)
+    solutions: list[WrittenCandidate] | None = Field(default=None, exclude_if=_is_missing)
 
 
 def notes(
     report: Report, token_limit: str | None, *, why_majority: str | None, by_letters: bool, by_frequency: bool
 ) -> list[str]:
-    """What a caller should know about an election, in sentences.
+    """What a caller should know about an election, in lines.
 
     `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `why_majority`: why a vote that
     nobody named is by majority. `by_letters`: answers were read as letters of the question's options. `by_frequency`:
     no candidate with an answer had what the vote needs.
     """
-    found = [*_missing(report, token_limit), *_outcome(report)]
+    lines = [*_missing(report, token_limit), *_outcome(report)]
     if why_majority:
-        found.append(f"the vote is by majority, as none was named: {why_majority}")
+        lines.append(f"the vote is by majority, as none was named: {why_majority}")
     if by_frequency:
         signal = VOTES[report.strategy].signal
-        found.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")
+        lines.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")
     if by_letters:
-        found.append("the question lists options, so answers are read as option letters")
+        lines.append("the question lists options, so answers are read as option letters")
     if report.accept is False:
-        found.append(f"the server is not sure of this answer: {_why_rejected(report)}")
-    return found
+        lines.append(f"the server is not sure of this answer: {_why_rejected(report)}")
+    return lines
 
 
 def _why_rejected(report: Report) -> str:
-    """Why the answer is not accepted."""
     if (applied := report.calibration) is None:
         return "the candidates allow no vote of the kind that was calibrated"
     if applied.outside:
@@ -187,7 +194,6 @@ def _why_rejected(report: Report) -> str:
 
 
 def _missing(report: Report, token_limit: str | None) -> Iterator[str]:
-    """Which candidates are incomplete."""
     for failure in report.failures:
         yield f"{failure.candidates} of {report.budget} candidates are missing: {failure.detail}"
     cut, silent = report.cut, report.without_answer_count
@@ -199,7 +205,6 @@ def _missing(report: Report, token_limit: str | None) -> Iterator[str]:
 
 
 def _outcome(report: Report) -> Iterator[str]:
-    """How many candidates agree, and how many on the next answer."""
     if report.answer is None:
         first = "the first" if report.solution_index == 0 else "the first whole one"
         returned = f"the one with the highest {report.decided_by}" if report.decided_by else first
@@ -217,9 +222,9 @@ def _outcome(report: Report) -> Iterator[str]:
         those = f"candidates {has} the elected answer"
         if report.without_answer_count:
             those = f"candidates with an answer {has} the elected one"
-        said = f"{elected.count} of {stated} {those}"
+        sentence = f"{elected.count} of {stated} {those}"
         if others:
             next_one = others[0].count
             relation = ", a tie" if report.tie else ", but a lower score" if next_one > elected.count else ""
-            said += f"; the next answer has {next_one}{relation}"
-        yield said
+            sentence += f"; the next answer has {next_one}{relation}"
+        yield sentence

@@ -12,8 +12,8 @@ from unprm.openai.models import Json, JsonList
 from unprm.wire import Request
 
 from .completion import refusal_of, text_of, thoughts_of
-from .election import Elected
-from .schema import MODEL, NAMED, PROBLEM, SYSTEM, UNPRM, ChatRequest, Election, Passed, chat_request, read_all
+from .election import ElectionResult
+from .schema import MODEL, NAMED, PROBLEM, SYSTEM, UNPRM, ChatRequest, Election, UpstreamRequest, chat_request, read_all
 
 _PASSED_ON = frozenset({"prompt_cache_key", "safety_identifier", "service_tier", "user"})
 """Fields that mean the same in the chat API."""
@@ -25,19 +25,19 @@ _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"
 """Why a response is incomplete, by the reason why the completion stopped."""
 
 
-class Part(BaseModel):
+class TextPart(BaseModel):
     """A piece of a message's text, or what was said instead."""
 
     type: Literal["input_text", "output_text", "refusal"]
     text: str = Field(validation_alias=AliasChoices("text", "refusal"))
 
 
-class Message(Request):
+class InputMessage(Request):
     """A message of the conversation so far; a response's own, too."""
 
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
-    content: str | Annotated[list[Part], Field(fail_fast=True)]
+    content: str | Annotated[list[TextPart], Field(fail_fast=True)]
 
     def for_chat(self) -> Json:
         """The message in the form of the chat API, where `developer` is `system`."""
@@ -66,7 +66,6 @@ class TextTerms(Request):
     verbosity: str | None = None
 
     def for_chat(self) -> Json:
-        """The fields of the chat API."""
         form, fields = self.format, {"verbosity": self.verbosity}
         if form.type == "text":
             return fields
@@ -83,7 +82,7 @@ class Reasoning(Request):
     effort: str | None = None
 
 
-class ResponsesRequest(Passed):
+class ResponsesRequest(UpstreamRequest):
     """A request for a response. With tools or as a stream it is passed on unchanged, without a vote; otherwise nothing
     is stored, whatever `store` says."""
 
@@ -110,7 +109,6 @@ class ResponsesRequest(Passed):
 
     @property
     def passed_on(self) -> bool:
-        """Whether it is passed on, without a vote."""
         return self.stream or (bool(self.tools) and self.tool_choice != "none")
 
     @model_validator(mode="after")
@@ -128,7 +126,7 @@ class ResponsesRequest(Passed):
         """The corresponding chat request. Raises `InvalidRequest`."""
         items = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
         # a thought is part of what a model was told only if it says so itself: the chat API has no place for it
-        turns = read_all(Message, [each for each in items if each.get("type") != "reasoning"], "/input")
+        turns = read_all(InputMessage, [each for each in items if each.get("type") != "reasoning"], "/input")
         before = [{"role": "system", "content": self.instructions}] if self.instructions else []
         fields: Json = {"model": self.model, "messages": [*before, *(message.for_chat() for message in turns)]}
         renamed: Json = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_output_tokens}
@@ -140,9 +138,8 @@ class ResponsesRequest(Passed):
         return chat_request(fields)
 
 
-def response(request: ResponsesRequest, id: str, elected: Elected) -> Json:
-    """The elected completion as a response."""
-    usage, told = elected.sampled.usage, elected.sampled.details
+def response(request: ResponsesRequest, id: str, elected: ElectionResult) -> Json:
+    usage, details = elected.sampled.usage, elected.sampled.details
     choice = elected.choices[0]
     content: Json = {"type": "output_text", "text": text_of(choice), "annotations": []}
     if refusal := refusal_of(choice):
@@ -175,9 +172,9 @@ def response(request: ResponsesRequest, id: str, elected: Elected) -> Json:
         "usage": {
             "input_tokens": usage["prompt_tokens"],
             # required by the API, also where an upstream tells nothing
-            "input_tokens_details": {"cached_tokens": int(told.get("cached_tokens", 0))},
+            "input_tokens_details": {"cached_tokens": int(details.get("cached_tokens", 0))},
             "output_tokens": usage["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": int(told.get("reasoning_tokens", 0))},
+            "output_tokens_details": {"reasoning_tokens": int(details.get("reasoning_tokens", 0))},
             "total_tokens": usage["total_tokens"],
         },
         "unprm": elected.report.model_dump(mode="json"),

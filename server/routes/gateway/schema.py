@@ -98,7 +98,7 @@ class Election(VoteTerms, RiskTerms):
         return self
 
 
-class Passed(Request):
+class UpstreamRequest(Request):
     """Fields beside those that are read are passed to the upstream unchanged, so JSON must be able to hold them."""
 
     model_config = ConfigDict(extra="allow")
@@ -112,7 +112,7 @@ class Passed(Request):
         return self
 
 
-class ChatRequest(Passed):
+class ChatRequest(UpstreamRequest):
     """A request of OpenAI's chat API. Other fields are passed on unchanged."""
 
     model_config = ConfigDict(json_schema_extra={"example": _CHAT})
@@ -138,9 +138,9 @@ class ChatRequest(Passed):
     @classmethod
     def _read_name(cls, data: Any) -> Any:
         """The terms in the model's name, for programs that can set nothing else; see `NAMED`."""
-        if not isinstance(data, dict) or not (found := NAMED.fullmatch(str(data.get("model")))):
+        if not isinstance(data, dict) or not (named := NAMED.fullmatch(str(data.get("model")))):
             return data
-        strategy, budget, model = found.groups()
+        strategy, budget, model = named.groups()
         terms = {"strategy": strategy} | ({} if budget is None else {"budget": int(budget)})
         more = {} if data.get("unprm") is None else data["unprm"]
         if not isinstance(more, dict):
@@ -157,12 +157,10 @@ class ChatRequest(Passed):
 
     @property
     def answers(self) -> int:
-        """Number of answers to return at most."""
         return self.n or 1
 
     @property
     def wants_json(self) -> bool:
-        """Whether the answer is JSON."""
         form = self.response_format if isinstance(self.response_format, dict) else {}
         return bool(self.unprm.vote_on) or form.get("type") in ("json_object", "json_schema")
 
@@ -175,11 +173,9 @@ class ChatRequest(Passed):
 
     @property
     def may_call(self) -> bool:
-        """Whether the answer may be a tool call."""
         return bool(self.tools) and self.tool_choice != "none"
 
     def question(self) -> str:
-        """The text of the last question."""
         if self.unprm.problem is not None:
             return self.unprm.problem
         return next((_text(each.get("content")) for each in self.messages[::-1] if each.get("role") == "user"), "")
@@ -193,22 +189,21 @@ class ChatRequest(Passed):
             return self.unprm.problem
         try:
             tools = (self.tools or []) if self.may_call else []
-            said = read_all(Message, self.messages, "/messages")
-            found = conversation(said, read_all(AgentTool, tools, "/tools"))
+            messages = read_all(Message, self.messages, "/messages")
+            text = conversation(messages, read_all(AgentTool, tools, "/tools"))
         except InvalidRequest as error:
             error.pointer = f"{pointer}{error.pointer}"
             raise
-        if not found.strip():
+        if not text.strip():
             raise InvalidRequest("the messages have no text", f"{pointer}/messages")
-        return found
+        return text
 
     def for_upstream(self) -> Json:
-        """The request without the gateway's fields."""
         left_out = {"unprm", "stream", "stream_options", "n", "budget"}
         return self.model_dump(mode="json", exclude_unset=True, exclude=left_out)
 
 
-class CompletionRequest(Passed):
+class CompletionRequest(UpstreamRequest):
     """A request of OpenAI's completions API, passed on unchanged."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"model": "m", "prompt": "2 + 3 ="}})
@@ -272,8 +267,8 @@ def read_all(kind: type[Item], items: Sequence[Json], pointer: str) -> list[Item
     """The items of the list sent at `pointer`. Raises `InvalidRequest` for the first that is of another kind."""
     every: Any = Annotated[list[kind], Field(fail_fast=True)]  # type: ignore[valid-type]
     try:
-        found: list[Item] = TypeAdapter(every).validate_python(items)
-        return found
+        read: list[Item] = TypeAdapter(every).validate_python(items)
+        return read
     except ValidationError as error:
         first = validation_errors(error, items)[0]
         raise InvalidRequest(f"{pointer}{first.pointer}: {first.detail}", f"{pointer}{first.pointer}") from None

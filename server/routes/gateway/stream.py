@@ -4,7 +4,6 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from dataclasses import asdict
 from typing import Any, Protocol
 
 from starlette.responses import StreamingResponse
@@ -13,16 +12,17 @@ from starlette.types import Receive, Scope, Send
 from unprm.concurrent import all_of
 from unprm.openai.models import Json
 
-from ...admission import respond
 from ...errors import event
+from ...refusals import respond
 from .completion import calls_of, text_of
-from .election import Elected, Observer, Progress, Step
-from .report import Piece
+from .election import ElectionResult, ElectionUpdate, Observer
+from .report import Progress, TextPiece, WrittenCandidate
 from .schema import ChatRequest
 
 EVENTS = "text/event-stream"
 SILENCE = 5.0
 """Seconds without an event after which a comment is sent: many proxies hang up on a server that is silent for 30 s."""
+_UPDATES = {Progress: "progress", TextPiece: "piece", WrittenCandidate: "candidate"}
 _COMMENT = b": candidates are being sampled\n\n"
 _APART = ("role", "content", "tool_calls")
 """Fields of a message that have chunks of their own."""
@@ -30,11 +30,10 @@ _PARTS = 1000
 """Maximum number of parts in which an answer is sent: each costs the server time."""
 
 
-def chat_completion(request: ChatRequest, id: str, elected: Elected) -> Json:
-    """The elected completions as a chat completion."""
+def chat_completion(request: ChatRequest, id: str, elected: ElectionResult) -> Json:
     choices = [choice | {"index": index} for index, choice in enumerate(elected.choices[: request.answers])]
     report = elected.report.model_dump(mode="json")
-    about = _about("chat.completion", id, elected.sampled.model or request.model)
+    about = _head("chat.completion", id, elected.sampled.model or request.model)
     return about | {"choices": choices, "usage": elected.sampled.usage, "unprm": report}
 
 
@@ -44,17 +43,16 @@ class Chunks:
     def __init__(self, request: ChatRequest, id: str) -> None:
         self._answers = request.answers
         self._usage = bool((request.stream_options or {}).get("include_usage"))
-        self._common = _about("chat.completion.chunk", id, request.model)
+        self._common = _head("chat.completion.chunk", id, request.model)
 
     def begin(self, index: int = 0) -> bytes:
-        """The first chunk of an answer."""
         return self._chunk({"role": "assistant", "content": ""}, index=index)
 
-    def step(self, step: Step) -> bytes:
+    def update(self, update: ElectionUpdate) -> bytes:
         """An empty chunk of the answer, which reports the election's progress."""
-        return self._chunk({}, unprm=told(step))
+        return self._chunk({}, unprm=describe(update))
 
-    def answer(self, elected: Elected) -> Iterator[bytes]:
+    def answer(self, elected: ElectionResult) -> Iterator[bytes]:
         """The rest: of each what else its message has, as thoughts, then its text in parts, and its tool calls whole;
         the report with the first one's last chunk, and the usage."""
         for index, choice in enumerate(elected.choices[: self._answers]):
@@ -82,18 +80,14 @@ class Chunks:
         return _encoded(self._common | {"choices": [choice]} | more)
 
 
-class Events(Protocol):
-    """The events of an election in the form of an API: at its start, after each step, and for its outcome."""
+class StreamFormat(Protocol):
+    """The events of an election in the form of an API: at its start, at each update, and for its outcome."""
 
-    def begin(self) -> bytes:
-        """The first one."""
-        ...
+    def begin(self) -> bytes: ...
 
-    def step(self, step: Step) -> bytes:
-        """One that reports the election's progress."""
-        ...
+    def update(self, update: ElectionUpdate) -> bytes: ...
 
-    def answer(self, elected: Elected) -> Iterator[bytes]:
+    def answer(self, elected: ElectionResult) -> Iterator[bytes]:
         """The last ones. Raises `UpstreamFailed` before the first if this API can't express it."""
         ...
 
@@ -104,13 +98,13 @@ class ElectionStream(StreamingResponse):
 
     def __init__(
         self,
-        election: Callable[[Observer], Coroutine[Any, Any, Elected]],
-        chunks: Events,
+        election: Callable[[Observer], Coroutine[Any, Any, ElectionResult]],
+        format: StreamFormat,
         silence: float = SILENCE,
     ) -> None:
         super().__init__(self._events(), media_type=EVENTS)
-        self._election, self._chunks, self._silence = election, chunks, silence
-        self._steps: asyncio.Queue[Step | Elected | Exception] = asyncio.Queue()
+        self._election, self._format, self._silence = election, format, silence
+        self._updates: asyncio.Queue[ElectionUpdate | ElectionResult | Exception] = asyncio.Queue()
         self._texts: dict[int, list[str]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,49 +113,49 @@ class ElectionStream(StreamingResponse):
         await all_of([self._elect(), self.stream_response(send)])
 
     async def _elect(self) -> None:
-        step: Elected | Exception
+        update: ElectionResult | Exception
         try:
-            step = await self._election(self._observe)
+            update = await self._election(self._observe)
         except Exception as error:  # whatever it is, the reader of the stream is waiting for it
-            step = error
-        self._steps.put_nowait(step)
+            update = error
+        self._updates.put_nowait(update)
 
-    def _observe(self, step: Step) -> None:
-        """Queues a step. Pieces of a candidate that wait for a slow reader become one."""
-        if isinstance(step, Piece):
-            waits = step.candidate in self._texts
-            texts = self._texts.setdefault(step.candidate, [])
-            if not step.text:
+    def _observe(self, update: ElectionUpdate) -> None:
+        """Queues it. Pieces of a candidate that wait for a slow reader become one."""
+        if isinstance(update, TextPiece):
+            waits = update.candidate in self._texts
+            texts = self._texts.setdefault(update.candidate, [])
+            if not update.text:
                 texts.clear()
-            texts.append(step.text)
+            texts.append(update.text)
             if waits:
                 return
-        self._steps.put_nowait(step)
+        self._updates.put_nowait(update)
 
-    def _waiting(self, candidate: int) -> Iterator[Piece]:
+    def _take_pieces(self, candidate: int) -> Iterator[TextPiece]:
         texts = self._texts.pop(candidate)
         if texts[0] == "":
-            yield Piece(candidate=candidate, text="")
+            yield TextPiece(candidate=candidate, text="")
         if text := "".join(texts):
-            yield Piece(candidate=candidate, text=text)
+            yield TextPiece(candidate=candidate, text=text)
 
     async def _events(self) -> AsyncIterator[bytes]:
-        yield self._chunks.begin()
+        yield self._format.begin()
         while True:
             try:
                 async with asyncio.timeout(self._silence):
-                    step = await self._steps.get()
+                    update = await self._updates.get()
             except TimeoutError:
                 yield _COMMENT
                 continue
-            if isinstance(step, Step):
-                for each in self._waiting(step.candidate) if isinstance(step, Piece) else [step]:
-                    yield self._chunks.step(each)
+            if isinstance(update, ElectionUpdate):
+                for each in self._take_pieces(update.candidate) if isinstance(update, TextPiece) else [update]:
+                    yield self._format.update(each)
                 continue
             try:
-                if isinstance(step, Exception):
-                    raise step
-                for part in self._chunks.answer(step):
+                if isinstance(update, Exception):
+                    raise update
+                for part in self._format.answer(update):
                     yield part
                     await asyncio.sleep(0)  # a caller that reads fast must not keep the others waiting
             except Exception as error:  # as above
@@ -169,11 +163,8 @@ class ElectionStream(StreamingResponse):
             return
 
 
-def told(step: Step) -> Json:
-    """What the stream's `unprm` says of a step."""
-    if isinstance(step, Progress):
-        return {"progress": asdict(step)}
-    return {"piece" if isinstance(step, Piece) else "candidate": step.model_dump()}
+def describe(update: ElectionUpdate) -> Json:
+    return {_UPDATES[type(update)]: update.model_dump()}
 
 
 def parts_of(text: str) -> Iterator[str]:
@@ -197,7 +188,7 @@ def _with_logprobs(parts: list[str], logprobs: Any) -> Iterator[tuple[str, Any]]
         yield part, logprobs | {"content": some} if some else None
 
 
-def _about(kind: str, id: str, model: str) -> Json:
+def _head(kind: str, id: str, model: str) -> Json:
     return {"id": id, "object": kind, "created": int(time.time()), "model": model}
 
 

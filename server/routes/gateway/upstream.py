@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 from weakref import WeakValueDictionary
 
 from starlette.exceptions import HTTPException
@@ -26,16 +25,16 @@ from unprm.openai.client import (
 from unprm.openai.models import Json, UsageInfo
 
 from ...admission import Context
-from ...observe import annotate_generation, span
 from ...service import Service
 from ...settings import UpstreamOptions
+from ...tracing import annotate_generation, span
 from .completion import length_of
 from .deltas import Deltas
 from .replies import (
     UNREADABLE,
-    Kept,
-    Sampled,
-    Used,
+    KeptFields,
+    SampledCompletions,
+    TokenCounter,
     read_choice,
     read_completions,
     read_models,
@@ -57,9 +56,9 @@ _WITH_LOGPROBS = 8
 """An answer may be as long as a request's body; with log-probabilities, this many times as long."""
 
 
-Arrived = Callable[[int, Sampled], None]
+OnArrival = Callable[[int, SampledCompletions], None]
 """Gets completions as soon as they have come, and the number of the first; and their tokens, with them or later."""
-Written = Callable[[int, str], None]
+OnText = Callable[[int, str], None]
 """Gets the text of a completion piece by piece, with its number, if the upstream streams it."""
 
 
@@ -71,7 +70,9 @@ class Upstream:
     """
 
     def __init__(self, options: UpstreamOptions, service: Service) -> None:
-        self._client = OpenAIClient([options.url], options.key, timeout=None, observe=service.metrics.called_upstream)
+        self._client = OpenAIClient(
+            [options.url], options.key, timeout=None, observe=service.metrics.count_upstream_call
+        )
         self._model = {} if options.model is None else {"model": options.model}
         self._service = service
         self._choices = Choices()
@@ -79,7 +80,13 @@ class Upstream:
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
     async def sample(
-        self, body: Json, count: int, context: Context, kept: Kept, arrived: Arrived, written: Written | None = None
+        self,
+        body: Json,
+        count: int,
+        context: Context,
+        kept: KeptFields,
+        arrived: OnArrival,
+        written: OnText | None = None,
     ) -> None:
         """Asks for `count` completions in as many requests as it takes; the upstream may return fewer. For `written`
         each is requested on its own, and streamed unless it has log-probabilities.
@@ -87,61 +94,66 @@ class Upstream:
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
         """
 
-        async def ask(first: int, size: int) -> Sampled:
-            told = Sampled()
+        apart = written is not None or bool(body.get("logprobs"))
 
-            def note(number: int, sampled: Sampled) -> None:
-                told.add(replace(sampled, choices=[]))
-                told.id, told.model = sampled.id or told.id, sampled.model or told.model
-                arrived(number, sampled)
+        async def ask(first: int, size: int) -> SampledCompletions:
+            total = SampledCompletions()
 
-            request = _reseeded(body, first) | self._model | ({"n": size} if size > 1 else {})
+            def note(number: int, part: SampledCompletions) -> None:
+                total.add(replace(part, choices=[]))
+                arrived(first + number, part)
+
+            request = body | self._model | ({"n": size} if size > 1 else {})
+            if isinstance(seed := body.get("seed"), int):
+                request["seed"] = seed + first
+            shown = written and (lambda number, text: written(first + number, text))
             with span("chat", calls=True):
-                sampled = await sample(first, size, request, note)
-                annotate_generation(
-                    request.get("model", ""), told.model, told.id, told.prompt_tokens, told.completion_tokens
-                )
+                sampled = await self._ask(request, size, context, kept, note, shown)
+                tokens = total.prompt_tokens, total.completion_tokens
+                annotate_generation(request.get("model", ""), total.model, total.id, *tokens)
                 return sampled
 
-        async def sample(first: int, size: int, request: Json, arrived: Arrived) -> Sampled:
-            added = self._added(request, streamed=size > 1 or (written is not None and not body.get("logprobs")))
-            while True:
-                try:
-                    if "stream" in added:
-                        to = partial(_from, first, arrived), written and partial(_from, first, written)
-                        sampled = await self._streamed(request | added, size, context, kept, *to)
-                        if size > 1 or len(sampled) > 0:
-                            return sampled
-                        added = {name: value for name, value in added.items() if name not in _STREAMED}
-                    sampled = await self._complete(request | added, size, context, kept)
-                except APIStatusError as error:
-                    refused = {name for name in added if error.refuses(name)}
-                    if not refused:
-                        raise
-                    if "stream" in refused:
-                        refused.add("stream_options")
-                    self._refused |= refused - {"max_tokens"}  # for which there may be room after a shorter prompt
-                    added = {name: value for name, value in added.items() if name not in refused}
-                else:
-                    arrived(first, sampled)
-                    return sampled
-
-        size = _PER_REQUEST if written is None and not body.get("logprobs") else 1
-        results = await self._choices.gather(ask, count, size)
-        if isinstance(results[0], Exception) and not any(isinstance(each, Sampled) for each in results):
+        results = await self._choices.gather(ask, count, 1 if apart else _PER_REQUEST)
+        if isinstance(results[0], Exception) and not any(isinstance(each, SampledCompletions) for each in results):
             with _upstream_errors():
                 raise results[0]
 
-    async def models(self, context: Context) -> tuple[bytes, list[Json]]:
-        """The upstream's models: its answer in JSON, and what is in it. Raises as `sample`."""
-        async with self._taking(context, {}) as take:
+    async def _ask(
+        self, body: Json, count: int, context: Context, kept: KeptFields, arrived: OnArrival, written: OnText | None
+    ) -> SampledCompletions:
+        """The completions of one request. What the upstream refuses of the fields added to it is left out from then
+        on. Raises an `APIError`."""
+        # several are streamed, so that each comes as soon as it is written
+        streamed = count > 1 or (written is not None and not body.get("logprobs"))
+        added: Json = dict(_STREAMED) if streamed else {}
+        if not body.keys() & {"max_tokens", "max_completion_tokens"}:
+            added["max_tokens"] = self._service.settings.gateway_max_tokens
+        refused = self._refused
+        while True:
+            added = {name: value for name, value in added.items() if name not in refused}
+            try:
+                sampled = await self._complete(body | added, count, context, kept, arrived, written)
+                if count > 1 or len(sampled) > 0 or "stream" not in added:
+                    return sampled
+                refused = {*_STREAMED}
+            except APIStatusError as error:
+                refused = {name for name in added if error.refuses(name)}
+                if not refused:
+                    raise
+                if "stream" in refused:
+                    refused.add("stream_options")
+                self._refused |= refused - {"max_tokens"}  # for which there may be room after a shorter prompt
+
+    async def models(self, context: Context) -> list[Json]:
+        """The upstream's models. Raises as `sample`."""
+        async with self._memory_for(context, {}) as take:
             with _upstream_errors():
                 answer = await self._client.fetch("/models", None, take)
-            return answer, await self._service.read(context, partial(read_models, answer), len(answer))
+            return await self._service.read(context, partial(read_models, answer), len(answer))
 
     async def model(self, name: str, context: Context) -> Json:
         """One of the upstream's models. Raises `HTTPException` if it lists none of this name, and as `sample`."""
-        for card in (await self.models(context))[1]:
+        for card in await self.models(context):
             if card.get("id") == name:
                 return card
         raise HTTPException(404, "the upstream has no model of this name; /v1/models lists those that it has")
@@ -153,18 +165,17 @@ class Upstream:
         async with self._place(context, MAX_CONCURRENT):
             with _upstream_errors():
                 response = await self._client.stream(path, content)
-            used = Used(len(content), bool(body.get("stream")))
+            counter = TokenCounter(len(content), bool(body.get("stream")))
             try:
                 async with aclosing(read_on(response)) as parts:
                     yield response.headers.get("content-type", "").encode()
                     async for part in parts:
-                        used.read(part)
+                        counter.read(part)
                         yield part
             finally:
-                context.claims.charge(used.tokens)
+                context.claims.charge(counter.tokens)
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._client.close()
 
     def _place(self, context: Context, limit: int) -> asyncio.Semaphore:
@@ -172,7 +183,7 @@ class Upstream:
         return self._places.setdefault((context.claims.share, limit), asyncio.Semaphore(limit))
 
     @asynccontextmanager
-    async def _taking(self, context: Context, body: Json) -> AsyncGenerator[Take, None]:
+    async def _memory_for(self, context: Context, body: Json) -> AsyncGenerator[Take, None]:
         """Yields a function that takes memory for the answer to a body until the end of the block. It waits before an
         answer becomes long while two others of the caller are, so that together they find room; raises
         `UpstreamFailed` for one that is too long, and `Overloaded`."""
@@ -192,38 +203,29 @@ class Upstream:
 
             yield take
 
-    def _added(self, body: Json, *, streamed: bool) -> Json:
-        """What is sent with a request beside what its caller says, as far as the upstream takes it: several completions
-        are streamed, so that each comes as soon as it is written."""
-        added = dict(_STREAMED) if streamed else {}
-        if not body.keys() & {"max_tokens", "max_completion_tokens"}:
-            added["max_tokens"] = self._service.settings.gateway_max_tokens
-        return {name: value for name, value in added.items() if name not in self._refused}
-
-    async def _streamed(
-        self, body: Json, count: int, context: Context, kept: Kept, arrived: Arrived, written: Written | None
-    ) -> Sampled:
-        """As `_complete`, for an upstream that streams if it is asked to; `arrived` gets each completion once it is
-        written, and at last the tokens of all, estimated if not all were waited for."""
-        deltas, unread, sampled = Deltas(count), bytearray(), Sampled()
-        content = await self._read(context, encoded, body)
+    async def _complete(
+        self, body: Json, count: int, context: Context, kept: KeptFields, arrived: OnArrival, written: OnText | None
+    ) -> SampledCompletions:
+        """`arrived` gets the whole answer; or if it is streamed, each completion once it is written, and at last the
+        tokens of all, estimated if not all were waited for."""
+        deltas, unread, sampled = Deltas(count), bytearray(), SampledCompletions()
+        content = await self._service.read(context, partial(encoded, body))
         async with (
             self._place(context, MAX_CONCURRENT),
-            self._taking(context, body) as take,
+            self._memory_for(context, body) as take,
             aclosing(self._client.parts("/chat/completions", content)) as parts,
         ):
             streamed = (await anext(parts)).startswith(b"text/event-stream")
 
             async def read() -> None:
-                before = deltas.size
-                for index, found in await self._read(context, deltas.feed, bytes(unread)):
-                    if isinstance(found, str):
-                        if written is not None:
-                            written(index, found)
-                        continue
-                    made = read_choice(found) or UNREADABLE
-                    sampled.choices.append(made)
-                    arrived(index, Sampled(deltas.model, [made], size=length_of(made)))
+                before, size = deltas.size, len(unread)
+                for index, part in await self._service.read(context, partial(deltas.feed, bytes(unread)), size):
+                    if not isinstance(part, str):
+                        choice = read_choice(part) or UNREADABLE
+                        sampled.choices.append(choice)
+                        arrived(index, SampledCompletions(deltas.model, [choice], size=length_of(choice)))
+                    elif written is not None:
+                        written(index, part)
                 unread.clear()
                 await take(deltas.size - before)
 
@@ -244,36 +246,16 @@ class Upstream:
             finally:
                 if streamed:
                     estimate = UsageInfo(prompt_tokens=len(content) // _BYTES, completion_tokens=deltas.written)
-                    usage = deltas.usage or estimate
-                    prompt = usage.prompt_tokens
-                    arrived(
-                        0,
-                        Sampled(deltas.model, [], prompt, prompt, usage.completion_tokens, 0, usage.details, deltas.id),
-                    )
+                    arrived(0, SampledCompletions.of(deltas.model, [], deltas.usage or estimate, 0, deltas.id))
             if not streamed:
-                sampled = await self._read(context, partial(read_completions, count=count, kept=kept), bytes(unread))
+                whole = partial(read_completions, bytes(unread), count, kept)
+                sampled = await self._service.read(context, whole, len(unread))
                 arrived(0, sampled)
         return sampled
 
-    async def _read(self, context: Context, function: Callable[[Any], Any], value: Any) -> Any:
-        """What a function makes of a value, in a thread, at the cost of its length."""
-        return await self._service.read(context, partial(function, value), len(value))
 
-    async def _complete(self, body: Json, count: int, context: Context, kept: Kept) -> Sampled:
-        async with self._place(context, MAX_CONCURRENT):
-            content = await self._service.read(context, partial(encoded, body))
-            async with self._taking(context, body) as take:
-                answer = await self._client.fetch("/chat/completions", content, take)
-                return await self._service.read(context, partial(read_completions, answer, count, kept), len(answer))
-
-
-def _from(first: int, function: Callable[[int, Any], None], number: int, value: Any) -> None:
-    """Calls a function with the number among all completions of one that is numbered within its request."""
-    function(first + number, value)
-
-
-def _reseeded(body: Json, number: int) -> Json:
-    return body | {"seed": body["seed"] + number} if isinstance(body.get("seed"), int) else body
+def upstreams(service: Service) -> dict[str, Upstream]:
+    return {name: Upstream(options, service) for name, options in service.settings.upstreams().items()}
 
 
 @contextmanager

@@ -28,17 +28,18 @@ LONG = "x" * 40_000
 
 
 @pytest.mark.parametrize(
-    ("module", "name"),
+    ("module", "name", "strategy"),
     [
-        (replies, "_logprobs"),
-        (replies, "_unchanged"),  # if the caller asks for log-probabilities
-        (upstream_module, "encoded"),
-        (candidates, "confidence_of"),
-        (route, "to_json"),
+        (replies, "_logprobs", "cisc"),
+        (replies, "_unchanged", "cisc"),  # if the caller asks for log-probabilities
+        (upstream_module, "encoded", "cisc"),
+        (upstream_module, "encoded", "majority"),  # whose completions are streamed
+        (candidates, "confidence_of", "cisc"),
+        (route, "to_json", "cisc"),
     ],
 )
 def test_long_answers_are_read_and_written_while_others_are_answered(
-    monkeypatch: pytest.MonkeyPatch, module: Any, name: str
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, strategy: str
 ) -> None:
     gate, begun, function = threading.Event(), threading.Event(), getattr(module, name)
 
@@ -51,7 +52,7 @@ def test_long_answers_are_read_and_written_while_others_are_answered(
     monkeypatch.setattr(module, name, held)
     problem = PROBLEM + (LONG if name == "encoded" else "")
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": problem}]}
-    body |= {"unprm": {"strategy": "cisc", "budget": 2}, "logprobs": name == "_unchanged"}
+    body |= {"unprm": {"strategy": strategy, "budget": 2}, "logprobs": name == "_unchanged"}
     with upstream(boxed(1, LONG)) as reasoner, gateway(reasoner) as running:
         long = Background(lambda: running.post("/v1/chat/completions", body))
         assert begun.wait(PATIENCE)
@@ -152,11 +153,11 @@ async def test_of_a_caller_s_long_answers_two_are_read_at_a_time() -> None:
         first, second = AsyncExitStack(), AsyncExitStack()
         for answer in (first, second):
             await stack.enter_async_context(answer)
-            take = await answer.enter_async_context(reasoner._taking(mine, {}))
+            take = await answer.enter_async_context(reasoner._memory_for(mine, {}))
             await take(2**20)
             await take(2**20)
         short, others, third = [
-            await stack.enter_async_context(reasoner._taking(context, {})) for context in (mine, other, mine)
+            await stack.enter_async_context(reasoner._memory_for(context, {})) for context in (mine, other, mine)
         ]
         await short(2**20)
         await others(2**21)

@@ -14,9 +14,9 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from server.admission import CONTEXT, Admission, Claims, Context
-from server.routes.gateway.election import Elected, Observer, Progress
-from server.routes.gateway.replies import Sampled
-from server.routes.gateway.report import Piece, Report, Sample
+from server.routes.gateway.election import ElectionResult, Observer
+from server.routes.gateway.replies import SampledCompletions
+from server.routes.gateway.report import Progress, Report, TextPiece, WrittenCandidate
 from server.routes.gateway.schema import ChatRequest
 from server.routes.gateway.stream import Chunks, ElectionStream
 from tests.fakes import COMPLETION_TOKENS, STREAMED, Upstream, upstream
@@ -239,12 +239,12 @@ def served(
 async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> None:
     go_on, sent = asyncio.Event(), list[bytes]()
 
-    async def election(tell: Observer) -> Elected:
-        tell(Sample(index=0, text="It is 7", finish_reason="stop"))
-        tell(Progress(1, 4, None))
+    async def election(tell: Observer) -> ElectionResult:
+        tell(WrittenCandidate(index=0, text="It is 7", finish_reason="stop"))
+        tell(Progress(sampled=1, budget=4, answer=None))
         await go_on.wait()
         choice = {"message": {"content": "It is 7"}, "finish_reason": "stop"}
-        return Elected([choice], Sampled(), Report.model_construct(answer="7"))
+        return ElectionResult([choice], SampledCompletions(), Report.model_construct(answer="7"))
 
     stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY), "chatcmpl-1"), silence=0.001)
     async with served(stream, sent, go_on) as client:
@@ -260,9 +260,9 @@ async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> N
 
 @asynchronous
 async def test_pieces_that_wait_for_a_slow_reader_are_joined() -> None:
-    async def election(tell: Observer) -> Elected:
+    async def election(tell: Observer) -> ElectionResult:
         for candidate, text in ((0, "It "), (1, "Hm"), (0, "is"), (1, ""), (1, "7")):
-            tell(Piece(candidate=candidate, text=text))
+            tell(TextPiece(candidate=candidate, text=text))
         raise UpstreamFailed("the upstream answered 500")
 
     sent = list[bytes]()
@@ -279,7 +279,7 @@ async def test_pieces_that_wait_for_a_slow_reader_are_joined() -> None:
 async def test_an_error_after_silence_is_an_event() -> None:
     go_on = asyncio.Event()
 
-    async def election(tell: Observer) -> Elected:
+    async def election(tell: Observer) -> ElectionResult:
         await go_on.wait()
         raise UpstreamFailed("the upstream answered 500")
 
@@ -296,7 +296,7 @@ async def test_an_error_after_silence_is_an_event() -> None:
 async def test_an_election_ends_with_its_stream() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def election(tell: Observer) -> Elected:
+    async def election(tell: Observer) -> ElectionResult:
         begun.set()
         try:
             await asyncio.Event().wait()

@@ -11,9 +11,9 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from server.admission import GATEWAY
 from server.app import create_app
 from server.errors import TABLE
+from server.refusals import GATEWAY
 from server.routes.gateway.routes import router
 from server.routes.route import parse
 from server.settings import Settings

@@ -81,7 +81,7 @@ def test_calls_to_the_judge_are_counted() -> None:
     with judging() as judge:
         settings = Settings(model=["judge"], judge_url=judge.url, judge_model=MODEL)
         (request,) = settings.models().values()
-        load(settings, request, metrics.called_judge).close()
+        load(settings, request, metrics.count_judge_call).close()
         assert (
             f'unprm_judge_seconds_count{{outcome="ok"}} {len(judge.requests)}.0'
             in generate_latest(metrics.registry).decode()
