@@ -26,6 +26,10 @@ _RESULT = re.compile(
     r"(?![ )}\]$]*(?:[*/+^x×÷-] ?[0-9($\\{]|\\(?:times|div|cdot)))"
 )
 """What follows an equals sign, unless it is part of a calculation that goes on."""
+_DECIMAL = re.compile(
+    r"(?<![0-9.,(\[/^])(?<!\\\{)(?<![(\[]-)(0|[0-9]{1,18}(?!,[0-9]{3}(?![0-9]))),([0-9]{1,18})(?![0-9]|,[0-9])"
+)
+"""A number with a decimal comma: neither thousands, nor the beginning of a point, an interval, a set or a list."""
 _BLANKS = str.maketrans("", "", ", ")
 
 
@@ -52,7 +56,7 @@ def support(problem: str, candidates: Sequence[Sequence[str]]) -> list[Support]:
 
 
 def _plain(text: str) -> str:
-    return _FRACTION.sub(r" \1/\2 ", plain_characters(text.replace("{,}", ",")))
+    return _FRACTION.sub(r" \1/\2 ", _DECIMAL.sub(r"\1.\2", plain_characters(text.replace("{,}", ","))))
 
 
 def _values(text: str) -> Iterator[int | Fraction]:

@@ -250,5 +250,7 @@ def _supported(ballot: Ballot) -> Mapping[int, Outcome]:
         if each.steps:
             of_problem.setdefault(each.problem, []).append(index)
     for problem, indices in of_problem.items():
+        if all(ballot.scores[k] is not None for k in indices):
+            continue
         found |= zip(indices, agreement.support(problem, [ballot.solutions[k].steps for k in indices]), strict=True)
     return found

@@ -2,7 +2,7 @@
 make."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
 from statistics import fmean, pstdev
@@ -13,7 +13,8 @@ from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import BlankSolution, ClientError, NoVerdict, SolutionTooLong, TooManySteps
 
 AT_A_TIME = 64
-"""Solutions in a request, few enough for its time limit; the server reads a problem once for all its solutions."""
+"""Solutions in a request, few enough for its time limit; the server reads a problem once for all its solutions, and
+`agreement` compares these."""
 UNSCORABLE = (BlankSolution, SolutionTooLong, TooManySteps, NoVerdict)
 
 
@@ -66,14 +67,24 @@ def rewarded(
         lists["golds"] = list(golds)
     if len(set(map(len, lists.values()))) > 1:
         raise ValueError(f"expected equal lengths, got {', '.join(f'{len(v)} {name}' for name, v in lists.items())}")
-    starts = range(0, len(solutions), AT_A_TIME)
-    requests = [{name: v[start : start + AT_A_TIME] for name, v in lists.items()} | terms for start in starts]
+    requests = [{name: v[part] for name, v in lists.items()} | terms for part in _parts(lists["problems"])]
     outcomes = client.score_all(requests, concurrency=2)
     return [
         each
         for request, outcome in zip(requests, outcomes, strict=True)
         for each in _rewarded(outcome, len(request["solutions"]))
     ]
+
+
+def _parts(problems: list[str]) -> Iterator[slice]:
+    """Parts of at most `AT_A_TIME`. Of a problem's solutions that follow each other all are in one, if they fit."""
+    start = 0
+    while start < len(problems):
+        most = min(start + AT_A_TIME, len(problems))
+        whole = (end for end in range(most, start, -1) if problems[end - 1 : end] != problems[end : end + 1])
+        end = next(whole, most)
+        yield slice(start, end)
+        start = end
 
 
 def token_offsets(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> list[tuple[int, int]]:

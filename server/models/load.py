@@ -25,6 +25,8 @@ def load(
     settings: Settings, request: LoadModelRequest, observe_judge: Callable[[float, str], None] | None = None
 ) -> Engine:
     """The engine of a model; raises `ModelInvalid`. `observe_judge` is that of a judge's `OpenAIClient`."""
+    if request.adapter and request.model in (JUDGE, uncertainty.NAME, agreement.NAME):
+        raise ModelInvalid(f"--adapter goes with a model that has files, not with {request.model}")
     if request.model == JUDGE:
         from unprm.models.judge import load_judge
         from unprm.openai.client import ignore

@@ -134,7 +134,7 @@ async def score(service: Service, request: Candidates, context: Context) -> Scor
 def _scorer(service: Service, request: Candidates, context: Context) -> Iterator[RequestScorer]:
     """Does the request's work, with the models that it names; or by agreement, which every server offers."""
     context.solutions = request.count
-    if request.model == agreement.NAME and agreement.NAME not in service.models.names:
+    if request.model in (agreement.NAME, [agreement.NAME]) and agreement.NAME not in service.models.names:
         yield RequestScorer(service, (), context, agreement.NAME)
         return
     with service.models.chosen(request.model) as models:

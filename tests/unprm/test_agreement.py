@@ -52,11 +52,18 @@ def test_a_step_has_the_share_of_others_with_the_values_after_its_equals_signs(s
         ("1,234,567", ["1234567", "1234567.00", "1{,}234{,}567", "１２３４５６７"]),
         ("-2.5", ["-5/2", "-2.50"]),
         ("3", ["3", "6/2"]),
+        ("3.75", ["3,75", "3{,}75", "15/4"]),
+        ("0.125", ["0,125", "\\frac{1}{8}"]),
     ],
 )
 def test_equal_forms_are_the_same_value(value: str, forms: list[str]) -> None:
     for one, other in [(value, form) for form in forms] + [(form, value) for form in forms]:
         assert scores(f"x = {one}", f"it is {other}!", "no", "neither") == [pytest.approx(1 / 3)]
+
+
+@pytest.mark.parametrize("text", ["(3,4)", "(-3,4)", "[3,4]", "\\{3,4\\}", "3,4,5", "3,400"])
+def test_a_comma_is_not_decimal_in_a_point_an_interval_a_set_a_list_and_thousands(text: str) -> None:
+    assert scores("x = 3.4", f"so {text}", "no", "neither") == [0.0]
 
 
 def test_a_division_that_is_carried_out_is_no_fraction() -> None:

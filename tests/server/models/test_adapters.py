@@ -161,6 +161,12 @@ def test_an_adapter_of_another_base_is_refused(base: Path, adapters: dict[str, P
         load(settings, settings.models()["b"])
 
 
+def test_an_adapter_of_what_has_no_files_is_refused() -> None:
+    settings = read(Settings, ["--model=agreement", "--adapter=a=x,b=y"])
+    with pytest.raises(ModelInvalid, match="--adapter goes with a model that has files, not with agreement"):
+        load(settings, settings.models()["a"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -42,7 +42,7 @@ def client(request: pytest.FixtureRequest, server: Running) -> Iterator[tuple[Cl
             yield client, {}
     else:
         with serving(FakeEngine()) as running, Client(running.url) as client:
-            yield client, {"model": "agreement"}
+            yield client, {"model": ["agreement"]}
 
 
 def test_steps_are_scored_by_the_other_candidates(client: tuple[Client, dict[str, Any]]) -> None:
@@ -75,6 +75,9 @@ def test_what_came_with_scores_keeps_them_and_counts_as_a_candidate(server: Runn
     found = server.post("/score_steps", {"problem": PROBLEM, "solutions": sent}).json()["solutions"]
     assert [each["step_scores"] for each in found] == [[0.9, 0.8, 0.7], *SCORES[1:], None]
     assert found[-1]["unscored"]["code"] == "blank"
+    both = {"problems": [PROBLEM] * 4 + ["?"], "solutions": [*SOLUTIONS, sent[0]]}
+    found = server.post("/score_steps", both).json()["solutions"]
+    assert [each["step_scores"] for each in found] == [*SCORES, [0.9, 0.8, 0.7]]
 
 
 def test_a_right_answer_goes_with_the_steps_that_have_a_score(server: Running) -> None:
