@@ -60,7 +60,9 @@ _ADDED = {"election": "TEXT", "correct": "INTEGER"}
 """Columns that journals of before lack."""
 _INDICES = """
 CREATE INDEX IF NOT EXISTS elections ON requests (request_id) WHERE election IS NOT NULL;
-CREATE INDEX IF NOT EXISTS judged ON requests (correct) WHERE correct IS NOT NULL;
+DROP INDEX IF EXISTS judged; -- of journals of before
+CREATE INDEX IF NOT EXISTS accepted ON requests (correct, election ->> 'risk')
+    WHERE correct IS NOT NULL AND election ->> 'accept' = 1;
 """
 _FIND = """
 SELECT id, election FROM requests WHERE request_id = ? AND caller = ? AND election IS NOT NULL ORDER BY id DESC LIMIT 1

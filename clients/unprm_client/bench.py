@@ -37,32 +37,36 @@ def http(
     """Finds how many requests a second a server answers, and how fast.
 
     Each request scores 8 solutions of a problem with random numbers, so that the server's caches don't know it. What is
-    in flight when the seconds are over is waited for, up to a minute. The exit status is 1 if nothing was answered.
+    in flight when the seconds are over is waited for, up to a minute. It ends if the first client gets no answer.
     """
     table = Table("clients", "requests/s", "p50 ms", "p95 ms", "errors")
     rates: dict[int, float] = {}
     for number in [*(2**k for k in range((clients - 1).bit_length())), clients]:
         began = time.perf_counter()
-        taken, failed = asyncio.run(_load(url, key, number, began + seconds))
+        taken, failed, last = asyncio.run(_load(url, key, number, began + seconds))
+        if last and not (taken or rates):
+            raise last
         rates[number] = len(taken) / (time.perf_counter() - began)
         times = [f"{1000 * taken[ceil(part * len(taken)) - 1]:.1f}" if taken else "–" for part in (0.5, 0.95)]
         errors = ", ".join(f"{count} × {reason}" for reason, count in failed.most_common())
         table.add_row(str(number), f"{rates[number]:.1f}", *times, errors or "0")
     console = Console()
     console.print(table)
-    if not (best := max(rates.values())):
-        raise typer.Exit(1)
+    best = max(rates.values())
     enough = next(number for number, rate in rates.items() if rate * GAIN >= best)
     console.print(f"{'not ' * (enough == clients)}saturated by {enough} client{'s' * (enough > 1)}", highlight=False)
 
 
-async def _load(url: str, key: str | None, clients: int, until: float) -> tuple[list[float], Counter[str]]:
-    """The sorted seconds of each answered request, and how many failed for each reason. Each client sends one at least,
-    the last before `until`."""
+async def _load(
+    url: str, key: str | None, clients: int, until: float
+) -> tuple[list[float], Counter[str], ClientError | None]:
+    """The sorted seconds of each answered request, how many failed for each reason, and the last error. Each client
+    sends one at least, the last before `until`."""
     taken: list[float] = []
-    failed = Counter[str]()
+    failed, last = Counter[str](), None
 
     async def ask(client: AsyncClient) -> None:
+        nonlocal last
         while True:
             sent = time.perf_counter()
             try:
@@ -70,12 +74,13 @@ async def _load(url: str, key: str | None, clients: int, until: float) -> tuple[
                 taken.append(time.perf_counter() - sent)
             except ClientError as error:
                 failed[str(error.status or type(error).__name__)] += 1
+                last = error
             if time.perf_counter() >= until:
                 return
 
     async with AsyncClient(url, api_key=key, attempts=1) as client:
         await asyncio.gather(*(ask(client) for _ in range(clients)))
-    return sorted(taken), failed
+    return sorted(taken), failed, last
 
 
 def _request() -> dict[str, Any]:

@@ -62,7 +62,8 @@ def rewarded(
     **terms: Any,
 ) -> list[Rewarded]:
     """As `rewards`, with what they are made of. `terms`: other fields of the requests."""
-    lists: dict[str, list[Any]] = {"problems": list(problems), "solutions": list(solutions)}
+    written = [each if "".join(each).strip() else "" for each in solutions]  # blank, whether a text or steps
+    lists: dict[str, list[Any]] = {"problems": list(problems), "solutions": written}
     if golds is not None:
         lists["golds"] = list(golds)
     if len(set(map(len, lists.values()))) > 1:

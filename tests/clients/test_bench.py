@@ -1,13 +1,15 @@
 """`unprm bench http`: a load test of one's own server."""
 
 import re
+from itertools import count
 from typing import Any
 
 from typer.testing import CliRunner
 
 from tests.server.harness import serving
 from unprm.engines.byte_format import texts
-from unprm.engines.fake import FakeEngine
+from unprm.engines.fake import FakeEngine, hashed
+from unprm.types import Encoded
 from unprm_client.__main__ import app
 from unprm_client.bench import SOLUTIONS
 
@@ -41,18 +43,23 @@ def test_each_number_of_clients_has_a_row() -> None:
 
 
 def test_an_error_is_counted_by_its_status() -> None:
-    with serving(FakeEngine(failures={0: RuntimeError("broken")})) as running:
+    scored = count()
+
+    def scores(item: Encoded) -> tuple[float, ...]:
+        if next(scored) == SOLUTIONS:  # the first of the second request
+            raise RuntimeError("broken")
+        return hashed(item)
+
+    with serving(FakeEngine(scores=scores)) as running:
         done = run(running.url, 2)
-    assert (done.exit_code, [row[-1] for row in rows(done.output)[1:]]) == (0, ["1 × 503", "0"])
+    assert done.exit_code == 0
+    assert re.fullmatch("0 [12] × 503", " ".join(sorted(row[-1] for row in rows(done.output)[1:])))
 
 
-def test_where_nothing_is_answered() -> None:
+def test_it_ends_where_the_first_client_gets_no_answer() -> None:
     with serving(api_key="key") as running:
-        refused = run(running.url, 1)
-    (row,) = rows(refused.output)[1:]
-    assert refused.exit_code == 1
-    assert row[:4] == ["1", "0.0", "–", "–"]
-    assert re.fullmatch(r"\d+ × 401", row[-1])
-    away = run("http://127.0.0.1:1", 1)
-    assert away.exit_code == 1
-    assert rows(away.output)[1][-1].endswith("× ConnectionFailed")
+        refused = run(running.url, 2)
+    away = run("http://127.0.0.1:1", 2)
+    for ended, reason in ((refused, "unauthorized: "), (away, "the server at http://127.0.0.1:1 ")):
+        assert (ended.exit_code, rows(ended.output)) == (1, [])
+        assert reason in str(ended.exception)

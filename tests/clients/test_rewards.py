@@ -40,7 +40,8 @@ def test_a_batch_is_one_request(server: Running) -> None:
         found = rewards(client, [PROBLEM, "q"] * 3, SOLUTIONS * 2)
         assert server.metric(line) == before + 1
         assert found[0] == rewards(client, [PROBLEM], SOLUTIONS[:1])[0] != found[3]
-        assert rewards(client, [PROBLEM] * 2, [" "] * 2) == [0.0, 0.0]
+        assert rewards(client, [PROBLEM] * 4, [" ", [], [""], SOLUTIONS[0]]) == [0.0, 0.0, 0.0, found[0]]
+        assert rewards(client, [PROBLEM] * 2, [" ", []]) == [0.0, 0.0]
         before = server.metric(line)
         assert rewards(client, ["q"] * 100, SOLUTIONS[:1] * 100) == [found[3]] * 100
         assert server.metric(line) == before + 2

@@ -12,6 +12,7 @@ import pytest
 from openai import OpenAI
 from typer.testing import CliRunner
 
+from server.journal import _ACCEPTED
 from tests.fakes import upstream
 from tests.server.harness import Running, ask, boxed, serving
 from tests.support import until
@@ -110,7 +111,7 @@ def test_texts_are_left_out_if_the_operator_says_so(tmp_path: Path) -> None:
     assert json.loads(rows[0][2])["answer"] is None
 
 
-def test_a_journal_of_before_gets_the_columns(tmp_path: Path) -> None:
+def test_a_journal_of_before_gets_the_columns_and_the_index(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "j")) as database:
         database.executescript(
             "CREATE TABLE requests (id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT, request_id TEXT, caller TEXT, "
@@ -122,6 +123,9 @@ def test_a_journal_of_before_gets_the_columns(tmp_path: Path) -> None:
         assert judge(server, "old", correct=True).status_code == 422
         vote = server.post("/vote/majority", VOTE).headers["X-Request-ID"]
         assert judge(server, vote, correct=True).status_code == 200
+    with closing(sqlite3.connect(tmp_path / "j")) as database:  # at each feedback all are counted
+        ((*_, plan),) = database.execute(f"EXPLAIN QUERY PLAN {_ACCEPTED}")
+    assert "USING INDEX accepted" in plan
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -129,8 +133,8 @@ def test_chat_completions_are_judged_and_recalibrate_their_votes(tmp_path: Path,
     with (
         upstream("It is \\boxed{5}.", "5", "6", *["5", "5", "6"]) as reasoner,
         journalled(tmp_path, upstream_url=reasoner.url) as server,
+        OpenAI(base_url=f"{server.url}/v1", api_key="none") as client,
     ):
-        client = OpenAI(base_url=f"{server.url}/v1", api_key="none")
         for right in ("5", "6"):
             terms = {"strategy": "majority", "budget": 3, "round": 3, "risk": 0.1}
             messages: Any = [{"role": "user", "content": "2 + 3?"}]
@@ -203,3 +207,4 @@ def test_the_interval_is_exact() -> None:
     assert error_interval(0, 10) == (0.0, pytest.approx(0.3085, abs=1e-4))
     assert error_interval(5, 100) == (pytest.approx(0.0164, abs=1e-4), pytest.approx(0.1128, abs=1e-4))
     assert error_interval(3, 3)[1] == 1.0
+    assert error_interval(500_000, 1_000_000) == (pytest.approx(0.49902, abs=1e-5), pytest.approx(0.50098, abs=1e-5))

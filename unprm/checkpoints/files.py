@@ -39,7 +39,7 @@ _BESIDE = {
     *("base_model_name_or_path", "revision", "auto_mapping", "peft_version"),
 }
 """PEFT's options of adapters that leave the tensors of their base as they are."""
-_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
+_SETTINGS = ["*.json", "*.txt", "*.model", "*.jinja"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +69,18 @@ def locate(
     revision: str | None = None,
     adapter_revision: str | None = None,
     configured: bool = True,
+    weights: bool = True,
 ) -> PrmFiles:
     """Finds or downloads a PRM's parts: a whole model, a base and its adapter, or an adapter alone, whose configuration
     names the base: `prm_config.json` if `configured`, else that of PEFT. `revision` and `adapter_revision`: of what is
-    fetched from the hub. Raises `ModelInvalid` if a part or its configuration is missing."""
+    fetched from the hub; `weights`: as in `fetch`. Raises `ModelInvalid` if a part or its configuration is missing."""
     if model in mini.ADAPTERS and adapter is None:
         return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
     if adapter is not None:
-        place = fetch(adapter, adapter_revision, "--adapter")
+        place = fetch(adapter, adapter_revision, "--adapter", weights=weights)
         name = read_prm_config(place).name if configured else adapter
-        return PrmFiles(fetch(model, revision), model, revision, place, adapter, name)
-    place = fetch(model, revision)
+        return PrmFiles(fetch(model, revision, weights=weights), model, revision, place, adapter, name)
+    place = fetch(model, revision, weights=weights)
     if configured:
         config = read_prm_config(place)
         name, base, base_revision = config.name, config.base, config.base_revision
@@ -88,13 +89,14 @@ def locate(
         base, base_revision = lora.base(place) if (place / lora.CONFIG).is_file() else (".", None)
     if base == ".":
         return PrmFiles(place, model, revision, None, None, name)
-    found = fetch(str(place / base) if configured and base.startswith(".") else base, base_revision)
+    beside = configured and base.startswith(".")
+    found = fetch(str(place / base) if beside else base, base_revision, weights=weights)
     return PrmFiles(found, base, base_revision, place, model, name)
 
 
-def fetch(name: str, revision: str | None, what: str = "model") -> Path:
-    """The local directory of a model: a path unchanged, a hub name after downloading it into the cache; or that of a
-    base by name, or of an embedded PRM's base.
+def fetch(name: str, revision: str | None, what: str = "model", *, weights: bool = True) -> Path:
+    """The local directory of a model: a path unchanged, a hub name after downloading it into the cache, with its
+    `weights` or without; or that of a base by name, or of an embedded PRM's base.
 
     Raises `ModelInvalid`, which says `what` was to be fetched, if the name is neither.
     """
@@ -109,8 +111,8 @@ def fetch(name: str, revision: str | None, what: str = "model") -> Path:
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         raise ModelInvalid(f"{what} {name!r} is not a directory here, and the hub can't have a model of this name")
     try:
-        got = snapshot_download(name, revision=revision, allow_patterns=_FILES, tqdm_class=_LoggedProgress)
-        return Path(got)
+        wanted = [*_SETTINGS, "*.safetensors"] if weights else _SETTINGS
+        return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, tqdm_class=_LoggedProgress))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelInvalid(
@@ -140,7 +142,7 @@ def fetch_tokenizer(name: str) -> Path:
     if name in bases.BASES:
         return bases.file(bases.BASES[name])
     place = Path(name)
-    return place if place.suffix == gguf.SUFFIX and place.is_file() else fetch(name, None)
+    return place if place.suffix == gguf.SUFFIX and place.is_file() else fetch(name, None, weights=False)
 
 
 class _LoggedProgress(tqdm):  # type: ignore[misc]

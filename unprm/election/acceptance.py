@@ -272,15 +272,15 @@ def threshold(elections: Iterable[Election], risk: float, confidence: float) -> 
 def error_interval(wrong: int, count: int) -> tuple[float, float]:
     """The exact 95 % interval (Clopper and Pearson) of a share of which `wrong` of `count` were found, in [0, 1]."""
 
-    def share(most: int, probability: float) -> float:
-        """The share at which at most so many are wrong with this probability, which falls with it."""
-        low, high = 0.0, 1.0
+    def highest(found: int) -> float:
+        """The share at which at most so many are found with a probability of 2.5 %, which falls with it."""
+        low, high = found / count, 1.0
         while high - low > 1e-6:
             middle = (low + high) / 2
-            low, high = (middle, high) if _at_most(most, count, middle) > probability else (low, middle)
-        return (low + high) / 2
+            low, high = (middle, high) if _at_most(found, count, middle) > 0.025 else (low, middle)
+        return high
 
-    return share(wrong - 1, 0.975) if wrong else 0.0, share(wrong, 0.025) if wrong < count else 1.0
+    return 1 - highest(count - wrong), highest(wrong)
 
 
 def disorder(elections: Iterable[Election]) -> str | None:
@@ -322,8 +322,10 @@ def _log_choose(n: int, k: int) -> float:
 
 def _at_most(wrong: int, count: int, risk: float) -> float:
     """P(Bin(count, risk) ≤ wrong); its terms by logarithms, since binomial coefficients outgrow floats."""
-    logs = (math.lgamma(count + 1), math.log(risk), math.log1p(-risk))
-    return math.fsum(
-        math.exp(logs[0] - math.lgamma(k + 1) - math.lgamma(count - k + 1) + k * logs[1] + (count - k) * logs[2])
-        for k in range(wrong + 1)
-    )
+    log_wrong, log_right, total = math.log(risk), math.log1p(-risk), 0.0
+    for k in range(wrong, -1, -1):
+        term = math.exp(_log_choose(count, k) + k * log_wrong + (count - k) * log_right)
+        total += term
+        if k <= risk * count and term <= total * 1e-17:
+            break  # those below are smaller still
+    return total

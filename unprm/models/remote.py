@@ -26,7 +26,7 @@ def load_remote(spec: ModelSpec, options: EngineOptions) -> Engine:
         raise ModelInvalid("--engine remote needs --url, the URL of the vLLM server")
     if options.tensor_parallel_size > 1:
         raise ModelInvalid("--tensor-parallel-size is for --engine vllm; the model's engine is remote")
-    source = ModelSource.find(spec)
+    source = ModelSource.find(spec, weights=False)
     check_for_vllm(source)
     key = options.url_key.get_secret_value() if options.url_key else None
     description = source.describe(spec, options, "remote", options.url, options.dtype)

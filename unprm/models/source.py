@@ -62,15 +62,16 @@ class ModelSource:
     readout: Readout
 
     @classmethod
-    def find(cls, spec: ModelSpec) -> "ModelSource":
-        """Finds a model's files. Raises `ModelInvalid` if files are missing, or if `spec` does not fit them."""
+    def find(cls, spec: ModelSpec, *, weights: bool = True) -> "ModelSource":
+        """Finds a model's files, with its `weights` or without. Raises `ModelInvalid` if files are missing, or if
+        `spec` does not fit them."""
         marks = spec.marks
         family = _family(spec, unprm.FAMILY.name if marks and spec.family is None else spec.family)
         if marks:
             _check_unconfigured(spec, family)
         ours = family in _OURS
         where = spec.model, spec.adapter, spec.revision, spec.adapter_revision
-        files = locate(*where, configured=ours and not marks)
+        files = locate(*where, configured=ours and not marks, weights=weights)
         if files.adapter and family.readout not in (Verdicts, None):
             raise ModelInvalid(f"family {family.name} has no adapters: leave out --adapter, or --family")
         if family is probe.FAMILY and (files.base / lora.CONFIG).is_file():
@@ -184,7 +185,7 @@ class ModelSource:
 def _check_unconfigured(spec: ModelSpec, family: Family) -> None:
     """Raises `ModelInvalid` if a PRM's step tag and verdicts must not be given, because it has its own."""
     sent = (spec.adapter, spec.adapter_revision, "--adapter") if spec.adapter else (spec.model, spec.revision)
-    directory = fetch(*sent)
+    directory = fetch(*sent, weights=False)
     names = ", ".join(f"--{name.replace('_', '-')}" for name in spec.marks)
     if family is not unprm.FAMILY:
         raise ModelInvalid(f"{names} are for models of family {unprm.FAMILY.name}, not {family.name}")
@@ -194,18 +195,19 @@ def _check_unconfigured(spec: ModelSpec, family: Family) -> None:
 
 def _family(spec: ModelSpec, name: str | None) -> Family:
     """The family of this name, or the one that the model's files show."""
-    if spec.adapter and is_probe(fetch(spec.model, spec.revision)):
+    if spec.adapter and is_probe(fetch(spec.model, spec.revision, weights=False)):
         raise ModelInvalid(f"{spec.model} is a probe, which reads its base as it is: leave out --adapter")
     if name is None and spec.model in mini.ADAPTERS:
         return unprm.FAMILY
     if name is None and spec.adapter:
-        return probe.FAMILY if is_probe(fetch(spec.adapter, spec.adapter_revision, "--adapter")) else unprm.FAMILY
+        place = fetch(spec.adapter, spec.adapter_revision, "--adapter", weights=False)
+        return probe.FAMILY if is_probe(place) else unprm.FAMILY
     if name in (unprm.FAMILY.name, probe.FAMILY.name):
         return family_named(name)
     named = None if name is None else family_named(name)
     if named and spec.adapter:
         return named
-    directory = fetch(spec.model, spec.revision)
+    directory = fetch(spec.model, spec.revision, weights=False)
     if name is None and (directory / unprm.CONFIG_NAME).exists():
         return probe.FAMILY if is_probe(directory) else unprm.FAMILY
     adapter = (directory / lora.CONFIG).is_file()

@@ -19,6 +19,14 @@ FILES = {"config.json": b'{"model_type": "qwen2"}', "model.safetensors": b"\x00"
 PROGRAM = """
 import logging, sys
 from unprm.checkpoints.files import fetch
+from unprm.errors import ModelInvalid
+from unprm.models.options import EngineOptions, ModelSpec
+from unprm.models.remote import load_remote
+try:
+    load_remote(ModelSpec(model="some/body", family="qwen-prm"), EngineOptions(engine="remote", url="http://a"))
+except ModelInvalid as error:
+    print("remote", error, flush=True)
+    input()
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
 print("place", fetch("some/body", None), flush=True)
 input()
@@ -68,7 +76,7 @@ def hub() -> Iterator[ThreadingHTTPServer]:
         server.shutdown()
 
 
-def test_a_model_is_downloaded_once_and_progress_is_logged(hub: ThreadingHTTPServer, tmp_path: Path) -> None:
+def test_a_model_is_downloaded_once_and_its_weights_where_needed(hub: ThreadingHTTPServer, tmp_path: Path) -> None:
     environment = {
         "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)
     }  # fmt: skip
@@ -78,6 +86,12 @@ def test_a_model_is_downloaded_once_and_progress_is_logged(hub: ThreadingHTTPSer
     ) as process:
         assert process.stdin
         assert process.stdout
+        refused = process.stdout.readline()
+        without = [path.name for path in tmp_path.glob("hub/*/snapshots/*/*")]
+        assert refused.startswith("remote the tokenizer has no token")  # up to here no weights were needed
+        assert without == ["config.json"]
+        process.stdin.write("\n")
+        process.stdin.flush()
         log = []
         for line in process.stdout:
             log.append(line)

@@ -37,6 +37,7 @@ def test_it_ends_where_errors_begin():
     elections = [(1.0, True)] * 100 + [(0.5, False)] * 30 + [(0.2, True)] * 1000
     assert threshold(elections, 0.05, 0.9) == 1.0
     assert threshold(elections, 0.5, 0.9) == 0.2
+    assert threshold([(0.5, True), (0.5, False)] * 10_000, 0.1, 0.9) is None  # far more than 0.1 are wrong
 
 
 def _quarters(*rights, size=40):
