@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import typer
 
 from benchmarks import servers
 from unprm import mini
@@ -61,6 +62,11 @@ def _peak(pid: int, url: str, requests: Sequence[dict[str, Any]]) -> int:
     return int(kib) * 1024
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Prints what a request takes of the server's memory while it waits."""
     for line in rows():
         print(line, flush=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -36,7 +36,7 @@ ALONE = (["models"], ["examples"], ["--help"])
 """What a server takes instead of options."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"].keys()
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-VALUED = {"--entrypoint", "-f", "-t", "-p", "-v", "--gpus", "--shm-size", "--tmpfs"}
+VALUED = {"--build-arg", "--build-context", "--entrypoint", "-f", "-t", "-p", "-v", "--gpus", "--shm-size", "--tmpfs"}
 """Options of Docker's that are used here, and are followed by a value."""
 
 
