@@ -89,6 +89,7 @@ def test_outside_of_the_domain_the_banner_warns_and_steps_have_no_score(first: S
     banner = page.locator("#demonstration.warning")
     expect(banner).to_contain_text("demonstration")
     expect(page.locator("input[value=majority]")).to_be_checked()
+    assert page.locator("#classes dt").all_text_contents() == ["candidates"] * 2
     expect(page.locator("#legend")).to_have_text(re.compile("^Steps are not scored. From four candidates on"))
     steps = page.locator(".solution .step")
     expect(steps).to_have_count(2)

@@ -12,7 +12,8 @@ from tests.server.calibrations import calibration
 from tests.server.harness import Running, serving
 from unprm.votes.registry import REWARD_STRATEGIES, VOTES
 
-PROBLEM = "How many?"
+PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
+"""In the demonstration's domain."""
 TWO_TO_ONE = [scored(1, [0.5]), scored(1, [0.5]), scored(2, [0.9])]
 ELECTIONS: dict[str, list[Any]] = {
     "one answer": [scored(1, [0.5]), scored(1, [0.7])],

@@ -34,11 +34,11 @@ export function showAlpha() {
  * Shows a response of `/vote/compare`, null for none, that was requested with the `weights` of WRF. `onChoice` is called
  * when another vote is chosen, `onShow` with the first member of the class whose solutions are to be shown.
  */
-export function showVotes({ votes, weights: by }, onChoice, onShow) {
+export function showVotes({ votes, weights: by, demonstration }, onChoice, onShow) {
   for (const id of ["sides", "reasons"]) byId(id).hidden = votes === null;
   if (votes === null) return;
   if (!Object.hasOwn(votes.strategies, choice.strategy)) choice.strategy = "majority";
-  const explain = () => explainVote(votes, by, onShow);
+  const explain = () => explainVote(votes, { ...by, outside: demonstration?.in_domain === false }, onShow);
   const focused = document.activeElement?.name === "strategy";
   showSides(votes, ({ target }) => {
     Object.assign(choice, { strategy: target.value, named: true });
@@ -148,12 +148,12 @@ function judgement(word, { pool, problems, date, risk, certainty, threshold, out
   return ` It is ${word} at a risk of ${risked}, by ${problems} problems of “${pool}” (${date}): ${why}.`;
 }
 
-// what the strategy compares: of WRF its two parts, of the votes by the highest reward that, of others the score
-function measures({ solutions }, { strategy, candidates }, candidate, { normalization }) {
+// what the strategy compares: of WRF its two parts, of votes by the highest reward that; `outside`: rewards mean nothing
+function measures({ solutions }, { strategy, candidates }, candidate, { normalization, outside }) {
   const { count, mean_reward: mean, max_reward: best, score } = candidate;
   const { score: title, decided_by: decidedBy } = STRATEGIES[strategy];
   const rows = [measure("candidates", count / solutions.length, `${count} of ${solutions.length}`)];
-  rows.push(measure("mean reward", mean));
+  if (strategy !== "majority" || !outside) rows.push(measure("mean reward", mean));
   // the score of a vote by the highest reward is a frequency where that alone decides
   if (decidedBy === "reward") rows.push(measure(title, best));
   else if (strategy === "wrf") {
