@@ -47,9 +47,10 @@ CREATE TABLE IF NOT EXISTS requests (
     correct INTEGER               -- whether its answer was right, as far as somebody said so
 );
 CREATE VIEW IF NOT EXISTS verdicts AS
-    SELECT id, time, request_id, caller, path, response ->> 'strategy' AS strategy, response ->> 'answer' AS answer,
-           response ->> 'decided_by' AS decided_by, response ->> 'tie' AS tie, response ->> 'margin' AS margin,
-           response ->> 'model' AS model
+    SELECT id, time, request_id, caller, path,
+           json_extract(response, '$.strategy') AS strategy, json_extract(response, '$.answer') AS answer,
+           json_extract(response, '$.decided_by') AS decided_by, json_extract(response, '$.tie') AS tie,
+           json_extract(response, '$.margin') AS margin, json_extract(response, '$.model') AS model
     FROM requests WHERE status = 200 AND path LIKE '/vote%' AND path <> '/vote/compare';
 """
 _INSERT = """
@@ -61,15 +62,15 @@ _ADDED = {"election": "TEXT", "correct": "INTEGER"}
 _INDICES = """
 CREATE INDEX IF NOT EXISTS elections ON requests (request_id) WHERE election IS NOT NULL;
 DROP INDEX IF EXISTS judged; -- of journals of before
-CREATE INDEX IF NOT EXISTS accepted ON requests (correct, election ->> 'risk')
-    WHERE correct IS NOT NULL AND election ->> 'accept' = 1;
+CREATE INDEX IF NOT EXISTS accepted ON requests (correct, json_extract(election, '$.risk'))
+    WHERE correct IS NOT NULL AND json_extract(election, '$.accept') = 1;
 """
 _FIND = """
 SELECT id, election FROM requests WHERE request_id = ? AND caller = ? AND election IS NOT NULL ORDER BY id DESC LIMIT 1
 """
 _ACCEPTED = """
-SELECT count(*), total(correct = 0), avg(election ->> 'risk') FROM requests
-WHERE correct IS NOT NULL AND election ->> 'accept' = 1
+SELECT count(*), total(correct = 0), avg(json_extract(election, '$.risk')) FROM requests
+WHERE correct IS NOT NULL AND json_extract(election, '$.accept') = 1
 """
 _DROP_OLDEST = "DELETE FROM requests WHERE id <= (SELECT min(id) + (max(id) - min(id)) / 100 FROM requests)"
 _LARGEST = 64

@@ -1,5 +1,6 @@
+CREATE INDEX accepted ON requests (correct, json_extract(election, '$.risk'))
+    WHERE correct IS NOT NULL AND json_extract(election, '$.accept') = 1
 CREATE INDEX elections ON requests (request_id) WHERE election IS NOT NULL
-CREATE INDEX judged ON requests (correct) WHERE correct IS NOT NULL
 CREATE TABLE requests (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     time TEXT NOT NULL,           -- of the answer, UTC
@@ -15,9 +16,10 @@ CREATE TABLE requests (
 )
 CREATE TABLE sqlite_sequence(name,seq)
 CREATE VIEW verdicts AS
-    SELECT id, time, request_id, caller, path, response ->> 'strategy' AS strategy, response ->> 'answer' AS answer,
-           response ->> 'decided_by' AS decided_by, response ->> 'tie' AS tie, response ->> 'margin' AS margin,
-           response ->> 'model' AS model
+    SELECT id, time, request_id, caller, path,
+           json_extract(response, '$.strategy') AS strategy, json_extract(response, '$.answer') AS answer,
+           json_extract(response, '$.decided_by') AS decided_by, json_extract(response, '$.tie') AS tie,
+           json_extract(response, '$.margin') AS margin, json_extract(response, '$.model') AS model
     FROM requests WHERE status = 200 AND path LIKE '/vote%' AND path <> '/vote/compare'
 (1, '2026-01-31T12:00:00Z', '0', '', '/vote/prm', 200, 1.5, '{}', '{"strategy":"prm","answer":"4"}', None, None)
 (1, '2026-01-31T12:00:00Z', '0', '', '/vote/prm', 'prm', '4', None, None, None, None)
