@@ -1,5 +1,6 @@
+CREATE INDEX accepted ON requests (correct, election ->> 'risk')
+    WHERE correct IS NOT NULL AND election ->> 'accept' = 1
 CREATE INDEX elections ON requests (request_id) WHERE election IS NOT NULL
-CREATE INDEX judged ON requests (correct) WHERE correct IS NOT NULL
 CREATE TABLE requests (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     time TEXT NOT NULL,           -- of the answer, UTC
