@@ -53,9 +53,9 @@ def pool(
 @app.command()
 def pack(
     candidates: Annotated[Path, typer.Argument(help="File that `pool` wrote, finished or not.", exists=True)],
-    output: Annotated[Path, typer.Option(help="Directory for candidates.jsonl.gz and its card.", callback=directory)],
+    output: Annotated[Path, typer.Option(help="File, gzipped.")],
 ) -> None:
-    """Write a pool for publication: one line per question, compressed, with a card. Answers are checked again."""
+    """Write a pool for publication: one line per question, compressed. Answers are checked again."""
     from . import packing
 
     size, counts = packing.pack(candidates, output)

@@ -1,4 +1,4 @@
-"""Pools: what is sampled is kept at once, gone on with later, and packed with a card that says what it is."""
+"""Pools: what is sampled is kept at once, gone on with later, and packed."""
 
 import asyncio
 import gzip
@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from research.__main__ import app
-from research.packing import FILE, pack
+from research.packing import pack
 from research.pool_settings import PoolSettings
 from research.sampling import order, sample
 from tests.fakes import openai_server
@@ -102,47 +102,32 @@ def test_a_run_that_was_killed_goes_on(sampled, questions):
 
 
 def test_a_pack_is_what_best_of_n_reads(sampled, tmp_path):
-    place, _ = sampled
+    place, packed = sampled[0], tmp_path / "packed.jsonl.gz"
     rows = list(lines.read(place))
-    right = sum(row["correct"] for row in rows)
-    size, counts = pack(place, tmp_path / "packed")
-    content = (tmp_path / "packed" / FILE).read_bytes()
+    size, counts = pack(place, packed)
+    content = packed.read_bytes()
     assert (size, counts) == (len(content), {"questions": 3, "candidates": 9})
-    kept = pool.read_pool(tmp_path / "packed" / FILE)
+    kept = pool.read_pool(packed)
     assert sorted((each.problem, each.gold_answer) for each in kept) == sorted(
         {(row["problem"], row["answer"]) for row in rows}
     )
     assert all(each.confidences == pytest.approx([math.exp(-0.5)] * 3, abs=1e-4) for each in kept)
-    card = (tmp_path / "packed" / "README.md").read_text()
-    assert f"9 candidate solutions of 3 questions of `questions.jsonl`, sampled from `a-model`; {right / 9:.1%}" in card
-    elected = sum(sum(row["correct"] for row in rows if row["problem"] == each.problem) > 1 for each in kept)
-    assert f"single candidate gets {right / 9:.1%} right, the majority of all {elected / 3:.1%}." in card
-    for said in (
-        "`f00d`",
-        SETTINGS.system,
-        "among those with level=1 or level=2",
-        f"{9 - right} candidates were truncated",
-    ):
-        assert said in card
-    assert "Sampling goes on" not in card
-    assert pack(place, tmp_path / "packed") == (size, counts)
-    assert (tmp_path / "packed" / FILE).read_bytes() == content
+    assert pack(place, packed) == (size, counts)
+    assert packed.read_bytes() == content
 
 
 def test_a_pack_of_what_is_there_so_far_judges_anew(sampled, tmp_path):
-    place, _ = sampled
+    place, packed = sampled[0], tmp_path / "packed.jsonl.gz"
     first, *others = lines.read(place)
     stale = first | {"predicted": "0", "correct": not first["correct"]}
     place.write_text("".join(json.dumps(row) + "\n" for row in [stale, others[0]]) + '{"id": "in the mak')
     place.chmod(0o444)
-    result = CliRunner().invoke(app, ["pack", str(place), "--output", str(tmp_path / "packed")])
+    result = CliRunner().invoke(app, ["pack", str(place), "--output", str(packed)])
     assert result.exit_code == 0, result.output
-    (row,) = map(json.loads, gzip.decompress((tmp_path / "packed" / FILE).read_bytes()).splitlines())
+    (row,) = map(json.loads, gzip.decompress(packed.read_bytes()).splitlines())
     expected = [{key: each[key] for key in ("predicted", "correct", "tokens")} for each in (first, others[0])]
     assert [{key: each[key] for key in ("predicted", "correct", "tokens")} for each in row["candidates"]] == expected
-    assert "majority" not in (tmp_path / "packed" / "README.md").read_text()
-    assert "Sampling goes on: 9 candidates are wanted." in (tmp_path / "packed" / "README.md").read_text()
     place.chmod(0o644)
     place.write_text("")
     with pytest.raises(RecordInvalid, match="no candidate in it"):
-        pack(place, tmp_path / "packed")
+        pack(place, packed)
