@@ -46,22 +46,22 @@ def client(request: pytest.FixtureRequest, server: Running) -> Iterator[tuple[Cl
 
 
 def test_steps_are_scored_by_the_other_candidates(client: tuple[Client, dict[str, Any]]) -> None:
-    asked, options = client
-    response = asked.score_steps(PROBLEM, SOLUTIONS, **options)
+    caller, options = client
+    response = caller.score_steps(PROBLEM, SOLUTIONS, **options)
     assert [each.step_scores for each in response.solutions] == [pytest.approx(each) for each in SCORES]
     assert [each.first_error for each in response.solutions] == [1, None, 0, 0]
     assert [each.reward for each in response.solutions] == [pytest.approx(1 / 3), None, 0.0, 0.0]
     assert (response.model, response.demonstration, response.usage.tokens) == ("agreement", None, 0)
-    mean = asked.score_steps(PROBLEM, SOLUTIONS, aggregate="mean", log_odds=True, **options).solutions
+    mean = caller.score_steps(PROBLEM, SOLUTIONS, aggregate="mean", log_odds=True, **options).solutions
     assert [each.reward for each in mean] == [0.5, None, 0.0, 0.0]
     assert mean[0].step_log_odds == [pytest.approx(0.6931, abs=1e-4), pytest.approx(-0.6931, abs=1e-4), None]
 
 
 def test_each_problem_has_its_own_candidates(client: tuple[Client, dict[str, Any]]) -> None:
-    asked, options = client
-    once = [each.step_scores for each in asked.score_steps(PROBLEM, SOLUTIONS, **options).solutions]
+    caller, options = client
+    once = [each.step_scores for each in caller.score_steps(PROBLEM, SOLUTIONS, **options).solutions]
     other = ["1 + 1 = 2."] * 4
-    both = asked.score_steps(problems=[PROBLEM, "?"] * 4, solutions=_alternating(SOLUTIONS, other), **options)
+    both = caller.score_steps(problems=[PROBLEM, "?"] * 4, solutions=_alternating(SOLUTIONS, other), **options)
     assert [each.step_scores for each in both.solutions[::2]] == once
     assert [each.step_scores for each in both.solutions[1::2]] == [[1.0]] * 4
 
