@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from server.app import create_app
 from server.settings import Settings
-from unprm.engines.fake import FakeEngine
+from tests.fake_engine import FakeEngine
 
 ROOT = Path(__file__).parents[2]
 _CODE = re.compile(r"^```.*?^```|`[^`]*`", re.MULTILINE | re.DOTALL)

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.harness import Sheet, chromium
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, serving
-from unprm.engines.fake import FakeEngine
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

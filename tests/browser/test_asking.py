@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.harness import Sheet, flaws
+from tests.fake_engine import FakeEngine
 from tests.fakes import upstream
 from tests.server.harness import Running, serving
-from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import REWARD_STRATEGIES
 
 # a stream of which the test says each event

@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, Route, expect
 
 from server.errors import TABLE
 from tests.browser.harness import Sheet, scored
+from tests.fake_engine import FakeEngine
 from tests.server.harness import serving
-from unprm.engines.fake import FakeEngine
 
 ADVICE = [
     "Reload",

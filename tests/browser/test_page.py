@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Route, expect
 
 from tests.browser.harness import EXAMPLES, Sheet, scored
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, serving
 from tests.support import until
-from unprm.engines.fake import FakeEngine
 from unprm.mini.domain import parse
 from unprm.steps import first_error
 from unprm.votes.registry import REWARD_STRATEGIES

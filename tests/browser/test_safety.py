@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.harness import Sheet, scored
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, serving
-from unprm.engines.fake import FakeEngine
 
 MARKUP = '<img src=x onerror="window.hit=1"><script>window.hit=1</script><svg onload="window.hit=1">'
 HOSTILE = [

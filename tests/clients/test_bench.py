@@ -6,9 +6,9 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from tests.fake_engine import FakeEngine, hashed
 from tests.server.harness import serving
 from unprm.engines.byte_format import texts
-from unprm.engines.fake import FakeEngine, hashed
 from unprm.types import Encoded
 from unprm_client.__main__ import app
 from unprm_client.bench import SOLUTIONS

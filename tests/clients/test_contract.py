@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import unprm.errors
 from server.errors import TABLE
+from tests.fake_engine import FakeEngine
 from tests.server.harness import PROBLEM, Running, ask, boxed, serving
-from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import REWARD_STRATEGIES
 from unprm.wire import PairIn
 from unprm_client import AsyncClient, Client, SolutionIn, _operations, errors

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from tests.clients.programs import ROOT, listening, printed
+from tests.fake_engine import FakeEngine, hashed
 from tests.fakes import COMPLETION_TOKENS, Upstream, upstream
 from tests.server.harness import Running, serving
 from tests.support import PATIENCE
 from tests.tiny import write_base
-from unprm.engines.fake import FakeEngine, hashed
 
 KEY = "k"
 EXAMPLES = ROOT / "clients" / "examples"

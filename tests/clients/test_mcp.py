@@ -14,10 +14,10 @@ from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent, Tool
 
 from tests.clients.programs import ROOT, environment, listening
+from tests.fake_engine import FakeEngine
 from tests.server.calibrations import calibration
 from tests.server.harness import PROBLEM, Running, serving
 from tests.support import PATIENCE
-from unprm.engines.fake import FakeEngine
 from unprm_client import AsyncClient
 from unprm_client.mcp import create
 

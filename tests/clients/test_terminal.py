@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.fake_engine import FakeEngine
 from tests.server.calibrations import calibration
 from tests.server.harness import PROBLEM, Running, boxed, serving
-from unprm.engines.fake import FakeEngine
 from unprm_client.__main__ import app
 
 HOSTILE = "a\x1b[31mred\x1b]0;title\x07 [bold]b[/bold] \u202eesrever"

@@ -14,10 +14,10 @@ import pytest
 
 from benchmarks import servers
 from server.settings import Settings
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, ask, serving
 from tests.support import PATIENCE, until
 from unprm.affinity import HEADER, question_hash
-from unprm.engines.fake import FakeEngine
 
 QUESTIONS = [f"How many are {number}?" for number in range(40)]
 

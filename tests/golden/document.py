@@ -6,8 +6,8 @@ from typing import Any
 
 from server.app import create_app
 from server.settings import Settings
+from tests.fake_engine import FakeEngine
 from tests.golden.kept import pretty
-from unprm.engines.fake import FakeEngine
 
 LONG = 100
 """Characters of JSON: what has fewer is always written."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from server.journal import Entry, Journal
+from tests.fake_engine import FakeEngine
 from tests.golden.kept import rounded
 from tests.support import TEST_DATA
 from tests.training.scripted import ScriptedSampler
@@ -31,7 +32,6 @@ from training.stage_settings import AnnotateSettings, SampleSettings, SelectSett
 from unprm import mini
 from unprm.answers.equivalence import Equivalence
 from unprm.calibration import Calibration
-from unprm.engines.fake import FakeEngine
 from unprm.formats.unprm import PrmConfig
 from unprm.trajectories import Reading
 

@@ -13,9 +13,9 @@ from fastapi.testclient import TestClient
 
 from server.app import create_app
 from server.settings import Settings
+from tests.fake_engine import FakeEngine
 from tests.golden.kept import pretty, rounded
 from tests.server.calibrations import calibration
-from unprm.engines.fake import FakeEngine
 from unprm.types import Encoded, Interval, StepScores
 
 PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"

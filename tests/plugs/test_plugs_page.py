@@ -12,13 +12,13 @@ import pytest
 
 from tests.adder import adding
 from tests.clients.programs import environment, listening
+from tests.fake_engine import FakeEngine
 from tests.fakes import Upstream, openai_server, upstream
 from tests.pages import PLUGS_PROGRAMS
 from tests.server.harness import Running, embedded, serving
 from tests.support import PATIENCE, ROOT, TEST_DATA
 from unprm.answers.equivalence import Equivalence
 from unprm.answers.extraction import extract
-from unprm.engines.fake import FakeEngine
 
 PYTHON = ROOT / ".venv-plugs" / "bin" / "python"
 RIGHT = "Step 1: 4 * 15 = 60.\nStep 2: 23 + 60 = 83. The answer is \\boxed{83}."

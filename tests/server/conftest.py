@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, serving
-from unprm.engines.fake import FakeEngine
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from server.observe import configure_logs
 from server.serving import DrainingServer
 from server.settings import Settings
 from server.tracing import configure_traces
+from tests.fake_engine import FakeEngine
 from tests.server.options import read
-from unprm.engines.fake import FakeEngine
 
 
 class _Gate(threading.Event):

@@ -16,9 +16,9 @@ from typing import Any
 from fastapi.routing import APIRoute
 
 from server.routes.openapi import REQUESTS
+from tests.fake_engine import FakeEngine
 from tests.fakes import upstream
 from tests.server.harness import Running, serving
-from unprm.engines.fake import FakeEngine
 
 Json = dict[str, Any]
 

@@ -18,9 +18,9 @@ from server.models.model import Open, Source
 from server.service import Service
 from server.serving import DrainingServer
 from server.settings import Settings
+from tests.fake_engine import FakeEngine, FakeFormat
 from tests.support import PATIENCE, until
 from unprm import mini
-from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.types import Encoded, Engine
 
 PROBLEM = "How many?"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from server.models.model import Model
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Background, Running, ask, raw, serving
 from tests.support import until
-from unprm.engines.fake import FakeEngine
 from unprm.shares import Held
 
 PATH = "/score_steps"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.fake_engine import FakeEngine
 from tests.server.harness import PROBLEM, Running, ask, boxed, serving
-from unprm.engines.fake import FakeEngine
 
 INSIDE = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
 PROBLEMS = [PROBLEM, "What is 3 + 4?", PROBLEM, "What is 3 + 4?"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.fake_engine import FakeEngine, hashed
 from tests.server.harness import PROBLEM, Running, ask, boxed, read
 from unprm import wire
-from unprm.engines.fake import FakeEngine, hashed
 from unprm.types import Usage
 from unprm.votes.registry import REWARD_STRATEGIES, VOTES
 

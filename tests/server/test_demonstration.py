@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.fake_engine import FakeEngine
 from tests.fakes import upstream
 from tests.server.harness import Running, boxed, serving
-from unprm.engines.fake import FakeEngine
 
 INSIDE = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
 OUTSIDE = "What is 3 + 4?"

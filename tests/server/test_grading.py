@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, serving
 from tests.unprm.answers.support import NASTY, SLOW
-from unprm.engines.fake import FakeEngine
 from unprm.wire import MAX_PAIRS
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests import checkpoints
+from tests.fake_engine import FakeEngine, FakeFormat, hashed
 from tests.judge_server import judging, served
 from tests.server.harness import Running, serving
 from unprm.calibration import log_odds
-from unprm.engines.fake import FakeEngine, FakeFormat, hashed
 from unprm.models.load import load_engine
 from unprm.types import Prompt
 

@@ -5,10 +5,10 @@ import threading
 import pytest
 import torch
 
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Background, serving
 from tests.support import until
 from unprm import mini
-from unprm.engines.fake import FakeEngine
 from unprm.models.load import load_engine
 
 PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. Zoe loses 8 coins. How many coins does Zoe have now?"

@@ -8,9 +8,9 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
 from tests import checkpoints
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, serving
 from unprm.calibration import log_odds
-from unprm.engines.fake import FakeEngine
 from unprm.models.load import load_engine
 
 QUERY, STEPS = "What is 6 times 7?", ["6 * 7 = 42.", "So 42."]

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, serving
-from unprm.engines.fake import FakeEngine
 
 QUERY = "What is 6 times 7?"
 RIGHT, WRONG, BLANK = "6 * 7 = 42.", "6 * 7 = 43.", " "

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, serving
-from unprm.engines.fake import FakeEngine
 
 DATA = Path(__file__).parents[1] / "data/trajectories"
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"query": "capital of Peru"}'}}

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from tests.fake_engine import FakeEngine, FakeFormat
 from tests.server.harness import Background, Running, ask, boxed, serving
 from tests.support import until
-from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.types import Encoded
 
 ENCODING, SCORING = 0.25, 2.0

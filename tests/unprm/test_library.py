@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import unprm
+from tests.fake_engine import FakeEngine, FakeFormat, hashed
 from tests.server.harness import PROBLEM, ask, boxed, serving
-from unprm.engines.fake import FakeEngine, FakeFormat, hashed
 from unprm.errors import InvalidRequest, NoAnswer, SolutionTooLong
 from unprm.wire import MAX_PAIRS, PairIn, SolutionIn
 

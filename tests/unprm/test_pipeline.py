@@ -7,11 +7,11 @@ import pytest
 
 import unprm
 from server.routes.gateway.solutions import ActionSolution
+from tests.fake_engine import FakeEngine
 from tests.server.harness import PROBLEM, ask, boxed, serving
 from tests.support import asynchronous
 from unprm import pipeline, scorer
 from unprm.calibration import Calibration, sigmoid
-from unprm.engines.fake import FakeEngine
 from unprm.engines.uncertainty import UncertaintyEngine
 from unprm.errors import NoLogProbs, UnprmError
 from unprm.types import StepScores

@@ -8,11 +8,11 @@ import openai
 from openai.types.chat import ChatCompletion
 from starlette.responses import JSONResponse, Response
 
+from tests.fake_engine import FakeEngine
 from tests.fakes import (
     Upstream,
 )
 from tests.server.harness import Running, serving
-from unprm.engines.fake import FakeEngine
 
 PROBLEM = "What is 3 + 4?"
 

@@ -16,12 +16,12 @@ from server.routes import route
 from server.routes.gateway import candidates, replies
 from server.routes.gateway import upstream as upstream_module
 from server.settings import Settings
+from tests.fake_engine import FakeEngine
 from tests.fakes import upstream
 from tests.server.gateway.harness import PROBLEM, boxed, client, elected, gateway
 from tests.server.gateway.harness import ask as chat
 from tests.server.harness import Background, ask
 from tests.support import PATIENCE, asynchronous, until
-from unprm.engines.fake import FakeEngine
 from unprm.shares import Held
 
 LONG = "x" * 40_000

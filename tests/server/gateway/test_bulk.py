@@ -4,10 +4,10 @@ from typing import Any
 
 from starlette.responses import PlainTextResponse
 
+from tests.fake_engine import FakeEngine
 from tests.fakes import COMPLETION_TOKENS, Upstream, upstream
 from tests.server.gateway.harness import boxed, gateway
 from tests.server.harness import Running
-from unprm.engines.fake import FakeEngine
 
 PATH = "/v1/chat/completions/bulk"
 

@@ -7,10 +7,10 @@ import pytest
 from starlette.responses import JSONResponse
 
 from tests.adder import SCHEMA
+from tests.fake_engine import FakeEngine
 from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
 from tests.server.gateway.harness import PROBLEM, boxed, gateway, refusal
 from tests.server.harness import serving
-from unprm.engines.fake import FakeEngine
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 USER = [{"role": "user", "content": PROBLEM}]

@@ -11,6 +11,7 @@ import openai
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from tests.fake_engine import FakeEngine
 from tests.fakes import (
     COMPLETION_TOKENS,
     PROMPT_TOKENS,
@@ -25,7 +26,6 @@ from tests.fakes import (
 from tests.server.gateway.harness import PROBLEM, ask, boxed, client, elected, gateway, refusal
 from tests.server.harness import Background, Running, raw, serving
 from tests.support import PATIENCE, until
-from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import VOTES, Strategy
 
 

@@ -13,10 +13,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from tests.fake_engine import FakeEngine
 from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
 from tests.server.gateway.harness import PROBLEM, ask, boxed, client, elected, gateway, refusal
 from tests.server.harness import Running, serving
-from unprm.engines.fake import FakeEngine
 from unprm.errors import ModelUnreachable
 
 SPLIT = [boxed(1), boxed(2), boxed(3), boxed(4)]

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse, Response
 
+from tests.fake_engine import FakeEngine
 from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
 from tests.server.calibrations import calibration
 from tests.server.gateway.harness import PROBLEM, ask, boxed, elected, refusal
 from tests.server.harness import Running, serving
-from unprm.engines.fake import FakeEngine
 
 AGREED = [boxed(7)]
 SPLIT = [boxed(1), boxed(2), boxed(3), boxed(4)]

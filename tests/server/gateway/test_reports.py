@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.fake_engine import FakeEngine
 from tests.fakes import upstream
 from tests.server.gateway.harness import PROBLEM, ask, boxed, elected, gateway
-from unprm.engines.fake import FakeEngine
 from unprm.errors import ModelUnavailable
 
 SILENT = "no candidate states an answer; the first is returned as the upstream wrote it"

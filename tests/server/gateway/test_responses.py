@@ -6,10 +6,10 @@ from typing import Any
 import openai
 import pytest
 
+from tests.fake_engine import FakeEngine
 from tests.fakes import COMPLETION_TOKENS, openai_server, upstream
 from tests.server.gateway.harness import boxed, client, gateway
 from tests.server.harness import PROBLEM, serving
-from unprm.engines.fake import FakeEngine
 
 TERMS = {"unprm": {"strategy": "majority", "budget": 3, "stable": 1}}
 

@@ -7,10 +7,10 @@ import openai
 import pytest
 
 from tests.adder import TASK, TOOLS, adding, call, calling
+from tests.fake_engine import FakeEngine, hashed
 from tests.fakes import openai_server, upstream
 from tests.server.gateway.harness import PROBLEM, ask, boxed, client, gateway
 from tests.server.harness import serving
-from unprm.engines.fake import FakeEngine, hashed
 from unprm.types import Encoded
 from unprm.votes.registry import VOTES
 

@@ -28,10 +28,10 @@ from server.app import create_app
 from server.models.model import Model
 from server.routes import route as routes
 from server.settings import Settings
+from tests.fake_engine import FakeEngine, FakeFormat, hashed
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
 from tests.support import PATIENCE, until
 from unprm import wire
-from unprm.engines.fake import FakeEngine, FakeFormat, hashed
 from unprm.shares import Capacity
 from unprm.types import Encoded
 

@@ -17,9 +17,9 @@ from server.refusals import GATEWAY
 from server.routes.gateway.routes import router
 from server.routes.route import parse
 from server.settings import Settings
+from tests.fake_engine import FakeEngine, FakeFormat
 from tests.server.harness import Background, Running, ask, bearer, boxed, raw, read, serving
 from tests.support import PATIENCE, until
-from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.errors import ModelInvalid, NoAnswer
 from unprm.types import Encoded
 from unprm.wire import ProblemDetails

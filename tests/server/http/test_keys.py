@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from server.middleware import Keys, KeysInvalid
+from tests.fake_engine import FakeEngine
 from tests.fakes import openai_server, upstream
 from tests.server.harness import PROBLEM, Background, ask, bearer, boxed, read, serving
 from tests.support import until
-from unprm.engines.fake import FakeEngine
 
 
 def test_keys_of_a_file_are_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,8 +13,8 @@ from server.app import create_app
 from server.errors import TABLE
 from server.routes import openapi
 from server.settings import Settings
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, serving
-from unprm.engines.fake import FakeEngine
 
 EXPECTED = 100
 """Generated requests to an operation with a body, at least."""

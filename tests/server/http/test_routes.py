@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from server.app import create_app
 from server.routes.route import WorkRoute
 from server.settings import Settings
+from tests.fake_engine import FakeEngine
 from tests.server.turns import post
-from unprm.engines.fake import FakeEngine
 
 router = APIRouter(route_class=WorkRoute)
 left: list[str] = []

@@ -16,12 +16,12 @@ from server.app import create_app
 from server.routes.gateway.messages import MessagesRequest
 from server.routes.route import OBJECT_BYTES, PARSED, VALUE_BYTES, parse, parsed_size
 from server.settings import Settings
+from tests.fake_engine import FakeEngine
 from tests.fakes import upstream
 from tests.server.gateway.harness import gateway
 from tests.server.harness import Background, Running, ask
 from tests.server.turns import Turns, post
 from tests.support import until
-from unprm.engines.fake import FakeEngine
 from unprm.wire import ScoreRequest
 
 SIZE = 2**20

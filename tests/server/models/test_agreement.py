@@ -7,10 +7,10 @@ import pytest
 
 from server.models.load import load
 from server.settings import Settings
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, ask, boxed, serving
 from tests.support import until
 from unprm.engines.agreement import AgreementEngine
-from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import VOTES
 from unprm_client import Client
 from unprm_client.rewards import per_token, process_advantages

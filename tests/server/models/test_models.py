@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from server.settings import Settings, SettingsInvalid
+from tests.fake_engine import FakeEngine
 from tests.server.harness import PROBLEM, Running, ask, boxed, raw, serving
 from tests.server.options import read
 from tests.support import until
 from unprm.calibration import Calibration
-from unprm.engines.fake import FakeEngine
 from unprm.errors import ModelInvalid
 from unprm.models.options import LoadModelRequest
 from unprm.types import Encoded, Engine

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from server.journal import Entry, Journal, JournalUnusable
+from tests.fake_engine import FakeEngine
 from tests.fakes import openai_server
 from tests.server.harness import ask, boxed, serving
 from tests.support import until
-from unprm.engines.fake import FakeEngine
 
 JSON = {"Content-Type": "application/json"}
 VOTE = ask(boxed(1, "ş a"), boxed(2, "b"), boxed(1, "c"))

@@ -11,11 +11,11 @@ from starlette.responses import PlainTextResponse
 from server.models.load import load
 from server.observe import Metrics
 from server.settings import Settings
+from tests.fake_engine import FakeEngine
 from tests.fakes import upstream
 from tests.judge_server import MODEL, judging
 from tests.server.harness import ask, boxed, serving
 from tests.support import until
-from unprm.engines.fake import FakeEngine
 from unprm.types import Engine
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import server.page
 from server.serving import AddressUnusable, listening, page_address
+from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, serving
 from tests.support import PATIENCE, until
-from unprm.engines.fake import FakeEngine
 from unprm.votes.registry import REWARD_STRATEGIES
 
 FILES = Path(server.page.__file__).parent / "files"

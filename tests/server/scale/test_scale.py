@@ -18,11 +18,11 @@ import httpx
 import pytest
 
 from server.scale.settings import RAY, ScaleSettings
+from tests.fake_engine import FakeEngine
 from tests.fakes import Upstream, upstream
 from tests.server.collector import Collector, collector
 from tests.server.harness import ask, bearer, boxed, raw, serving
 from tests.support import ROOT, free_port, until
-from unprm.engines.fake import FakeEngine
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.ray

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tests.fake_engine import FakeEngine
 from tests.support import TEST_DATA, columns
 from tests.training import lines
 from training.cli.evaluate import app
@@ -18,7 +19,6 @@ from training.evaluate.right_votes import STUDIED
 from training.evaluate.scorers import EngineScorer
 from training.stage_settings import ReadingSettings
 from unprm.answers.equivalence import Equivalence
-from unprm.engines.fake import FakeEngine
 from unprm.errors import OutputMismatch, RecordInvalid
 from unprm.votes.registry import REWARD_STRATEGIES, VoteTerms
 

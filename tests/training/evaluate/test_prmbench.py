@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tests.fake_engine import FakeEngine
 from tests.support import TEST_DATA
 from training.cli.evaluate import app
 from training.evaluate import prmbench
 from training.evaluate.scorers import EngineScorer
-from unprm.engines.fake import FakeEngine
 from unprm.errors import RecordInvalid
 
 DATA = TEST_DATA / "prmbench" / "solutions.jsonl"

@@ -10,11 +10,11 @@ from fractions import Fraction
 import pytest
 from rich.console import Console
 
+from tests.fake_engine import FakeEngine, FakeFormat
 from tests.server.harness import serving
 from tests.support import TEST_DATA
 from training.evaluate import processbench as bench
 from training.evaluate.scorers import EngineScorer, ServerScorer, SolutionToScore
-from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.errors import ModelUnavailable, OutputMismatch, RecordInvalid
 
 DATA = TEST_DATA / "processbench"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.fake_engine import FakeEngine, FakeFormat, hashed
 from tests.server.harness import serving
 from tests.tiny import write_prm
 from training.evaluate import judging, pool, processbench
 from training.evaluate.scorers import EngineScorer, ServerScorer, SolutionToScore
 from training.schema import BenchmarkSolution
 from unprm.answers.equivalence import Equivalence
-from unprm.engines.fake import FakeEngine, FakeFormat, hashed
 from unprm.errors import ModelUnavailable, OutputMismatch
 from unprm.models.load import load_engine
 

@@ -12,6 +12,7 @@ from rich.progress import Progress
 from scipy.stats import beta, betabinom
 from typer.testing import CliRunner
 
+from tests.fake_engine import FakeEngine, FakeFormat
 from tests.server.harness import serving
 from tests.training.solutions import annotated
 from training import resumable
@@ -25,7 +26,6 @@ from training.prm.train import Trainer
 from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution, Trial
 from unprm.calibration import sigmoid
-from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.engines.torch.readers import scores_of
 from unprm.errors import ModelInvalid, RecordInvalid
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.fake_engine import FakeEngine, hashed
 from unprm.engines.consistency import check_consistency
-from unprm.engines.fake import FakeEngine, hashed
 from unprm.types import StepScores
 
 

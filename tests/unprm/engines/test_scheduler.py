@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fake_engine import FakeEngine, hashed
 from tests.support import PATIENCE, asynchronous, columns
-from unprm.engines.fake import FakeEngine, hashed
 from unprm.engines.scheduler import BatchFigures, Scheduler
 from unprm.engines.waiting import ScoredItems
 from unprm.errors import (

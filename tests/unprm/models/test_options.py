@@ -14,7 +14,7 @@ from server.__main__ import app
 from server.app import create_app
 from server.settings import Settings
 from typer.testing import CliRunner
-from unprm.engines.fake import FakeEngine
+from tests.fake_engine import FakeEngine
 from unprm.models.options import ModelSpec
 
 for given in ({}, {"flavour": "salt"}):  # the environment's, and that of the command line

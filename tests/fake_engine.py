@@ -1,4 +1,4 @@
-"""A model without weights: deterministic scores, for tests and for trying out the server without torch."""
+"""A model without weights: deterministic scores, and broken ones where a test asks for them."""
 
 import hashlib
 import threading

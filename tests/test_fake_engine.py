@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fake_engine import FakeEngine, FakeFormat
 from tests.support import PATIENCE, columns, until
 from unprm.engines.byte_format import TAG
-from unprm.engines.fake import FakeEngine, FakeFormat
 from unprm.types import Engine
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
