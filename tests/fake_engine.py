@@ -64,9 +64,6 @@ class FakeEngine:
         self.description = ModelDescription(
             name=name,
             family=FakeFormat.family,
-            base="none",
-            adapter=None,
-            revision=None,
             engine="fake",
             device="cpu",
             dtype="float32",

@@ -292,16 +292,16 @@ class ModelDescription:
 
     name: str
     family: str
-    base: str
-    adapter: str | None
-    revision: str | None
     engine: str
     device: str
     dtype: str
     max_tokens: int
     input_format: str
-    calibration: Calibration
-    demo: bool
+    base: str = "none"
+    adapter: str | None = None
+    revision: str | None = None
+    calibration: Calibration = field(default_factory=Calibration)
+    demo: bool = False
     digest: str | None = None
     self_test: SelfTest | None = None
     memory: MemoryPlan | None = None

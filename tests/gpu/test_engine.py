@@ -20,7 +20,7 @@ from unprm.models.options import EngineOptions, ModelSpec
 from unprm.types import Encoded, ModelDescription
 
 WINDOW, WORDS = 1024, 500
-ABOUT = ModelDescription("m", "f", "b", None, None, "torch", "", "", WINDOW, "", None, False)
+ABOUT = ModelDescription("m", "f", "torch", "", "", WINDOW, "")
 SHAPE = {
     "vocab_size": WORDS,
     "hidden_size": 128,

@@ -15,7 +15,6 @@ from tests.server.harness import serving
 from tests.support import columns
 from tests.vllm.problems import HARD_PROBLEM
 from unprm import mini
-from unprm.calibration import Calibration
 from unprm.checkpoints.files import load_merged, locate, read_tokenizer
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.engine import JudgeEngine
@@ -78,10 +77,7 @@ def url(merged: Path) -> Iterator[str]:
 
 @pytest.fixture
 def engine(url: str) -> JudgeEngine:
-    description = ModelDescription(
-        name=MODEL, family="judge", base=MODEL, adapter=None, revision=None, engine="judge", device=url, dtype="auto",
-        max_tokens=32_768, input_format="", calibration=Calibration(), demo=False,
-    )  # fmt: skip
+    description = ModelDescription(MODEL, "judge", "judge", url, "auto", 32_768, "")
     chat = JudgeChat(url, None, MODEL, 32, 60.0)
     readout = Stepwise([LAYOUT], 4)
     made = JudgeEngine(chat, {None: readout}, description, 60.0)

@@ -4,7 +4,6 @@ not a problem's candidates."""
 from collections.abc import Sequence
 
 from unprm.agreement import LEAST, NAME
-from unprm.calibration import Calibration
 from unprm.engines.byte_format import ByteFormat
 from unprm.errors import InvalidRequest
 from unprm.types import Encoded, ModelDescription, StepScores
@@ -41,9 +40,6 @@ class AgreementEngine:
         self.description = ModelDescription(
             name=NAME,
             family=NAME,
-            base="none",
-            adapter=None,
-            revision=None,
             engine=NAME,
             device="cpu",
             dtype="none",
@@ -52,8 +48,6 @@ class AgreementEngine:
             "computes, the least if it computes several. For arithmetic alone: it tells right steps from first wrong "
             "ones with an AUROC of 0.76 in GSM8K, and hardly in MATH (0.53). As rewards, its scores elected no better "
             "answers than the majority",
-            calibration=Calibration(),
-            demo=False,
         )
 
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from unprm.calibration import Calibration, sigmoid
+from unprm.calibration import sigmoid
 from unprm.engines.byte_format import ByteFormat
 from unprm.types import Encoded, ModelDescription, StepScores
 from unprm.uncertainty import MEASURES, SURPRISAL, surprise
@@ -79,16 +79,11 @@ class UncertaintyEngine:
         self.description = ModelDescription(
             name=NAME,
             family=NAME,
-            base="none",
-            adapter=None,
-            revision=None,
             engine=NAME,
             device="cpu",
             dtype="float64",
             max_tokens=max_steps,
             input_format=f"log-probabilities of each step's tokens (token_logprobs); fitted on {readout.fitted}",
-            calibration=Calibration(),
-            demo=False,
             digest=hashlib.sha256(repr(readout).encode()).hexdigest()[:16],
             by_logprobs=True,
         )

@@ -49,15 +49,12 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
         name=name,
         family="judge",
         base=name,
-        adapter=None,
-        revision=None,
         engine="judge",
         device=judge.judge_url,
         dtype="auto",
         max_tokens=BYTES_PER_TOKEN * options.max_solution_tokens,
         input_format="",
         calibration=Calibration.read(judge.judge_calibration) if judge.judge_calibration else Calibration(),
-        demo=False,
     )
     engine = JudgeEngine(chat, readouts, description, SHARE * patience)
     try:

@@ -24,7 +24,7 @@ from unprm.types import Encoded, ModelDescription
 
 WINDOW, BETA = 64, 0.5
 CPU = torch.device("cpu")
-ABOUT = ModelDescription("m", "f", "b", None, None, "torch", "cpu", "float32", WINDOW, "", None, False)
+ABOUT = ModelDescription("m", "f", "torch", "cpu", "float32", WINDOW, "")
 SHAPE = {
     "vocab_size": 12,
     "hidden_size": 32,

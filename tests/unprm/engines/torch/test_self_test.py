@@ -24,7 +24,7 @@ from unprm.types import Encoded, ModelDescription
 
 CPU = torch.device("cpu")
 WINDOW = 512
-ABOUT = ModelDescription("m", "f", "b", None, None, "torch", "cpu", "float32", WINDOW, "", None, False)
+ABOUT = ModelDescription("m", "f", "torch", "cpu", "float32", WINDOW, "")
 SHAPE = {
     "vocab_size": 1024,
     "hidden_size": 64,
