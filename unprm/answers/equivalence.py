@@ -27,7 +27,6 @@ class EquivalenceStats:
 
     compared: int = 0  # distinct texts per call, summed over all calls
     cached: int = 0  # keys found in the cache
-    refused: int = 0  # too large or ill-conditioned to compute, so compared as written
     late: int = 0  # not done by the deadline, so compared as text in that call
     failures: int = 0  # comparing them raised an error, so they were compared as text
 
@@ -158,7 +157,6 @@ class Equivalence:
         except Exception:  # an error on one answer must not affect the others
             self._count(failures=1)
             return text_key(answer)
-        self._count(refused=int(key.refused))
         return key
 
 

@@ -66,7 +66,6 @@ class AnswerKey(NamedTuple):
     barer: tuple[str, ...] = ()
     otherwise: str = ""  # of another number that it may mean, as 3,5 may mean 3.5
     as_text: bool = False  # not compared as mathematics, because of an error or for lack of time
-    refused: bool = False  # a part was too large or ill-conditioned to compute, so is compared as written
 
 
 def answer_key(canonical: str) -> AnswerKey:
@@ -89,7 +88,7 @@ def answer_key(canonical: str) -> AnswerKey:
     # 101_2 is not 101, so a base stays
     barer = (_with_units(tree, _unqualified), _with_units(tree, lambda unit: unit if unit.startswith("base") else ""))
     keys = [_short(meaning.key(bare)) for bare in barer if bare is not None and bare != tree]
-    return AnswerKey(key, tuple(bare for bare in dict.fromkeys(keys) if bare != key), refused=meaning.refused)
+    return AnswerKey(key, tuple(bare for bare in dict.fromkeys(keys) if bare != key))
 
 
 def text_key(canonical: str) -> AnswerKey:
@@ -102,11 +101,10 @@ def _short(key: str) -> str:
 
 
 class Meaning:
-    """Keys of trees. `refused`: whether a part had to be compared as it is written."""
+    """Keys of trees."""
 
     def __init__(self) -> None:
         self.scalars = Scalars()
-        self.refused = False
 
     def key(self, node: Node) -> str:
         """The key of an answer or a part of one."""
@@ -133,8 +131,7 @@ class Meaning:
             factor = _RADIAN if known.kind == "rad" else Number(known.factor)
             number = Call("*", (identified(value), factor)) if factor != ONE else value
             return f"{self.scalars.key(number)} {known.kind if factor is not _RADIAN else 'deg'}"
-        except (Unreadable, Undecided) as problem:
-            self.refused |= isinstance(problem, Undecided)
+        except (Unreadable, Undecided):
             return "as written " + structure(node)
 
     def _key(self, node: Node) -> str:
