@@ -210,13 +210,13 @@ def _texts(model: Any) -> Iterator[tuple[inspect.Parameter, _Convert]]:
     for name, field in model.model_fields.items():
         convert = ",".join if get_origin(hints[name]) is list else _same
         default = f" (default: {convert(field.default)})" if field.default else ""
-        option = typer.Option(
-            f"--{name.replace('_', '-')}",
-            help=f"{field.description}{default} [env: {PREFIX}{name.upper()}]",
+        shown = typer.Option(
+            option(name),
+            help=f"{field.description}{default} [env: {variable(name)}]",
             parser=None if hints[name] is bool else _text,
             rich_help_panel=groups[name],
         )
-        yield _parameter(name, Annotated[hints[name] | None, option], None), convert
+        yield _parameter(name, Annotated[hints[name] | None, shown], None), convert
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from unprm.commands import Given, with_options
+from unprm.commands import Given, option, with_options
 
 from .. import stage
 from ..prm.train_settings import LOSS_DEFAULTS, PROBE_OPTIONS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
@@ -35,7 +35,7 @@ def train(
             f"a probe is what is trained if nothing of the base is: give {missing} too, or neither"
         )
     if tune == "all" and (beside := [name for name in given if name.startswith("lora_")]):
-        raise typer.BadParameter("with all weights trained there is no adapter", param_hint=f"--{beside[0]}")
+        raise typer.BadParameter("with all weights trained there is no adapter", param_hint=option(beside[0]))
     if tune == "none":
         _train_probe(given, preset)
         return
@@ -58,8 +58,7 @@ def _train_probe(given: Given, preset: str) -> None:
     from ..prm.probe import ProbeTrainer
 
     if beside := [name for name in given if name not in PROBE_OPTIONS] or (["preset"] if preset != "paper" else []):
-        option = f"--{beside[0].replace('_', '-')}"
-        raise typer.BadParameter("a probe of a frozen base is fitted without it", param_hint=option)
+        raise typer.BadParameter("a probe of a frozen base is fitted without it", param_hint=option(beside[0]))
     trainer = ProbeTrainer(TrainSettings(**given))
     console.print(str(trainer), highlight=False, soft_wrap=True)
     with stage.progress(console) as progress:

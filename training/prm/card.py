@@ -12,6 +12,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
 from unprm.checkpoints.bases import BASES, hub_name
 from unprm.checkpoints.files import load_tokenizer, locate, read_config
+from unprm.commands import option
 from unprm.engines.vllm.model import prepare
 from unprm.formats.family import Verdicts
 from unprm.formats.probe import ProbeConfig
@@ -223,16 +224,16 @@ def _command(settings: TrainSettings) -> str:
     words = ["unprm", "train"]
     for field in fields(settings):
         value = getattr(settings, field.name)
-        option = f"--{field.name.replace('_', '-')}"
+        name = option(field.name)
         if field.name in BY_THE_MACHINE or (field.default is not MISSING and value == field.default):
             continue
         if isinstance(value, tuple) and all(isinstance(each, str) for each in value):
-            words += [option, ",".join(value)]
+            words += [name, ",".join(value)]
         elif isinstance(value, bool):
-            words.append(option if value else f"--no-{option[2:]}")
+            words.append(name if value else f"--no-{name[2:]}")
         else:
             for each in value if isinstance(value, tuple) else (value,):
-                words += [option, _public(each)]
+                words += [name, _public(each)]
     return shlex.join(words)
 
 

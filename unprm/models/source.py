@@ -24,6 +24,7 @@ from unprm.checkpoints.files import (
     locate,
     read_config,
 )
+from unprm.commands import option
 from unprm.errors import ModelInvalid
 from unprm.formats import probe, unprm
 from unprm.formats.family import (
@@ -186,7 +187,7 @@ def _check_unconfigured(spec: ModelSpec, family: Family) -> None:
     """Raises `ModelInvalid` if a PRM's step tag and verdicts must not be given, because it has its own."""
     sent = (spec.adapter, spec.adapter_revision, "--adapter") if spec.adapter else (spec.model, spec.revision)
     directory = fetch(*sent, weights=False)
-    names = ", ".join(f"--{name.replace('_', '-')}" for name in spec.marks)
+    names = ", ".join(map(option, spec.marks))
     if family is not unprm.FAMILY:
         raise ModelInvalid(f"{names} are for models of family {unprm.FAMILY.name}, not {family.name}")
     if (directory / unprm.CONFIG_NAME).exists():
