@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from unprm.steps import THRESHOLD
+from unprm.steps import THRESHOLD, first_error
 from unprm.wire import (
     CompareResponse,
     ScoredSolution,
@@ -120,7 +120,7 @@ def _steps(
     """The steps; if `marked`, coloured, and judged by the request's threshold."""
     taken = THRESHOLD if threshold is None else threshold
     scores: Sequence[float | None] = solution.step_scores or [None] * len(steps)
-    first = next((index for index, score in enumerate(scores) if score is not None and score < taken), None)
+    first = first_error(scores, taken)
     lines = []
     for index, (step, score) in enumerate(zip(steps, scores, strict=True)):
         if score is None:

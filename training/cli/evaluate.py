@@ -25,6 +25,7 @@ app = group("Measure a PRM on a benchmark.")
 console = Console(stderr=True)
 
 _OUTPUT_HELP = "Directory for scores and results; the same command goes on there."
+_DATA_HELP = "File or directory of JSON lines (.gz too), or the hub's data set."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,7 @@ class PrmOptions:
 def processbench(
     output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
     prm: PrmOptions,
-    data: Annotated[
-        str, typer.Option(help="File or directory of JSON lines (.gz too), or the hub's data set.")
-    ] = "Qwen/ProcessBench",
+    data: Annotated[str, typer.Option(help=_DATA_HELP)] = "Qwen/ProcessBench",
 ) -> None:
     """Find the first wrong step of solutions: ProcessBench's F1, next to published results."""
     from ..evaluate import processbench
@@ -78,9 +77,7 @@ def processbench(
 def prmbench(
     output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
     prm: PrmOptions,
-    data: Annotated[
-        str, typer.Option(help="File or directory of JSON lines (.gz too), or the hub's data set.")
-    ] = "hitsmy/PRMBench_Preview",
+    data: Annotated[str, typer.Option(help=_DATA_HELP)] = "hitsmy/PRMBench_Preview",
 ) -> None:
     """Tell right steps from wrong ones: PRMBench's PRMScore by kind of error, next to published results."""
     from ..evaluate import prmbench
