@@ -69,7 +69,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def on_message_begin(self) -> None:
-        """A request head begins."""
         super().on_message_begin()
         self._in_head = True
 
@@ -90,12 +89,10 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_response_complete(self) -> None:
-        """Waits for the next request head."""
         super().on_response_complete()
         self._expect()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Stops waiting."""
         super().connection_lost(error)
         self._place.set(0)
         _cancel(self._late)

@@ -168,7 +168,6 @@ class Ballot:
         }
 
     def scored(self, scorer: Scorer) -> ScoreResponse:
-        """The response to a request for scores."""
         pairs = zip(self.solutions, self.scores, strict=True)
         placed = isinstance(self.request, ScoreRequest) and self.request.step_spans
         return ScoreResponse(
@@ -188,7 +187,6 @@ class Ballot:
         )
 
     def voted(self, strategy: Strategy, scorer: Scorer) -> VoteResponse:
-        """The response to one vote."""
         response = VoteResponse(**self._outcome(strategy), **self._voted(scorer))
         if VOTES[strategy].signal == "confidence" and self.confidences is not None:
             for solution, confidence in zip(response.solutions, self.confidences, strict=True):

@@ -82,7 +82,6 @@ def validation_errors(error: ValidationError, sent: object, form: type[BaseModel
 
 
 def invalid(found: Sequence[FieldError]) -> InvalidRequest:
-    """The error about these fields."""
     error = InvalidRequest(summary(found), found[0].pointer)
     error.errors = found
     return error
@@ -219,7 +218,6 @@ def _unknown_field(place: Sequence[str | int], form: type[BaseModel] | None) -> 
 
 
 def _models(hint: Any) -> Iterator[type[BaseModel]]:
-    """The models inside a type."""
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         yield hint
     else:

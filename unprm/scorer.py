@@ -56,7 +56,6 @@ class Scorer:
 
     @property
     def usage(self) -> Usage:
-        """What scoring has taken so far."""
         return self._usage
 
     async def read(self, function: Callable[[], T]) -> T:
@@ -64,7 +63,6 @@ class Scorer:
         return function()
 
     async def compare(self, answers: Sequence[str]) -> Comparison:
-        """The classes of the answers."""
         return Equivalence().compare(answers)
 
     async def match(self, pairs: Sequence[Pair]) -> list[Match]:

@@ -114,7 +114,6 @@ class Turns:
         self._costs = {caller: cost for caller, cost in self._costs.items() if cost > self._least}
 
     def charge(self, caller: str, cost: int) -> None:
-        """Adds to a caller's cost."""
         self._costs[caller] = self._stands(caller) + cost
 
     def _stands(self, caller: str) -> int:

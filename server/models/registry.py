@@ -57,7 +57,6 @@ class Models:
         return [model.state for model in (*self._served, *self._coming.values())]
 
     def start(self) -> None:
-        """Starts loading the models."""
         for model in self._served:
             model.start()
 

@@ -119,7 +119,6 @@ class DocumentedApp(FastAPI):
     one of its own is how its description begins."""
 
     def openapi(self) -> Json:
-        """The OpenAPI document."""
         if self.openapi_schema is None:
             for route in self.routes:
                 if isinstance(route, APIRoute) and route.summary is None:
@@ -134,7 +133,6 @@ class DocumentedApp(FastAPI):
 
     @cached_property
     def document(self) -> bytes:
-        """The OpenAPI document in JSON."""
         return json.dumps(self.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -61,7 +61,6 @@ class ScaleSettings(Settings):
 
     @property
     def upper_replicas(self) -> int:
-        """Maximum number of replicas."""
         return self.replicas if self.max_replicas is None else self.max_replicas
 
     @property

@@ -20,11 +20,9 @@ class AgreementFormat(ByteFormat):
     )
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """Raises `InvalidRequest`."""
         raise InvalidRequest(self.no_prompts)
 
     def steps(self, text: str, most: int) -> list[str] | None:
-        """Raises `InvalidRequest`."""
         raise InvalidRequest(self.no_prompts)
 
     def text(self, encoded: Encoded) -> str:

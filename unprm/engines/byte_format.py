@@ -31,11 +31,9 @@ class ByteFormat:
         return None
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
-        """Raises `InvalidRequest`."""
         raise InvalidRequest(self.no_prompts)
 
     def at_tags(self, ids: Sequence[int]) -> Encoded:
-        """Raises `InvalidRequest`."""
         raise InvalidRequest(self.no_prompts)
 
     def tokens(self, encoded: Encoded) -> list[str]:

@@ -71,7 +71,6 @@ class Recent:
     seconds: float = 0.0
 
     def add(self, tokens: int, computed: int, seconds: float) -> None:
-        """Adds a batch."""
         self.tokens = _MEMORY * self.tokens + tokens
         self.computed = _MEMORY * self.computed + computed
         self.seconds = _MEMORY * self.seconds + max(seconds, 1e-6)
@@ -118,12 +117,10 @@ class Scheduler:
 
     @property
     def queued_tokens(self) -> int:
-        """Tokens that wait for a batch."""
         return self._waiting.tokens
 
     @property
     def queued_requests(self) -> int:
-        """Requests with items that wait for a batch."""
         return len(self._waiting)
 
     async def score(

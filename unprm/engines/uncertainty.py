@@ -62,11 +62,9 @@ class UncertaintyFormat(ByteFormat):
         return Encoded((0,) * len(steps), tuple(range(len(steps))))
 
     def text(self, encoded: Encoded) -> str:
-        """Each step's surprisals."""
         return "\n".join(map(_figures, encoded.logprobs))
 
     def tokens(self, encoded: Encoded) -> list[str]:
-        """A mark for each step."""
         return ["ş"] * len(encoded.ids)
 
 
@@ -89,7 +87,6 @@ class UncertaintyEngine:
         )
 
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
-        """Step scores per item; no token is run."""
         return [StepScores(tuple(map(self._readout.score, item.logprobs))) for item in batch]
 
     def close(self) -> None:

@@ -44,7 +44,6 @@ def family_named(name: str) -> Family:
 
 
 def known_models() -> Iterator[tuple[Family, KnownModel]]:
-    """Every published model with its family."""
     return ((family, model) for family in families().values() for model in family.models)
 
 

@@ -143,7 +143,6 @@ class TokenSampler(Sampler):
         return self._prompter.encode(problem)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, without special tokens."""
         return self._prompter.decode(ids)
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:

@@ -346,7 +346,6 @@ class Candidates(TrajectoryTerms):
 
     @property
     def candidate_problems(self) -> Sequence[str | None]:
-        """The problem of each candidate."""
         return [self.problem] * self.count
 
     @property
@@ -452,7 +451,6 @@ class ScoreRequest(_Scorable, OutcomeTerms):
 
     @property
     def candidate_problems(self) -> Sequence[str | None]:
-        """The problem of each candidate."""
         return super().candidate_problems if self.problems is None else self.problems
 
     @property

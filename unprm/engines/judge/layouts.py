@@ -89,7 +89,6 @@ class ChainLayout:
     answers: ClassVar[Mapping[str, float]] = CHECKED
 
     def messages(self, problem: str, steps: Sequence[str]) -> Messages:
-        """The conversation that asks for the check."""
         fields = {"problem": plain(problem), "code": code(problem)}
         numbered = (
             self.step.format(number=number, step=plain(step), code=fields["code"])

@@ -94,7 +94,6 @@ class Stepwise(Readout):
         return [layout.messages(problem, steps) for layout in self.layouts]
 
     def described(self, likeliest: int) -> str:
-        """The answers, and how they are read."""
         answers = " or ".join(self.layouts[0].answers) if len(self.layouts[0].answers) == 2 else "a digit"
         if likeliest:
             return f"expected score of the answer ({answers}) over the {likeliest} likeliest tokens"
@@ -142,7 +141,6 @@ class Written(Readout):
         return [self.layout.messages(problem, steps)]
 
     def described(self, likeliest: int) -> str:
-        """The verdicts, and how they are read."""
         better, worse = self.layout.answers
         read = f"P({better}) against P({worse}) at" if likeliest else f"the share of {better} among"
         return rf"{read} the verdicts \boxed{{{better}}} or \boxed{{{worse}}} of {self.repeats} sampled checks"

@@ -52,7 +52,6 @@ class ProbeHead(nn.Module):
         return head
 
     def save(self, directory: Path) -> None:
-        """Writes the weights into a probe's directory."""
         save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, directory / FILE)
 
     def tokens(self, hidden: torch.Tensor) -> torch.Tensor:

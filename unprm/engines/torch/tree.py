@@ -62,7 +62,6 @@ class PrefixTree:
         return self.capacity - self._free_slots
 
     def clear(self) -> None:
-        """Evicts everything."""
         self._free = np.arange(self.capacity)[::-1].copy()
         self._free_slots = self.capacity
         self._roots: dict[str, Node] = {}
@@ -70,7 +69,6 @@ class PrefixTree:
         self._pass = 0
 
     def begin(self) -> None:
-        """Begins a pass."""
         self._pass += 1
 
     def missing(self, ids: Sequence[int], scope: str = "") -> int:

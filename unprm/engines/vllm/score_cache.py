@@ -29,7 +29,6 @@ class ScoreCache:
         return found
 
     def keep(self, item: Encoded, scores: Sequence[float]) -> None:
-        """Stores an item's scores."""
         for key, score in zip(_keys(item), scores, strict=True):
             self._scores[key] = score
             self._scores.move_to_end(key)
