@@ -166,7 +166,7 @@ def render(messages: Sequence[Message], reading: Reading) -> Rendered:
                 waiting.append(shown)
     final = next((texts[index] for index in reversed(steps)), "")
     return Rendered(
-        problem="\n\n".join(_told(messages[:first], texts, reading, cut)),
+        problem="\n\n".join(_spoken(messages[:first], texts, reading, cut)),
         steps=tuple("\n\n".join(parts[index]) for index in steps),
         messages=tuple(steps),
         evidence=reading.evidence,
@@ -180,7 +180,7 @@ def conversation(messages: Sequence[Message], tools: Sequence[AgentTool] = ()) -
     role, or a single one of the user as it stands. Results of tools are truncated in the middle to the 500 tokens of
     `Reading`, and thoughts left out. Raises as `render`."""
     texts = [text_of(index, message) for index, message in enumerate(messages)]
-    parts = [describe_tools(tools), *_told(messages, texts, Reading(), {})]
+    parts = [describe_tools(tools), *_spoken(messages, texts, Reading(), {})]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -261,16 +261,16 @@ def _observation(
     return f"[{source}] {text}"
 
 
-def _told(messages: Sequence[Message], texts: Sequence[str], reading: Reading, cut: dict[int, Cut]) -> Iterator[str]:
+def _spoken(messages: Sequence[Message], texts: Sequence[str], reading: Reading, cut: dict[int, Cut]) -> Iterator[str]:
     """Messages before a step; a single one of the user stands without its role."""
     names = _names(messages)
     said = [
         _step(each, text, reading) if each.role == "assistant" else text
         for each, text in zip(messages, texts, strict=False)
     ]
-    told = [index for index, text in enumerate(said) if text]
-    alone = [messages[index].role for index in told] == ["user"]
-    for index in told:
+    shown = [index for index, text in enumerate(said) if text]
+    alone = [messages[index].role for index in shown] == ["user"]
+    for index in shown:
         message = messages[index]
         if message.role in ("tool", "function"):
             yield _observation(index, message, names, said[index], reading, cut)

@@ -274,7 +274,7 @@ class MemoryPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PromptLimits:
     """Maximum tokens of a judge's prompts: for a `batch`, and for a `request`."""
 
     batch: int
@@ -286,8 +286,9 @@ class ModelDescription:
     """What a server reports about the model it serves.
 
     `digest`: of everything its scores depend on, None where another program runs the model and does not report it.
-    `calibration` is used in the mean with other models. `memory`: None where another program holds the model. `asked`:
-    of a judge. `by_logprobs`: it scores by the log-probabilities of each step's tokens, and reads no text.
+    `calibration` is used in the mean with other models. `memory`: None where another program holds the model.
+    `prompt_limits`: of a judge. `by_logprobs`: it scores by the log-probabilities of each step's tokens, and reads no
+    text.
     """
 
     name: str
@@ -305,7 +306,7 @@ class ModelDescription:
     digest: str | None = None
     self_test: SelfTest | None = None
     memory: MemoryPlan | None = None
-    asked: Asked | None = None
+    prompt_limits: PromptLimits | None = None
     by_logprobs: bool = False
 
 

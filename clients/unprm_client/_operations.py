@@ -208,4 +208,4 @@ def _work(
 
 
 def _invalid(detail: str, found: Sequence[FieldError] = ()) -> UnprmError:
-    return errors.told(InvalidRequest, InvalidRequest.code, detail, found)
+    return errors.make_error(InvalidRequest, InvalidRequest.code, detail, found)

@@ -99,13 +99,13 @@ def of_response(status: int, headers: Mapping[str, str], body: bytes, url: httpx
         detail = f"the body is not an error of unprm; is {server_at(url)} an unprm server?"
         return UnexpectedResponse(status, detail)
     kind = BY_CODE.get(problem.code, TryAgain if status in (429, 503) else RequestRefused)
-    error = told(kind, problem.code, problem.detail, problem.errors)
+    error = make_error(kind, problem.code, problem.detail, problem.errors)
     error.code, error.status, error.request_id = problem.code, problem.status, problem.request_id
     error.retry_after = retry_after(headers)
     return error
 
 
-def told(kind: type[UnprmError], code: str, detail: str, found: Sequence[FieldError] = ()) -> UnprmError:
+def make_error(kind: type[UnprmError], code: str, detail: str, found: Sequence[FieldError] = ()) -> UnprmError:
     """The error of this class in words for people, with the offending fields."""
     others = [error for error in found if error.pointer and error.detail not in detail]
     error = kind.saying(f"{code}: {detail}" + "".join(f" [{each.pointer}: {each.detail}]" for each in others))

@@ -58,7 +58,7 @@ async def model(service: TheService, context: TheContext, name: ModelName | None
         scorer = RequestScorer(service, [chosen], context)
         strategy = DEFAULT_STRATEGY if why_majority(scorer, None) is None else "majority"
     fields = asdict(description)
-    del fields["max_tokens"], fields["calibration"], fields["asked"], fields["by_logprobs"]
+    del fields["max_tokens"], fields["calibration"], fields["prompt_limits"], fields["by_logprobs"]
     fields |= {
         "name": served_name,
         "models": service.models.names,

@@ -242,10 +242,10 @@ class Scheduler:
             if len(item.ids) > about.max_tokens:
                 raise SolutionTooLong(index, len(item.ids), about.max_tokens)
         tokens = sum(item.cost for item in encoded)
-        if about.asked is not None and tokens > about.asked.request:
+        if about.prompt_limits is not None and tokens > about.prompt_limits.request:
             raise InvalidRequest(
                 f"the judge's prompts for these solutions would take {tokens} tokens, the limit is "
-                f"{about.asked.request}: send fewer solutions, or fewer steps",
+                f"{about.prompt_limits.request}: send fewer solutions, or fewer steps",
                 "/solutions",
             )
         if seconds <= 0:
@@ -265,8 +265,8 @@ class Scheduler:
 
     def _batch_limit(self) -> int:
         """Maximum tokens of the next batch."""
-        if (asked := self._engine.description.asked) is not None:
-            return asked.batch
+        if (limits := self._engine.description.prompt_limits) is not None:
+            return limits.batch
         speed = self._recent.computed / self._recent.seconds if self._recent.seconds else 0.0
         if len(self._waiting) == 1 and self._batch_tokens <= _ALONE * speed:
             return self._batch_tokens

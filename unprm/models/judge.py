@@ -14,7 +14,7 @@ from unprm.engines.judge.self_test import QUESTIONS, self_test
 from unprm.errors import ModelInvalid, ModelUnreachable
 from unprm.models.options import EngineOptions, JudgeOptions, public_name
 from unprm.openai.client import Observe, ignore
-from unprm.types import Asked, Evidence, ModelDescription
+from unprm.types import Evidence, ModelDescription, PromptLimits
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,8 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
         engine.call(probe(chat, readout))
         about = f"{judge.judge_readout}, layout {judge.judge_layout}: {readout.described(chat.likeliest)}"
         batch = BUSY * engine.call(chat.in_flight()) * CALL * readout.rounds
-        engine.description = replace(description, input_format=about, asked=Asked(batch, judge.judge_prompt_tokens))
+        limits = PromptLimits(batch, judge.judge_prompt_tokens)
+        engine.description = replace(description, input_format=about, prompt_limits=limits)
         logger.info("the judge is read by %s", about)
         tested = self_test(engine, sampled=readout.written or not chat.likeliest, few=readout.written)
         engine.description = replace(engine.description, self_test=tested)

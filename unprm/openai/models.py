@@ -129,16 +129,16 @@ class ChatChoice(Choice):
         return self.logprobs.content or []
 
 
-def _told(*kinds: type, otherwise: int | None = None) -> BeforeValidator:
-    """`otherwise` for what is no number of these kinds."""
+def _number(*kinds: type, otherwise: int | None = None) -> BeforeValidator:
+    """A number of one of these kinds, else `otherwise`."""
     return BeforeValidator(lambda sent: sent if type(sent) in kinds and 0 <= sent <= 2**53 else otherwise)
 
 
-_Count = Annotated[int, _told(int, otherwise=0)]
+_Count = Annotated[int, _number(int, otherwise=0)]
 
 
-class _Told(_Object):
-    """What counts as not told if it can't be read, since vendors extend the usage each in their own way, and a
+class _Reported(_Object):
+    """What counts as not reported if it can't be read, since vendors extend the usage each in their own way, and a
     completion is worth more than the count of its tokens."""
 
     @model_validator(mode="before")
@@ -147,19 +147,19 @@ class _Told(_Object):
         return sent if isinstance(sent, dict | cls) else {}
 
 
-class _Details(_Told):
-    cached_tokens: Annotated[int | None, _told(int)] = None
-    reasoning_tokens: Annotated[int | None, _told(int)] = None
+class _Details(_Reported):
+    cached_tokens: Annotated[int | None, _number(int)] = None
+    reasoning_tokens: Annotated[int | None, _number(int)] = None
 
 
-class UsageInfo(_Told):
+class UsageInfo(_Reported):
     """The tokens of a completion by the server's count, 0 where it says nothing; what it cost, as OpenRouter tells."""
 
     prompt_tokens: _Count = 0
     completion_tokens: _Count = 0
     prompt_tokens_details: _Details = _Details()
     completion_tokens_details: _Details = _Details()
-    cost: Annotated[float | None, _told(int, float)] = None
+    cost: Annotated[float | None, _number(int, float)] = None
 
     @property
     def cached_tokens(self) -> int:
@@ -170,12 +170,12 @@ class UsageInfo(_Told):
     def details(self) -> dict[str, float]:
         """What the server tells beyond the tokens, by name: nothing is 0 that it doesn't."""
         cached = self.prompt_tokens_details.cached_tokens
-        told = {
+        reported = {
             "cached_tokens": None if cached is None else self.cached_tokens,
             "reasoning_tokens": self.completion_tokens_details.reasoning_tokens,
             "cost": self.cost,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in reported.items() if value is not None}
 
 
 AnyChoice = TypeVar("AnyChoice", bound=Choice)

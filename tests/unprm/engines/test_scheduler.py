@@ -28,7 +28,7 @@ from unprm.errors import (
     SolutionTooLong,
     UnprmError,
 )
-from unprm.types import Asked, Encoded, SelfTest, StepScores, Usage
+from unprm.types import Encoded, PromptLimits, SelfTest, StepScores, Usage
 
 
 def item(name: int, tokens: int = 10) -> Encoded:
@@ -467,7 +467,7 @@ async def test_what_is_cached_does_not_make_a_model_seem_fast() -> None:
 @asynchronous
 async def test_a_judge_s_batch_is_counted_by_its_prompts_and_a_request_is_bounded() -> None:
     engine = FakeEngine()
-    engine.description = replace(engine.description, asked=Asked(batch=100, request=250))
+    engine.description = replace(engine.description, prompt_limits=PromptLimits(batch=100, request=250))
     scorer = Scheduler(engine, batch_tokens=10, max_queued_tokens=1000)
     items = [replace(item(k), asked=50) for k in range(5)]
     await scorer.score(items)

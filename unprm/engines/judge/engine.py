@@ -31,7 +31,7 @@ class JudgeFormat(ByteFormat):
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         # the wordings are about as long for all kinds of steps
-        return replace(super().encode(problem, steps), asked=self._readouts[None].asked(problem, steps))
+        return replace(super().encode(problem, steps), asked=self._readouts[None].prompt_tokens(problem, steps))
 
     def text(self, encoded: Encoded) -> str:
         """The conversations, each message after a line with its role."""

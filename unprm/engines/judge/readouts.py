@@ -62,10 +62,10 @@ class Readout(ABC):
     def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
         """The conversations that are sent, each with all of its messages; replies still to be written are marked."""
 
-    def asked(self, problem: str, steps: Sequence[str]) -> int:
+    def prompt_tokens(self, problem: str, steps: Sequence[str]) -> int:
         """Tokens of the prompts that it takes to read a solution. Each message of the user's is a call, whose prompt is
         all that was said until then; a call counts as at least `CALL` tokens."""
-        return sum(map(_asked, self.conversations(problem, steps)))
+        return sum(map(_prompt_tokens, self.conversations(problem, steps)))
 
     @abstractmethod
     def described(self, likeliest: int) -> str:
@@ -167,9 +167,9 @@ class StepChain(Written):
     layout: StepLayout
     rounds: ClassVar[int] = 8
 
-    def asked(self, problem: str, steps: Sequence[str]) -> int:
+    def prompt_tokens(self, problem: str, steps: Sequence[str]) -> int:
         """A prompt for each step of each check, as if the judge wrote the assumed answers."""
-        return self.repeats * super().asked(problem, steps)
+        return self.repeats * super().prompt_tokens(problem, steps)
 
     async def read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
         """The checks run side by side. One without a verdict on a step is left out of that step's mean."""
@@ -223,7 +223,7 @@ async def _check(
     )
 
 
-def _asked(messages: Messages) -> int:
+def _prompt_tokens(messages: Messages) -> int:
     tokens = said = 0
     for message in messages:
         said += len(message["content"].encode())

@@ -21,7 +21,7 @@ from unprm.engines.scheduler import Scheduler
 from unprm.errors import ModelBusy, ModelInvalid, ModelUnavailable, ModelUnreachable
 from unprm.models.judge import load_judge, pick_readout
 from unprm.models.options import EngineOptions, JudgeOptions
-from unprm.types import Asked, Usage
+from unprm.types import PromptLimits, Usage
 
 STEPS = ["1 + 2 = 3", "3 + 3 = 7"]
 READOUTS = {None: pick_readout(JudgeOptions())}
@@ -187,7 +187,7 @@ def test_a_server_that_tells_its_slots_is_sent_no_more_than_it_works_on() -> Non
     """The rest would wait there, while its time runs; and batches are smaller."""
     with judging(slots=3) as judge:
         engine = judge.load()
-        assert engine.description.asked == Asked(batch=2 * 3 * CALL, request=4_194_304)
+        assert engine.description.prompt_limits == PromptLimits(batch=2 * 3 * CALL, request=4_194_304)
         engine.close()
 
 
@@ -271,7 +271,7 @@ def test_a_judge_s_cost_is_its_calls_and_their_prompts() -> None:
     """Prompts grow with each step, so their tokens grow with the square of the steps; no call is free."""
     with judging() as judge:
         engine = judge.load(judge_concurrency=4, judge_prompt_tokens=9999)
-        assert engine.description.asked == Asked(batch=2 * 4 * CALL, request=9999)
+        assert engine.description.prompt_limits == PromptLimits(batch=2 * 4 * CALL, request=9999)
         one, few = (engine.format.encode("p", ["a"] * steps) for steps in (1, 3))
         assert (one.cost, few.cost) == (CALL, 3 * CALL)
         done = len(judge.bodies)
@@ -293,7 +293,7 @@ def test_a_judge_s_cost_is_its_calls_and_their_prompts() -> None:
 )
 def test_what_a_solution_of_three_steps_costs_in_each_read_out(options: Any, calls: int, rounds: int) -> None:
     readout = pick_readout(JudgeOptions(**options))
-    assert readout.asked("p", ["a", "b", "c"]) == calls * CALL
+    assert readout.prompt_tokens("p", ["a", "b", "c"]) == calls * CALL
     assert readout.rounds == rounds
 
 
