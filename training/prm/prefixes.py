@@ -1,11 +1,12 @@
 """Solutions that begin alike as a forest: each distinct prefix of tokens is there once, and is computed once."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat, takewhile
-from operator import eq
+from itertools import repeat
 from typing import NamedTuple
 
 import torch
+
+from unprm.engines.waiting import common
 
 
 class Forest(NamedTuple):
@@ -40,7 +41,7 @@ def shared_lengths(sequences: Iterable[Sequence[int]]) -> Iterator[int]:
     """How many tokens each sequence shares with the one before it."""
     previous: Sequence[int] = ()
     for sequence in sequences:
-        yield sum(takewhile(bool, map(eq, previous, sequence)))
+        yield common(previous, sequence)
         previous = sequence
 
 

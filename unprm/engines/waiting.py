@@ -80,7 +80,7 @@ class Prefixes:
         return shared - shared // self.SHARED
 
 
-def common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
+def common(first: Sequence[int], second: Sequence[int]) -> int:
     """Length of the common prefix, by halves: slices are compared fast."""
     low, high = 0, min(len(first), len(second))
     while low < high:

@@ -4,7 +4,7 @@ without an error."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from unprm.engines.torch import plain
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.quantized import Int8Linear
 from unprm.engines.torch.readers import Reader
+from unprm.engines.waiting import common
 from unprm.types import Encoded, Format, SelfTest
 
 LENGTH = 96
@@ -85,8 +86,7 @@ class TreeTest:
 
 def _shared(items: Sequence[Encoded]) -> int:
     """How many tokens all items begin with."""
-    places = zip(*(item.ids for item in items), strict=False)
-    return sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, places))
+    return min(common(items[0].ids, each.ids) for each in items)
 
 
 def _everywhere(item: Encoded, skipped: int, length: int) -> Encoded:
