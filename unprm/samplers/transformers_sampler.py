@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from unprm import steps
 from unprm.calibration import sigmoid
 from unprm.engines.torch.attention import KeyValues
+from unprm.engines.torch.memory import RunLimit
 from unprm.engines.torch.probe import ProbeReader
 from unprm.errors import SamplerFailed
 from unprm.samplers.decoding import DecodingBatch, Prompt, Row
@@ -92,11 +93,10 @@ class TransformersSampler(TokenSampler):
         recovery: int = RECOVERY,
     ) -> None:
         super().__init__(directory, name, settings)
-        self._probe, self._recovery = probe, recovery
+        self._probe = probe
         self._window: int = model.config.max_position_embeddings
         self._batch = DecodingBatch(model, settings, end_tokens(directory), rows_at_once(model, settings), probe)
-        self._limit = self._batch.size
-        self._steps = 0  # since `_limit` last changed
+        self._limit = RunLimit(self._batch.size, recovery)
         self._waiting: deque[Row] = deque()
         self._requests: dict[Row, _Request] = {}
         self._closed = False
@@ -148,14 +148,14 @@ class TransformersSampler(TokenSampler):
             if complete is None:
                 self._shrink(rows)
                 continue
-            self._grow()
+            self._limit.note_run()
             for row in complete:
                 self._finish(row)
 
     def _admitted(self) -> list[Row]:
         """The rows that join now, those that have waited longest."""
-        free = self._limit - len(self._batch.rows)
-        if free < min(self._limit * ADMITTED_SHARE, len(self._waiting)):
+        free = self._limit.now - len(self._batch.rows)
+        if free < min(self._limit.now * ADMITTED_SHARE, len(self._waiting)):
             return []
         rows: list[Row] = []
         contexts: set[Prompt] = set()
@@ -198,19 +198,14 @@ class TransformersSampler(TokenSampler):
             length = len(rows[0].context)
             self._give_up(left, SamplerFailed(f"{self.model} ran out of memory on one text of {length} tokens"))
             return
-        self._limit, self._steps = len(rows) // 2, 0
+        self._limit.halve(len(rows))
         self._waiting.extendleft(reversed(left))
         logger.warning(
             "out of memory with %d completions; at most %d for the next %d tokens",
             len(rows),
-            self._limit,
-            self._recovery,
+            self._limit.now,
+            self._limit.recovery,
         )
-
-    def _grow(self) -> None:
-        self._steps += 1
-        if self._limit < self._batch.size and self._steps >= self._recovery:
-            self._limit, self._steps = min(2 * self._limit, self._batch.size), 0
 
     def _finish(self, row: Row) -> None:
         if request := self._requests.get(row):

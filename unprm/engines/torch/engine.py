@@ -17,7 +17,7 @@ import torch
 from unprm.engines.torch import attention
 from unprm.engines.torch.attention import KeyValues
 from unprm.engines.torch.compiled import CompiledLayers
-from unprm.engines.torch.memory import plan
+from unprm.engines.torch.memory import RunLimit, plan
 from unprm.engines.torch.passes import Pass, Pending, admit
 from unprm.engines.torch.plain import check_lengths
 from unprm.engines.torch.readers import Reader, scores_of, states
@@ -63,9 +63,7 @@ class TorchEngine:
         together: int = TOGETHER,
     ) -> None:
         self.format: PrmFormat = format
-        self._pass_tokens, self._together = pass_tokens, together
-        self._room = pass_tokens
-        self._passes = 0  # since `_room` last changed
+        self._limit, self._together = RunLimit(pass_tokens, RECOVERY), together
         memory, slot = planned(reader, description.max_tokens, pass_tokens, cache_bytes), slot_bytes(reader)
         self.description = replace(description, memory=memory)
         self._cached_tokens = cache_bytes // slot
@@ -100,7 +98,7 @@ class TorchEngine:
         entries = map(Pending, range(len(batch)), batch)
         waiting = deque(sorted(entries, key=lambda entry: (entry.item.scope, entry.item.ids)))
         while waiting:
-            shares = admit(self._tree, waiting, min(pass_tokens or self._pass_tokens, self._room))
+            shares = admit(self._tree, waiting, min(pass_tokens or self._limit.most, self._limit.now))
             work = Pass(shares, self._reader)
             try:
                 work.end(self._read(work, self._reader))
@@ -111,7 +109,7 @@ class TorchEngine:
             except BaseException:
                 self._tree.clear()  # tokens that were not run must not stay in the tree
                 raise
-            self._grow()
+            self._limit.note_run()
             for share, cost in zip(shares, work.computed, strict=True):
                 computed[share.index] += cost
                 if share.whole:
@@ -138,16 +136,10 @@ class TorchEngine:
         self._tree.clear()
         if tokens <= SMALLEST:
             raise
-        self._room, self._passes = tokens // 2, 0
+        self._limit.halve(tokens)
         torch.cuda.empty_cache()
-        logger.warning(
-            "out of memory with %d tokens at once; at most %d for the next %d passes", tokens, self._room, RECOVERY
-        )
-
-    def _grow(self) -> None:
-        self._passes += 1
-        if self._room < self._pass_tokens and self._passes >= RECOVERY:
-            self._room, self._passes = min(2 * self._room, self._pass_tokens), 0
+        now = self._limit.now
+        logger.warning("out of memory with %d tokens at once; at most %d for the next %d passes", tokens, now, RECOVERY)
 
     @torch.inference_mode()
     def _read(self, work: Pass, reader: Reader) -> list[Any]:

@@ -17,6 +17,25 @@ CACHED = 2**20
 """Maximum tokens of a prefix cache whose size is not given: their ids and scores take memory of the host as well."""
 
 
+class RunLimit:
+    """How much a model runs at once: at most `most`; after memory ran out, half of what was too much for the next
+    `recovery` runs, and twice as much after these."""
+
+    def __init__(self, most: int, recovery: int) -> None:
+        self.most = self.now = most
+        self.recovery, self._runs = recovery, 0
+
+    def halve(self, tried: int) -> None:
+        """Notes that memory ran out over so much."""
+        self.now, self._runs = tried // 2, 0
+
+    def note_run(self) -> None:
+        """Notes a run for which memory was enough."""
+        self._runs += 1
+        if self.now < self.most and self._runs >= self.recovery:
+            self.now, self._runs = min(2 * self.now, self.most), 0
+
+
 def plan(
     modules: Sequence[nn.Module], networks: Sequence[PreTrainedModel], slots: int, tokens: int, read: int = 0
 ) -> MemoryPlan:
