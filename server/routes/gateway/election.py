@@ -206,6 +206,7 @@ class RunningElection:
             why_majority=terms.why_majority,
             by_letters=self._question_decides and self._extraction == "choice",
             by_frequency=by_frequency,
+            by_pointers=bool(terms.settings.vote_on),
         )
         return report
 

@@ -122,6 +122,12 @@ def test_what_no_reward_can_read_is_answered_all_the_same_unless_a_vote_by_it_is
             "2 of 3 candidates have the elected answer; the next answer has 1",
         ),
         (
+            "wrf",
+            [boxed(1), boxed(1), boxed(2)],
+            2 / 3,
+            "2 of 3 candidates have the elected answer; the next answer has 1, but an equal score",
+        ),
+        (
             "cisc",
             [boxed(1), boxed(2), boxed(2)],
             1 / 3,
