@@ -174,7 +174,7 @@ def notes(
 
     `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `why_majority`: why a vote that
     nobody named is by majority. `by_letters`: answers were read as letters of the question's options. `by_frequency`:
-    no candidate with an answer had what the vote needs. `by_pointers`: answers are what the request's pointers point to.
+    no candidate with an answer had what the vote needs. `by_pointers`: answers are what `vote_on` points to.
     """
     lines = [*_missing(report, token_limit), *_outcome(report, by_pointers)]
     if why_majority:
@@ -232,7 +232,7 @@ def _outcome(report: Report, by_pointers: bool) -> Iterator[str]:
         sentence = f"{elected.count} of {stated} {those}"
         if others:
             next_one = others[0].count
-            score = "an equal" if report.tie else "a lower" if next_one > elected.count else None
-            relation = ", a tie" if report.tie and next_one == elected.count else f", but {score} score" if score else ""
+            tied = ", a tie" if next_one == elected.count else ", but an equal score"
+            relation = tied if report.tie else ", but a lower score" if next_one > elected.count else ""
             sentence += f"; the next answer has {next_one}{relation}"
         yield sentence
