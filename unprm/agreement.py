@@ -33,15 +33,13 @@ _DECIMAL = re.compile(
 _BLANKS = str.maketrans("", "", ", ")
 
 
-def support(problem: str, candidates: Sequence[Sequence[str]]) -> list[Support]:
+def support(problem: str, candidates: Sequence[Sequence[str]], place: str = "/solutions") -> list[Support]:
     """What the others say of each candidate, a list of steps. A step's score is the share of the other candidates that
     have a value which it computes, the least if it computes several; values of the problem don't count. Raises
-    `InvalidRequest` for fewer than `LEAST` candidates. Linear in the length."""
-    if len(candidates) < LEAST:
-        raise InvalidRequest(
-            f"{NAME} compares candidates: expected at least {LEAST} of a problem, none blank, got {len(candidates)}",
-            "/solutions",
-        )
+    `InvalidRequest` for fewer than `LEAST` candidates; `place`: its pointer. Linear in the length."""
+    if (count := len(candidates)) < LEAST:
+        why = f"{place}: {NAME} compares the candidates of a problem: expected at least {LEAST}, got {count}"
+        raise InvalidRequest(why, place)
     given = set(_values(_plain(problem)))
     having, computed = Counter[int | Fraction](), list[list[set[int | Fraction]]]()
     for steps in (list(map(_plain, each)) for each in candidates):

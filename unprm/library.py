@@ -80,7 +80,7 @@ def grade(pairs: Sequence[Any], *, extraction: str = "auto") -> list[Grade]:
     """
     sent, found = listed(pairs, "pairs"), list[Grade]()
     for start in range(0, len(sent), MAX_PAIRS):
-        request = GradeRequest.model_validate({"pairs": sent[start : start + MAX_PAIRS], "extraction": extraction})
+        request = _request(GradeRequest, {"pairs": sent[start : start + MAX_PAIRS], "extraction": extraction})
         found += _done(pipeline.grade(request.pairs, request.extraction, Scorer()))
     return found
 

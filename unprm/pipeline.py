@@ -247,10 +247,11 @@ def _supported(ballot: Ballot) -> Mapping[int, Outcome]:
     found: dict[int, Outcome] = {}
     of_problem: dict[str, list[int]] = {}
     for index, each in enumerate(ballot.solutions):
-        if each.steps:
-            of_problem.setdefault(each.problem, []).append(index)
+        of_problem.setdefault(each.problem, []).append(index)
     for problem, indices in of_problem.items():
         if all(ballot.scores[k] is not None for k in indices):
             continue
-        found |= zip(indices, agreement.support(problem, [ballot.solutions[k].steps for k in indices]), strict=True)
+        place = "/solutions" if len(of_problem) == 1 else f"/problems/{indices[0]}"
+        steps = [ballot.solutions[k].steps for k in indices]
+        found |= zip(indices, agreement.support(problem, steps, place), strict=True)
     return found

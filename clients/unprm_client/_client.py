@@ -85,6 +85,8 @@ class _Operations:
         try:
             if (httpx.URL(url).port or 0) > 65_535:
                 raise httpx.InvalidURL("its port is above 65535")
+            if httpx.URL(url).scheme not in ("http", "https"):
+                raise httpx.InvalidURL("it does not begin with http:// or https://")
         except httpx.InvalidURL as error:
             raise ConnectionFailed(f"the server's URL can't be used: {error}") from None
         self._seconds, self._max_attempts = timeout, attempts

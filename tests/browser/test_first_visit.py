@@ -98,6 +98,10 @@ def test_outside_of_the_domain_the_banner_warns_and_steps_have_no_score(first: S
     expect(page.locator(".badge")).to_have_count(0)
     assert "error" not in page.locator("#solutions").inner_text()
     assert not SCORE.search(page.locator("#solutions").inner_text())
+    explanation = page.locator("#explanation")
+    expect(explanation).not_to_contain_text("reward")
+    first.choose("wrf")
+    expect(explanation).to_contain_text("Its rewards are a demonstration’s: they mean nothing here.")
     assert flaws(page) == []
 
 

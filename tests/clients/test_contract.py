@@ -281,7 +281,7 @@ def test_a_connection_is_used_again(server: Running) -> None:
         assert len(pool.connections) == 1
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999", "http://a:b"])
+@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999", "http://a:b", "localhost:8000", "127.0.0.1"])
 def test_what_is_no_url_is_said_to_be_none(url: str) -> None:
     for kind in (Client, AsyncClient):
         with pytest.raises(errors.ConnectionFailed, match="the server's URL can't be used: "):

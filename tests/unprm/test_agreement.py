@@ -98,6 +98,10 @@ def test_strange_numbers_are_no_error(text: str) -> None:
     scores(text, text, text, text)
 
 
+def test_a_candidate_without_steps_supports_nothing() -> None:
+    assert [each.values for each in support("", [["= 7"], ["7"], ["8"], []])] == [(1 / 3,), (None,), (None,), ()]
+
+
 def test_fewer_candidates_are_refused_with_their_number() -> None:
-    with pytest.raises(InvalidRequest, match=f"expected at least {LEAST} of a problem, none blank, got 3"):
+    with pytest.raises(InvalidRequest, match=f"/solutions: .* expected at least {LEAST}, got 3"):
         support("", OTHERS)

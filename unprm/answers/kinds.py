@@ -208,7 +208,7 @@ def _last_result(reply: str) -> str | None:
         return None
     value = found["value"]
     # a formula's last delimiter is no currency
-    return stated_value((value.strip("\\$ ") if value.endswith("$") else value) + found["words"])
+    return stated_value((value.rstrip("\\$ ").lstrip("$") if value.endswith("$") else value) + found["words"])
 
 
 KINDS: dict[ComparedAs, Kind] = {

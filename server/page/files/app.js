@@ -136,7 +136,7 @@ async function showScores(request, signal, more = false) {
 /** What is drawn: where a demonstration's scores mean nothing, shares of `others`, or none among too few candidates. */
 async function meaningful(request, solutions, demonstration, signal) {
   if (!byAgreement && demonstration?.in_domain !== false) return { drawn: solutions, others: 0 };
-  const others = solutions.filter(({ steps }) => steps.length > 0).length - 1;
+  const others = solutions.length - 1;
   const asked = { ...request, solutions: solutions.map(({ steps }) => (steps.length > 0 ? steps : "")), model: "agreement" };
   const scored = byAgreement ? solutions : others < 3 ? [] : (await post("score_steps", asked, signal)).solutions;
   const drawn = (each, k) => ({ ...each, step_scores: scored[k]?.step_scores ?? null, reward: undefined });

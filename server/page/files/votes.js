@@ -104,8 +104,9 @@ function explainVote(votes, by, onShow) {
 }
 
 function explanation({ solutions, without_answer_count: silent }, outcome, by) {
-  const { decided_by: decidedBy, margin, tied_answers: tied } = outcome;
+  const { strategy, decided_by: decidedBy, margin, tied_answers: tied } = outcome;
   const sentences = reason(outcome, solutions.length, by);
+  if (by.outside && strategy !== "majority") sentences.push(" Its rewards are a demonstration’s: they mean nothing here.");
   if (tied.length > 0) {
     const order = decidedBy === "majority" ? "" : "more candidates win, then the higher mean reward, then ";
     sentences.push(` It is a tie of ${tied.length} answers: ${order}who comes first.`);

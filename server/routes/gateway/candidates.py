@@ -188,7 +188,8 @@ class SampledCandidates:
         needed = terms.by_confidence or terms.by_logprobs
         if needed and not self._has_logprobs and all(source.requested for source in self.sources):
             need = "votes by confidence need" if terms.by_confidence else "rewards are made of here"
-            raise UpstreamFailed(f"the upstream sends no log-probabilities of tokens, which {need}")
+            why = f"the upstream sends no log-probabilities of tokens, which {need}: name another vote, as majority"
+            raise UpstreamFailed(why)
         return solutions_to_vote_on(self.sampled.choices, self._solutions, terms.request, extraction)
 
     def provisional(self, choices: Sequence[Json], extraction: Extraction) -> list[AnySolution]:

@@ -206,6 +206,7 @@ class RunningElection:
             why_majority=terms.why_majority,
             by_letters=self._question_decides and self._extraction == "choice",
             by_frequency=by_frequency,
+            by_pointers=bool(terms.settings.vote_on),
         )
         return report
 
@@ -240,10 +241,15 @@ class RunningElection:
             self.stopped = "failures"
         elif left == 0:
             self.stopped = "budget"
-        elif self._probes and self._ballot is None and self.candidates.attempted == PROBE and not self.candidates.cut:
+        elif self._probes and self._ballot is None and self.candidates.attempted == PROBE and await self._none_votes():
             self.stopped = "no_answer"
         elif self.stable >= self._terms.stable and not self._exhaust:
             self.stopped = "stable"
+
+    async def _none_votes(self) -> bool:
+        """Whether no candidate is cut, or has an answer even by itself: among more, others may be of its kind."""
+        alone = [partial(self.candidates.provisional, [choice]) for choice in self.candidates.sampled.choices]
+        return not self.candidates.cut and not any([await self._vote("majority", each) for each in alone])
 
     async def _stability(self, ballot: Ballot, left: int) -> float:
         """The probability that the vote won't change when the candidates that are `left` have come."""

@@ -162,15 +162,21 @@ class Report(BaseModel):
 
 
 def notes(
-    report: Report, token_limit: str | None, *, why_majority: str | None, by_letters: bool, by_frequency: bool
+    report: Report,
+    token_limit: str | None,
+    *,
+    why_majority: str | None,
+    by_letters: bool,
+    by_frequency: bool,
+    by_pointers: bool,
 ) -> list[str]:
     """What a caller should know about an election, in lines.
 
     `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `why_majority`: why a vote that
     nobody named is by majority. `by_letters`: answers were read as letters of the question's options. `by_frequency`:
-    no candidate with an answer had what the vote needs.
+    no candidate with an answer had what the vote needs. `by_pointers`: answers are what `vote_on` points to.
     """
-    lines = [*_missing(report, token_limit), *_outcome(report)]
+    lines = [*_missing(report, token_limit), *_outcome(report, by_pointers)]
     if why_majority:
         lines.append(f"the vote is by majority, as none was named: {why_majority}")
     if by_frequency:
@@ -204,11 +210,12 @@ def _missing(report: Report, token_limit: str | None) -> Iterator[str]:
         yield f"{silent} of {report.sampled} candidates {'states' if silent == 1 else 'state'} no answer"
 
 
-def _outcome(report: Report) -> Iterator[str]:
+def _outcome(report: Report, by_pointers: bool) -> Iterator[str]:
     if report.answer is None:
         first = "the first" if report.solution_index == 0 else "the first whole one"
         returned = f"the one with the highest {report.decided_by}" if report.decided_by else first
-        yield f"no candidate states an answer; {returned} is returned as the upstream wrote it"
+        lacking = "is JSON with all that vote_on points to" if by_pointers else "states an answer"
+        yield f"no candidate {lacking}; {returned} is returned as the upstream wrote it"
         if report.stopped == "no_answer":
             yield f"no more than {report.sampled} of {report.budget} candidates were sampled: no reward can elect one"
     elif (parts := report.by_parts) is not None:
@@ -225,6 +232,7 @@ def _outcome(report: Report) -> Iterator[str]:
         sentence = f"{elected.count} of {stated} {those}"
         if others:
             next_one = others[0].count
-            relation = ", a tie" if report.tie else ", but a lower score" if next_one > elected.count else ""
+            tied = ", a tie" if next_one == elected.count else ", but an equal score"
+            relation = tied if report.tie else ", but a lower score" if next_one > elected.count else ""
             sentence += f"; the next answer has {next_one}{relation}"
         yield sentence

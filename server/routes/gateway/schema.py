@@ -213,6 +213,12 @@ class CompletionRequest(UpstreamRequest):
     n: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES)
     best_of: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES)
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if NAMED.fullmatch(self.model) or (self.model_extra or {}).get("unprm"):
+            raise ValueError("there is no vote on completions, which are passed on: /v1/chat/completions has one")
+        return self
+
     @property
     def candidates(self) -> int:
         """Number of completions that the upstream samples."""

@@ -463,6 +463,10 @@ def test_a_model_is_retrieved_also_by_a_name_that_chooses_a_vote() -> None:
 def test_completions_are_the_upstream_s() -> None:
     with upstream("go on") as reasoner, gateway(reasoner) as running, client(running) as api:
         answer = api.completions.create(model="m", prompt="so", max_tokens=3)
+        asked: Any
+        for asked in ({"model": "wrf-8@m"}, {"model": "m", "extra_body": {"unprm": {"budget": 8}}}):
+            with pytest.raises(openai.UnprocessableEntityError, match="no vote on completions"):
+                api.completions.create(prompt="so", **asked)
     assert answer.choices[0].text == "go on"
     assert reasoner.bodies == [{"model": "m", "prompt": "so", "max_tokens": 3}]
 

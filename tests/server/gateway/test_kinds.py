@@ -39,6 +39,7 @@ def test_json_is_voted_on_by_the_fields_that_the_request_names() -> None:
     assert (report["answer"], report["share"], report["compared_as"]) == ('"spam"', 2 / 3, "json")
     assert (whole["tie"], len(whole["candidates"])) == (True, 3)
     assert (neither["answer"], neither["without_answer_count"]) == (None, 3)
+    assert neither["notes"][0].startswith("no candidate is JSON with all that vote_on points to; the first")
 
 
 def test_lists_whose_items_the_response_format_calls_unique_have_no_order() -> None:

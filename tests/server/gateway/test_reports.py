@@ -80,6 +80,13 @@ def test_a_first_candidate_with_an_answer_has_the_others_sampled() -> None:
     assert [body.get("n", 1) for body in reasoner.bodies] == [2, 2, 4]
 
 
+def test_a_first_candidate_that_only_ends_with_a_result_has_the_others_sampled() -> None:
+    """Alone it is half of two candidates, which is no kind."""
+    with upstream(HAIKU[0], *["So it is 7."] * 7) as reasoner, gateway(reasoner) as running:
+        _, report = elected(running, strategy="majority", budget=8)
+    assert (report["answer"], report["read_from"], report["stopped"]) == ("7", "last_sentence", "stable")
+
+
 def test_a_candidate_that_is_cut_is_not_returned_if_another_is_whole() -> None:
     for texts, cut, index in ((HAIKU, {0}, 1), (["", *HAIKU[1:]], {1}, 2), (HAIKU, {0, 1, 2}, 0), (["", " "], (), 0)):
         with upstream(*texts, cut=cut) as reasoner, gateway(reasoner) as running:
@@ -120,6 +127,12 @@ def test_what_no_reward_can_read_is_answered_all_the_same_unless_a_vote_by_it_is
             [boxed(1), boxed(1), boxed(2)],
             2 / 3,
             "2 of 3 candidates have the elected answer; the next answer has 1",
+        ),
+        (
+            "wrf",
+            [boxed(1), boxed(1), boxed(2)],
+            2 / 3,
+            "2 of 3 candidates have the elected answer; the next answer has 1, but an equal score",
         ),
         (
             "cisc",

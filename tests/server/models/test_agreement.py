@@ -71,13 +71,18 @@ def _alternating(one: list[Any], other: list[Any]) -> list[Any]:
 
 
 def test_what_came_with_scores_keeps_them_and_counts_as_a_candidate(server: Running) -> None:
-    sent = [{"steps": SOLUTIONS[0], "step_scores": [0.9, 0.8, 0.7]}, *SOLUTIONS[1:], " "]
+    sent = [{"steps": SOLUTIONS[0], "step_scores": [0.9, 0.8, 0.7]}, *SOLUTIONS[1:]]
     found = server.post("/score_steps", {"problem": PROBLEM, "solutions": sent}).json()["solutions"]
-    assert [each["step_scores"] for each in found] == [[0.9, 0.8, 0.7], *SCORES[1:], None]
-    assert found[-1]["unscored"]["code"] == "blank"
+    assert [each["step_scores"] for each in found] == [[0.9, 0.8, 0.7], *SCORES[1:]]
     both = {"problems": [PROBLEM] * 4 + ["?"], "solutions": [*SOLUTIONS, sent[0]]}
     found = server.post("/score_steps", both).json()["solutions"]
     assert [each["step_scores"] for each in found] == [*SCORES, [0.9, 0.8, 0.7]]
+
+
+def test_a_blank_candidate_is_one_that_supports_nothing(server: Running) -> None:
+    found = server.post("/score_steps", BODY | {"solutions": [*SOLUTIONS[:3], " "]}).json()["solutions"]
+    assert [each["step_scores"] for each in found] == [pytest.approx([1 / 3, 1 / 3, None]), *SCORES[1:3], None]
+    assert found[-1]["unscored"]["code"] == "blank"
 
 
 def test_a_right_answer_goes_with_the_steps_that_have_a_score(server: Running) -> None:
@@ -120,8 +125,8 @@ def test_a_vote_is_by_majority_unless_all_scores_are_sent(server: Running) -> No
 @pytest.mark.parametrize(
     ("path", "sent", "reason"),
     [
-        ("/score_steps", BODY | {"solutions": SOLUTIONS[:3]}, "expected at least 4 of a problem, none blank, got 3"),
-        ("/score_steps", BODY | {"solutions": [*SOLUTIONS[:3], ""]}, "none blank, got 3"),
+        ("/score_steps", BODY | {"solutions": SOLUTIONS[:3]}, "/solutions: agreement compares the candidates of a"),
+        ("/score_steps", {"problems": [*"aaaabbb"], "solutions": ["1 = 1"] * 7}, "/problems/4: agreement compares"),
         ("/score_steps", {"trajectories": [{"messages": MESSAGES}]}, "not trajectories"),
         ("/preview", {"problem": "?", "solution": "a"}, "reads no single text"),
         ("/classify", {"input": "a"}, "reads no single text"),

@@ -146,6 +146,11 @@ def test_what_is_no_json_object_or_array_is_none(text: str) -> None:
         ("**Step 2:** In total, he spent $200 + $600 = $800 on ties.", "$800"),
         ("There were 54 - 30 = 24 more pink flamingos.", "24"),
         ("Thus $x = 5$.", "5"),
+        ("Therefore, she bought 52 more tins of cat food than dog food.", "52"),
+        ("So, there are 8 bars in a box.", "8 bars"),
+        ("The cost per pair, which is what we need, is $180 / 90 = $2.", "$2"),
+        ("To find how many more he needs at least: 3 \\times 5 hours = 15 hours", "15 hours"),
+        (r"The mean is $\frac{1 + 2014}{2} = \frac{2015}{2}$.", r"\frac{2015}{2}"),
     ],
 )
 def test_the_result_of_the_last_sentence_is_read_where_nothing_is_stated(text: str, answer: str) -> None:
@@ -177,6 +182,12 @@ def test_the_last_sentence_is_not_read_where_most_state_an_answer() -> None:
         "So it is about 5.",
         "Total: 150\nNow I check it.",
         "Therefore there are 5, as was shown before.",
+        "So each is at least x = 5.",
+        "So there are 2 roots for which a + 5b = 0 has a solution.",
+        "So we set n / 2 * 7 = 21 and solve for n.",
+        "So we check 2 * 3 = 6.",
+        "So he walks about 2 * 3 = 6 miles.",
+        "So he is one of 3 who came to see the show that was on in the town.",
     ],
 )
 def test_other_numbers_in_the_last_sentence_are_no_results(text: str) -> None:
