@@ -104,7 +104,7 @@ class ScoredSolution(WireModel):
     combined_reward: float | None = Field(
         default=None,
         exclude_if=_is_none,
-        description="By the request's `combination`; missing without `gold`, and with `process` if no step has a score.",
+        description="By the request's `combination`; missing without `gold`, and with `process` without a step score.",
     )
 
     @property

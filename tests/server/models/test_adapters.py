@@ -175,8 +175,14 @@ def test_an_adapter_of_what_has_no_files_is_refused() -> None:
         (["--adapter=x,y"], "several adapters are each given as NAME=ADAPTER, with different names"),
         (["--model=m=base", "--adapter=a=x"], "go with a single --model without a name, their base"),
         (["--model=m=base,n=base", "--adapter=a=x"], "go with a single --model without a name, their base"),
-        (["--model=m", "--adapter=a=x,b=y", "--adapter-revision=main"], "--adapter-revision goes with a single --adapter without"),
-        (["--model=m", "--adapter=a=x,b=y", "--engine=remote", "--url=http://gpu"], "--engine remote goes with a single --model"),
+        (
+            ["--model=m", "--adapter=a=x,b=y", "--adapter-revision=main"],
+            "--adapter-revision goes with a single --adapter without",
+        ),
+        (
+            ["--model=m", "--adapter=a=x,b=y", "--engine=remote", "--url=http://gpu"],
+            "--engine remote goes with a single --model",
+        ),
         (["--adapter="], "--adapter: "),
         (["--adapter=x"], "^--adapter needs --model, the model that it is for$"),
         (["--adapter=a=x,b=y"], "^--adapter needs --model"),
