@@ -247,11 +247,14 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
         named = self.models()
         if (self.judge_url is None) == any(request.model == JUDGE for request in named.values()):
             raise ValueError("--model judge needs --judge-url, and --judge-url needs --model judge")
+        alone = ("adapter", *ModelOptions.model_fields)
+        own = [option(name) for name in alone if getattr(self, name) not in (None, [])]
+        if own and "model" not in self.model_fields_set:
+            raise ValueError(f"{own[0]} needs --model, the model that it is for")
         if len(self.model) > 1:
             if "" in named or len(named) < len(self.model):
                 raise ValueError("several models are each given as NAME=MODEL, with different names")
-            alone = ("adapter", *ModelOptions.model_fields)
-            if any(getattr(self, name) not in (None, []) for name in alone):
+            if own:
                 options = ", ".join(map(option, alone))
                 raise ValueError(f"{options} go with a single --model; several are each a PRM's directory or hub name")
         if len(named) > 1 and self.engine == "remote":

@@ -17,7 +17,7 @@ from unprm.errors import OutputMismatch
 
 from . import sources
 from .schema import to_line
-from .sources import R
+from .sources import Identified, R
 
 
 class ResumableFile(ExitStack, Generic[R]):
@@ -29,13 +29,14 @@ class ResumableFile(ExitStack, Generic[R]):
     def __init__(self, path: Path, kind: type[R], config: Mapping[str, Any]) -> None:
         super().__init__()
         self.path = path
+        _check_plain(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         # unbuffered: after a failed write nothing may be left in a buffer
         self._file = self.enter_context(path.open("a+b", buffering=0))
         try:
             self._lock()
             self._mend()
-            self._check(json.loads(json.dumps(config)))
+            _configure(path, config)
             self.records = {record.id: record for record in sources.read(path, kind)}
         except BaseException:
             self.close()
@@ -52,10 +53,19 @@ class ResumableFile(ExitStack, Generic[R]):
             while line:
                 line = line[self._file.write(line) :]
             os.fsync(self._file.fileno())
-        except OSError:
+        except OSError as error:
             os.ftruncate(self._file.fileno(), end)
+            error.filename = str(self.path)  # a failed write does not say where
             raise
         self.records[record.id] = record
+
+    def has(self, item: Identified, *fields: str) -> bool:
+        """Whether the item's record is there. Raises `OutputMismatch` if a record has its id, and one of these fields
+        is another."""
+        record = self.records.get(item.id)
+        if record and any(getattr(record, name) != getattr(item, name) for name in fields):
+            raise OutputMismatch(f"{self.path} has another record with the id {item.id!r}; choose another output")
+        return record is not None
 
     def _lock(self) -> None:
         try:
@@ -67,43 +77,52 @@ class ResumableFile(ExitStack, Generic[R]):
         """Cuts off everything after the last line break."""
         os.ftruncate(self._file.fileno(), self.path.read_bytes().rfind(b"\n") + 1)
 
-    def _check(self, config: dict[str, Any]) -> None:
-        place = config_path(self.path)
-        if place.exists():
-            # a setting that is not there is one that is off: earlier and later versions have others
-            if differences := "; ".join(_differences(config_of(self.path), config)):
-                raise OutputMismatch(
-                    f"{self.path} was made with another configuration; choose another output, or the same settings: "
-                    + differences
-                )
-        elif self._file.seek(0, os.SEEK_END):
-            raise OutputMismatch(f"{self.path} has records, but {place.name}, which says how they were made, is gone")
-        else:
-            replace(place, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
-
 
 def digest(values: object) -> str:
     """A digest of JSON values: 16 hexadecimal digits."""
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
 
+def beside(path: Path, suffix: str) -> Path:
+    """The file that belongs to a record file, plain or `.gz`, and has its name with this suffix."""
+    return path.with_name(path.name.removesuffix(".gz")).with_suffix(suffix)
+
+
 def config_path(path: Path) -> Path:
-    return path.with_suffix(".config.json")
+    return beside(path, ".config.json")
 
 
 def config_of(path: Path) -> dict[str, Any]:
-    config: dict[str, Any] = json.loads(config_path(path).read_text("utf-8"))
+    """Raises `OutputMismatch` if it is gone."""
+    if not (place := config_path(path)).exists():
+        raise OutputMismatch(f"{place}, which says how the records of {path.name} were made, is gone")
+    config: dict[str, Any] = json.loads(place.read_text("utf-8"))
     return config
 
 
 def write(path: Path, config: Mapping[str, Any], records: Iterable[object]) -> None:
-    """Writes a record file and its configuration; each file is replaced atomically."""
+    """Writes a record file and its configuration; each file is replaced atomically. Raises `OutputMismatch` if the file
+    was made with another configuration."""
+    _configure(path, config)
     write_lines(path, records)
-    replace(config_path(path), json.dumps(config, ensure_ascii=False, indent=2) + "\n")
+
+
+def _configure(path: Path, config: Mapping[str, Any]) -> None:
+    """Writes the configuration of a record file if it has none. Raises `OutputMismatch` if it has another, or records
+    and none."""
+    if config_path(path).exists() or (path.exists() and path.stat().st_size):
+        # a setting that is not there is one that is off: earlier and later versions have others
+        if differences := "; ".join(_differences(config_of(path), json.loads(json.dumps(config)))):
+            raise OutputMismatch(
+                f"{path} was made with another configuration; choose another output, or the same settings: "
+                + differences
+            )
+    else:
+        replace(config_path(path), json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
 
 def write_lines(path: Path, records: Iterable[object]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _check_plain(path)
     with _replacing(path) as file:
         file.writelines(to_line(record).encode() for record in records)
 
@@ -114,14 +133,26 @@ def replace(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
+def _check_plain(path: Path) -> None:
+    if path.suffix == ".gz":
+        raise OutputMismatch(f"{path}: records are written without compression, leave out .gz")
+
+
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    try:
+        with partial.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException as error:
+        partial.unlink(missing_ok=True)  # it may be what fills the disk
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

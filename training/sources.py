@@ -5,6 +5,7 @@ Every reader raises `RecordInvalid` with the file, the line, the field and what 
 
 import codecs
 import gzip
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -42,11 +43,14 @@ def from_file(path: Path, kind: type[T]) -> Iterator[tuple[int, T]]:
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file, `.gz` or plain, that are not blank, with their numbers; without a byte order mark."""
     opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-            if line.strip():
-                yield number, line
+    try:
+        with opener(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                if line.strip():
+                    yield number, line
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise RecordInvalid(str(path), 0, f"not a whole gzip file ({error})") from error
 
 
 def json_lines(place: Path) -> list[Path]:

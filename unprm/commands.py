@@ -11,6 +11,7 @@ command decorated with `with_options` can take a dataclass as a parameter, or wh
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -135,15 +136,21 @@ def group(about: str, **more: Any) -> typer.Typer:
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None, name: str | None = None) -> None:
     """Runs a command line, by default the process's. An error that its user can mend is printed in red, with exit
-    status 2 for `SettingsInvalid` and 1 for `UnprmError` and `OSError`."""
+    status 2 for `SettingsInvalid` and 1 for `UnprmError`, `OSError` and safetensors' own."""
     try:
         typer.main.get_command(app)(arguments, name)
-    except (SettingsInvalid, UnprmError, OSError) as error:
+    except (SettingsInvalid, UnprmError, OSError, _safetensors_error()) as error:
         from rich.console import Console
         from rich.markup import escape
 
         Console(stderr=True).print(f"[red]{escape(str(error))}[/red]", highlight=False, soft_wrap=True)
         raise SystemExit(2 if isinstance(error, SettingsInvalid) else 1) from None
+
+
+def _safetensors_error() -> type[Exception]:
+    """What a full disk raises there; few commands load it."""
+    kind: type[Exception] = getattr(sys.modules.get("safetensors"), "SafetensorError", OSError)
+    return kind
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -256,12 +256,12 @@ def reward(step_scores: Sequence[float], aggregate: Aggregate = "min") -> float:
 def combined(
     combination: Combination, correct: bool, step_scores: Sequence[float], reward: float | None, mean_weight: float
 ) -> float | None:
-    """The reward of a solution whose answer is right or not; None if it takes step scores and there are none. `reward`:
-    that of the step scores; `mean_weight`: the share of their mean."""
-    if combination == "outcome":
-        return float(correct)
-    if not step_scores or combination == "process":
+    """The reward of a solution whose answer is right or not: the outcome alone if no step has a score, unless it takes
+    the `process` alone, which is `reward`, that of the step scores. `mean_weight`: the share of their mean."""
+    if combination == "process":
         return reward
+    if combination == "outcome" or not step_scores:
+        return float(correct)
     return correct * min(step_scores) if combination == "outcome_min" else correct + mean_weight * fmean(step_scores)
 
 

@@ -42,9 +42,9 @@ def test_rewards_combine_what_is_right_with_the_step_scores(server: Running, com
 
 
 def test_an_answer_is_right_or_not_where_steps_cannot_be_scored(server: Running) -> None:
-    """A solution beyond the model's window: its outcome is known, what takes step scores is not."""
+    """A solution beyond the model's window: its outcome is known, and counts; what is of step scores alone is not."""
     long = boxed(7, "x" * 3000)
-    for combination, reward in (("outcome", 1.0), ("outcome_min", None), ("process", None)):
+    for combination, reward in (("outcome", 1.0), ("outcome_min", 1.0), ("outcome_mean", 1.0), ("process", None)):
         (scored,) = server.post("/score_steps", ask(long, gold="7", combination=combination)).json()["solutions"]
         assert scored["unscored"]["code"] == "solution_too_long"
         assert (scored["correct"], scored.get("combined_reward")) == (True, reward)

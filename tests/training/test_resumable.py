@@ -1,6 +1,8 @@
 """Records survive crashes, and no file mixes two configurations."""
 
+import gzip
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -107,15 +109,20 @@ def test_a_value_that_json_does_not_know_is_refused_before_it_is_written(tmp_pat
 _FILLS_THE_DISK = """
 import json, sys
 from pathlib import Path
-from training.resumable import ResumableFile
+from training.resumable import ResumableFile, replace
 from training.evaluate.records import SolutionScores
 with ResumableFile(Path(sys.argv[1]), SolutionScores, {}) as written:
     for number in range(1000):
         try:
             written.append(SolutionScores(str(number) + "x" * 100, None))
-        except OSError:
+        except OSError as error:
             print(number)
+            first = error
             break
+try:
+    replace(Path(sys.argv[1]).with_name("b.json"), "x" * 10000)
+except OSError as other:
+    print(first, other)
 """
 
 
@@ -128,7 +135,10 @@ def test_a_full_disk_keeps_all_records_and_no_half_one(tmp_path):
 
     command = [sys.executable, "-c", _FILLS_THE_DISK, str(tmp_path / "a.jsonl")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=small_files)
-    count = int(done.stdout)
+    first, errors = done.stdout.splitlines()
+    count = int(first)
+    assert re.fullmatch(r".*: '.*/a\.jsonl' .*: '.*/b\.json'", errors)
+    assert not any(place.name.startswith("b.json") for place in tmp_path.iterdir())
     assert 10 < count < 60
     lines = (tmp_path / "a.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == [str(number) + "x" * 100 for number in range(count)]
@@ -138,9 +148,44 @@ def test_a_file_is_written_anew_all_or_nothing(tmp_path):
     path = tmp_path / "a.jsonl"
     resumable.write(path, {"k": 1}, [Note("a"), Note("b")])
     with pytest.raises(ValueError, match="JSON"):
-        resumable.write(path, {"k": 2}, [Note("c"), Note("d", value=float("inf"))])
+        resumable.write(path, {"k": 1}, [Note("c"), Note("d", value=float("inf"))])
+    with pytest.raises(OutputMismatch, match="k was 1, is 2"):
+        resumable.write(path, {"k": 2}, [Note("c")])
     assert _ids(path) == ["a", "b"]
     assert json.loads(config_path(path).read_text()) == {"k": 1}
+    assert sorted(place.name for place in tmp_path.iterdir()) == ["a.config.json", "a.jsonl"]
+
+
+def test_what_is_no_record_file_is_not_overwritten(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(OutputMismatch, match=r"mine\.config\.json"):
+        resumable.write(tmp_path / "mine.txt", {}, [Note("a")])
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_a_record_of_the_same_id_and_other_content_is_no_record_of_the_item(tmp_path):
+    with _open(tmp_path / "a.jsonl", {}) as written:
+        written.append(Note("a", "one"))
+        assert written.has(Note("a", "one", 2.0), "text")
+        assert not written.has(Note("b"), "text")
+        with pytest.raises(OutputMismatch, match="has another record with the id 'a'"):
+            written.has(Note("a", "other"), "text")
+
+
+def test_compressed_files_are_read_and_not_written(tmp_path):
+    path = tmp_path / "a.jsonl"
+    resumable.write(path, {"k": 1}, [Note(str(number), "text" * number) for number in range(100)])
+    packed = path.with_name("a.jsonl.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert _ids(packed) == _ids(path)
+    assert resumable.config_of(packed) == {"k": 1}
+    for write in (lambda: _open(packed, {"k": 1}), lambda: resumable.write(packed, {"k": 1}, [])):
+        with pytest.raises(OutputMismatch, match=r"leave out \.gz"):
+            write()
+    for broken in (packed.read_bytes()[:200], b"{}", packed.read_bytes()[:30] + bytes(300)):
+        packed.write_bytes(broken)
+        with pytest.raises(RecordInvalid, match=r"a\.jsonl\.gz: not a whole gzip file"):
+            _ids(packed)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import pytest
 import typer
 from pydantic import BaseModel, Field, SecretStr
+from safetensors import SafetensorError
 from typer.testing import CliRunner
 
 import unprm.__main__
@@ -220,16 +221,16 @@ def test_the_next_option_is_no_value():
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(SettingsInvalid("[b] is 1"), 2), (ModelInvalid("[b] is 1"), 1), (OSError("[b] is 1"), 1)]
+    ("kind", "status"), [(SettingsInvalid, 2), (ModelInvalid, 1), (OSError, 1), (SafetensorError, 1)]
 )
 def test_what_a_user_can_mend_is_said_without_a_traceback(
-    error: Exception, status: int, capsys: pytest.CaptureFixture[str]
+    kind: type[Exception], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     app = program("Fails.")
 
     @app.command()
     def fail() -> None:
-        raise error
+        raise kind("[b] is 1")
 
     with pytest.raises(SystemExit) as ended:
         run(app, [])

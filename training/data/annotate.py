@@ -28,11 +28,11 @@ from .sample import origin_of
 
 
 def unresolved_path(annotated: Path) -> Path:
-    return annotated.with_suffix(".unresolved.jsonl")
+    return resumable.beside(annotated, ".unresolved.jsonl")
 
 
 def questions_path(annotated: Path) -> Path:
-    return annotated.with_suffix(".questions.jsonl")
+    return resumable.beside(annotated, ".questions.jsonl")
 
 
 class AnnotationFiles(ExitStack):
@@ -51,7 +51,7 @@ class AnnotationFiles(ExitStack):
         self.board: stage.Board | None = None
 
     def is_done(self, solution: SelectedSolution) -> bool:
-        return solution.id in self.resolved.records or solution.id in self.unresolved.records
+        return any(file.has(solution, "problem", "steps") for file in (self.resolved, self.unresolved))
 
     def write(self, record: AnnotatedSolution | QuestionValue) -> None:
         if isinstance(record, QuestionValue):

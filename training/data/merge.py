@@ -89,8 +89,9 @@ def merge(annotated: Sequence[Path], output: Path) -> Merged:
         refuted=len(kept) - len(solutions),
     )
     rows = (UnprmRow(s.problem, s.steps, s.labels, gold_answer=s.gold_answer, tried=s.tried) for s in solutions)
+    card = _card(output.name, solutions, merged, annotated)
     resumable.write_lines(output / "data" / "train.jsonl", rows)
-    (output / "README.md").write_text(_card(output.name, solutions, merged, annotated), "utf-8")
+    resumable.replace(output / "README.md", card)
     return merged
 
 

@@ -58,7 +58,7 @@ def load_questions(
     `extraction`: where to look for the answer in the solution if a question has no answer field.
 
     Raises `RecordInvalid` for a record without a problem or an answer, with a duplicate id, or without the field `per`;
-    if no question is as `only` says; and if a value of `per` has fewer questions than the limit.
+    if there is no question, or none is as `only` says; and if a value of `per` has fewer questions than the limit.
     """
     row = dict[str, Any]
     rows = list(
@@ -77,6 +77,8 @@ def load_questions(
         for question, (number, row) in zip(questions_by_id.values(), rows, strict=True)
         if unanswerable or question.gold_answer != NO_ANSWER
     ]
+    if not kept:
+        raise RecordInvalid(source, 0, "it has no question with an answer")
     questions = [question for question, _, _ in kept]
     if limit is not None and per is not None:
         values = [_value(row, per, source, number) for _, number, row in kept]

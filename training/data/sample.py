@@ -41,7 +41,7 @@ async def sample(
     """
     config = {"stage": "sample", **origin_of(sampler), **asdict(settings)}
     with ResumableFile(output, SampledQuestion, config) as written:
-        todo = [question for question in questions if question.id not in written.records]
+        todo = [question for question in questions if not written.has(question, "problem", "gold_answer")]
         title = f"sampling from {sampler.model}"
         with stage.Board(console, title, len(questions), len(questions) - len(todo)) as board:
 

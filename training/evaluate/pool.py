@@ -126,8 +126,12 @@ def read_pool(path: Path, reward_field: str = "") -> list[CandidatePool]:
 
 def _parquet(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
     from datasets import Dataset
+    from datasets.exceptions import DatasetGenerationError
 
-    return enumerate(Dataset.from_parquet(str(path), keep_in_memory=True), 1)
+    try:
+        return enumerate(Dataset.from_parquet(str(path), keep_in_memory=True), 1)
+    except (ValueError, DatasetGenerationError) as error:  # pyarrow's is the former
+        raise RecordInvalid(str(path), 0, f"not a whole parquet file ({error})") from error
 
 
 def _by_problem(rows: Iterable[tuple[int, dict[str, Any]]], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -83,8 +83,9 @@ class ProbeTrainer:
 
         self.states = states(KEPT, examples)
         self.held_out: States | None = None
+        self.dropped_held_out = 0
         if settings.validation:
-            held_out, _ = read_examples(settings.validation, None, form, window, Example.whole)
+            held_out, self.dropped_held_out = read_examples(settings.validation, None, form, window, Example.whole)
             self.held_out = states(KEPT_OF_HELD_OUT, held_out)
 
     def __str__(self) -> str:

@@ -58,10 +58,13 @@ class RunState:
         call this."""
         if self.processes.is_first:
             partial = self.path.with_suffix(".partial")
-            save_file(_tensors(parameters, optimizers), partial, {"progress": json.dumps(progress)})
-            with partial.open("rb") as file:
-                os.fsync(file.fileno())
-            os.replace(partial, self.path)
+            try:
+                save_file(_tensors(parameters, optimizers), partial, {"progress": json.dumps(progress)})
+                with partial.open("rb") as file:
+                    os.fsync(file.fileno())
+                os.replace(partial, self.path)
+            finally:
+                partial.unlink(missing_ok=True)  # it may be what fills the disk
         self.processes.wait()
 
     def load(self, parameters: Parameters, optimizers: list[torch.optim.Optimizer]) -> None:

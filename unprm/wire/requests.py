@@ -422,7 +422,7 @@ class OutcomeTerms(BaseModel):
         "outcome",
         description="With `gold`: how `combined_reward` is made of `outcome`, 1 for a right answer and else 0, and of "
         "the step scores. `process`: these alone, as `reward`; `outcome_min`: outcome × their minimum; `outcome_mean`: "
-        "outcome + `mean_weight` × their mean.",
+        "outcome + `mean_weight` × their mean. Without a step score these two are the outcome.",
     )
     mean_weight: float = Field(0.5, ge=0, le=1, allow_inf_nan=False, description="Of `outcome_mean`.")
 

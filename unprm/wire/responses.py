@@ -104,8 +104,7 @@ class ScoredSolution(WireModel):
     combined_reward: float | None = Field(
         default=None,
         exclude_if=_is_none,
-        description="By the request's `combination`; missing without `gold`, and if it can't be scored, unless the "
-        "outcome alone counts.",
+        description="By the request's `combination`; missing without `gold`, and with `process` without a step score.",
     )
 
     @property

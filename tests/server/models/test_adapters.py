@@ -175,17 +175,26 @@ def test_an_adapter_of_what_has_no_files_is_refused() -> None:
         (["--adapter=x,y"], "several adapters are each given as NAME=ADAPTER, with different names"),
         (["--model=m=base", "--adapter=a=x"], "go with a single --model without a name, their base"),
         (["--model=m=base,n=base", "--adapter=a=x"], "go with a single --model without a name, their base"),
-        (["--adapter=a=x,b=y", "--adapter-revision=main"], "--adapter-revision goes with a single --adapter without"),
-        (["--adapter=a=x,b=y", "--engine=remote", "--url=http://gpu"], "--engine remote goes with a single --model"),
+        (
+            ["--model=m", "--adapter=a=x,b=y", "--adapter-revision=main"],
+            "--adapter-revision goes with a single --adapter without",
+        ),
+        (
+            ["--model=m", "--adapter=a=x,b=y", "--engine=remote", "--url=http://gpu"],
+            "--engine remote goes with a single --model",
+        ),
         (["--adapter="], "--adapter: "),
+        (["--adapter=x"], "^--adapter needs --model, the model that it is for$"),
+        (["--adapter=a=x,b=y"], "^--adapter needs --model"),
+        (["--revision=main"], "^--revision needs --model"),
     ],
 )
-def test_adapters_that_cannot_be_told_apart_are_refused(arguments: list[str], message: str) -> None:
+def test_adapters_that_cannot_be_told_apart_or_have_no_base_are_refused(arguments: list[str], message: str) -> None:
     with pytest.raises(SettingsInvalid, match=message):
         read(Settings, arguments)
 
 
 @pytest.mark.parametrize("place", ["prm", "runs/lr=1", "./a=b"])
 def test_a_single_adapter_needs_no_name(place: str) -> None:
-    (request,) = read(Settings, [f"--adapter={place}"]).models().values()
+    (request,) = read(Settings, ["--model=m", f"--adapter={place}"]).models().values()
     assert request.adapter == place

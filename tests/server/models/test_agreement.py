@@ -86,9 +86,10 @@ def test_a_blank_candidate_is_one_that_supports_nothing(server: Running) -> None
 
 
 def test_a_right_answer_goes_with_the_steps_that_have_a_score(server: Running) -> None:
-    terms = {"gold": "3.5", "combination": "outcome_mean"}
-    found = server.post("/score_steps", BODY | terms).json()["solutions"]
-    assert [each.get("combined_reward") for each in found] == [pytest.approx(1.25), None, 0.0, 0.0]
+    for combination, first in (("outcome_mean", pytest.approx(1.25)), ("outcome_min", pytest.approx(1 / 3))):
+        terms = {"gold": "3.5", "combination": combination}
+        found = server.post("/score_steps", BODY | terms).json()["solutions"]
+        assert [each.get("combined_reward") for each in found] == [first, 1.0, 0.0, 0.0]
 
 
 def test_tokens_of_a_step_without_a_score_earn_nothing(server: Running) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import random
 import re
+import shutil
 import signal
 from collections import Counter
 from dataclasses import replace
@@ -24,6 +25,7 @@ from tests.training.data.construction import (
     run_annotate,
     run_sample,
     run_select,
+    silent,
 )
 from tests.training.scripted import ScriptedSampler
 from training import resumable
@@ -32,6 +34,7 @@ from training.data import build, stats
 from training.data.annotate import unresolved_path
 from training.data.merge import merge
 from training.data.search import sequential
+from training.data.select import Selector, select
 from training.layouts.files import read_labelled
 from training.stage_settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings
 from unprm import steps
@@ -239,6 +242,36 @@ def test_solutions_of_another_model_or_without_tokens_are_refused(selected, equi
         lines.write(tmp_path / "selected.jsonl", {}, records)
         with pytest.raises(RecordInvalid, match=message):
             run_annotate(tmp_path, equivalence)
+
+
+def test_records_with_the_ids_of_other_questions_or_solutions_are_refused(selected, equivalence, tmp_path):
+    for path in (selected / "samples.jsonl", selected / "selected.jsonl"):
+        lines.write(tmp_path / path.name, resumable.config_of(path), lines.read(path))
+    run_annotate(tmp_path, equivalence)
+    for name, field, run in (("selected", "steps", lambda: run_annotate(tmp_path, equivalence)),
+                             ("samples", "problem", lambda: run_sample(tmp_path))):  # fmt: skip
+        path = tmp_path / f"{name}.jsonl"
+        records = lines.read(path)
+        records[-1][field] = records[0][field] * 2
+        lines.write(path, resumable.config_of(path), records)
+        with pytest.raises(OutputMismatch, match="has another record with the id"):
+            run()
+
+
+def test_selection_does_not_overwrite_its_samples(selected, equivalence):
+    before, place = (selected / "samples.jsonl").read_bytes(), selected / "samples.jsonl"
+    with pytest.raises(OutputMismatch, match="was made with another configuration"):
+        select(place, place, Selector(equivalence, ScriptedSampler().decode, SelectSettings()), silent())
+    assert place.read_bytes() == before
+
+
+def test_a_merge_that_fails_leaves_nothing(selected, equivalence, tmp_path):
+    output = run_annotate(selected, equivalence, name="alone")[1]
+    path = tmp_path / "annotated.jsonl"
+    shutil.copy(output, path)
+    with pytest.raises(OutputMismatch, match=r"annotated\.config\.json, which says .* is gone"):
+        merge([path], tmp_path / "dataset")
+    assert not (tmp_path / "dataset").exists()
 
 
 def test_merged_data_is_read_by_the_trainer_and_has_no_duplicates(selected, equivalence, tmp_path):

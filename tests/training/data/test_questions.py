@@ -21,6 +21,14 @@ def test_the_answer_is_looked_for_in_the_solution_as_the_settings_say(tmp_path):
     assert question.gold_answer == "2"
 
 
+def test_a_file_without_a_question_is_refused(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    for text in ("", '{"problem": "1 + 1?", "answer": "None"}\n'):
+        path.write_text(text, "utf-8")
+        with pytest.raises(RecordInvalid, match="it has no question with an answer"):
+            load_questions(str(path))
+
+
 def _perturbed(path, counts, **fields):
     """A file with as many questions of each perturbation type, one type after the other."""
     rows = [

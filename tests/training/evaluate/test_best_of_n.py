@@ -350,6 +350,18 @@ def test_texts_with_lists_of_scores_are_read_as_search_and_learn_writes_them(tmp
     assert question.gold_answer == "3"
 
 
+def test_parquet_is_read_as_json_lines_and_refused_if_it_is_not_whole(tmp_path):
+    from datasets import Dataset
+
+    row = {"id": "a", "problem": "1 + 1?", "answer": "2", "completions": ["It is 2.", "3"], "scores": [[0.5], [0.25]]}
+    lines, table = _file(tmp_path / "pool.jsonl", [row]), tmp_path / "pool.parquet"
+    Dataset.from_list([row]).to_parquet(str(table))
+    assert pool.read_pool(table, "scores") == pool.read_pool(lines, "scores")
+    table.write_bytes(table.read_bytes()[:-20])
+    with pytest.raises(RecordInvalid, match="not a whole parquet file"):
+        pool.read_pool(table, "scores")
+
+
 def test_an_empty_file_is_refused(tmp_path):
     with pytest.raises(RecordInvalid, match="no question"):
         pool.read_pool(_file(tmp_path / "c.jsonl", []))

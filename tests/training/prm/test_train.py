@@ -11,12 +11,14 @@ import pytest
 import torch
 from rich.progress import Progress
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 from tests.support import columns
 from tests.tiny import write_base
 from tests.training.prm import together
 from tests.training.solutions import learnable
 from training import resumable
+from training.__main__ import app
 from training.evaluate.metrics import Validation
 from training.prm.collate import Example, batches, micro_batches
 from training.prm.loss import LOSSES
@@ -319,12 +321,23 @@ def test_a_process_follows_another_that_runs_out(base, data, tmp_path):
     assert beside.batch_tokens == 100
 
 
+def test_a_state_that_cannot_be_written_leaves_no_file(tmp_path):
+    (tmp_path / STATE).mkdir()
+    with pytest.raises(OSError, match=STATE):
+        RunState(tmp_path / STATE, Processes.join()).save({"a": torch.zeros(2)}, [], {})
+    assert [place.name for place in tmp_path.iterdir()] == [STATE]
+
+
 def test_what_does_not_fit_the_window_is_dropped_and_counted(base, tmp_path):
     path = tmp_path / "long.jsonl"
     long = LabelledSolution("Problem?", ("word " * 400,), (True,))
     resumable.write_lines(path, [long, *learnable(4)])
     trainer = Trainer(_settings(base, path, tmp_path / "out"))
     assert (len(trainer.examples), trainer.dropped) == (4, 1)
+    places = ["--base", str(base), "--data", str(path), "--validation", str(path), "--output", str(tmp_path / "prm")]
+    told = CliRunner().invoke(app, ["train", *places, "--epochs", "1"]).output
+    for option in ("--data", "--validation"):
+        assert f"{option}: 1 solutions longer than the model's window are left out" in told
     resumable.write_lines(path, [long])
     with pytest.raises(ModelInvalid, match=r"1 solutions .* none fits 256 tokens"):
         Trainer(_settings(base, path, tmp_path / "out"))

@@ -18,6 +18,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {"config.json": b'{"model_type": "qwen2"}', "model.safetensors": b"\x00" * 3_000_000, "model.bin": b"code"}
 PROGRAM = """
 import logging, sys
+from huggingface_hub import constants
 from unprm.checkpoints.files import fetch
 from unprm.errors import ModelInvalid
 from unprm.models.options import EngineOptions, ModelSpec
@@ -27,6 +28,12 @@ try:
 except ModelInvalid as error:
     print("remote", error, flush=True)
     input()
+constants.HF_HUB_OFFLINE = True
+try:
+    fetch("some/body", None)
+except ModelInvalid as error:
+    print("offline", error, flush=True)
+constants.HF_HUB_OFFLINE = False
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
 print("place", fetch("some/body", None), flush=True)
 input()
@@ -92,6 +99,10 @@ def test_a_model_is_downloaded_once_and_its_weights_where_needed(hub: ThreadingH
         assert without == ["config.json"]
         process.stdin.write("\n")
         process.stdin.flush()
+        offline = process.stdout.readline()  # only the settings are there
+        assert offline.startswith("offline model 'some/body' is not a directory here and could not be fetched")
+        assert "HF_HUB_OFFLINE is set" in offline
+        assert "(model.safetensors)" in offline
         log = []
         for line in process.stdout:
             log.append(line)
