@@ -247,7 +247,7 @@ class RunningElection:
             self.stopped = "stable"
 
     async def _none_votes(self) -> bool:
-        """Whether no candidate is cut, or has an answer even by itself: among more, others may be of its kind."""
+        """Whether no candidate was truncated, or has an answer even alone: among more, others may be of its kind."""
         alone = [partial(self.candidates.provisional, [choice]) for choice in self.candidates.sampled.choices]
         return not self.candidates.cut and not any([await self._vote("majority", each) for each in alone])
 
