@@ -108,8 +108,7 @@ def write(path: Path, config: Mapping[str, Any], records: Iterable[object]) -> N
 
 
 def _configure(path: Path, config: Mapping[str, Any]) -> None:
-    """Writes the configuration of a record file if it has none. Raises `OutputMismatch` if it has another, or records
-    and none."""
+    """Writes the configuration of a new record file. Raises `OutputMismatch` if an old one has another, or none."""
     if not config_path(path).exists() and not (path.exists() and path.stat().st_size):
         replace(config_path(path), json.dumps(config, ensure_ascii=False, indent=2) + "\n")
     # a setting that is not there is one that is off: earlier and later versions have others
