@@ -170,7 +170,7 @@ def recorded(
     """Report how well published PRMs find first errors, from their recorded scores."""
     from . import recorded_scores
 
-    Console().print(recorded_scores.table(recorded_scores.measure(recorded_scores.read(scores))))
+    typer.echo(recorded_scores.table(recorded_scores.measure(recorded_scores.read(scores))), nl=False)
 
 
 @app.command()

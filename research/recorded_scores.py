@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
-from rich.table import Table
 
 from training import sources
 from training.evaluate import processbench
 from training.evaluate.metrics import percent
 from training.evaluate.processbench import SUBSETS, THRESHOLD, ThresholdFigures
+from training.evaluate.vote_results import in_markdown
 from training.schema import NonEmpty
 from unprm.errors import RecordInvalid
 
@@ -130,27 +130,23 @@ def scores_of(model: str, samples: Sequence[RecordedSolution]) -> dict[str, tupl
     return {sample.id: sample.scores[model] for sample in samples}
 
 
-def table(measured: Mapping[str, RecordedFigures]) -> Table:
-    """One row per PRM and subset, and per PRM an average over the subsets if there are several."""
-    shown = Table(title="ProcessBench on recorded scores: first wrong step, in percent")
-    shown.add_column("PRM", overflow="fold")
-    for name in ("subset", f"F1 at {THRESHOLD:g}", "wrong ones found", "right ones kept", "best F1, threshold"):
-        shown.add_column(name, justify="left" if name == "subset" else "right", overflow="fold")
+def table(measured: Mapping[str, RecordedFigures]) -> str:
+    """In Markdown: one row per PRM and subset, and per PRM an average over the subsets if there are several."""
     (_, *chosen) = next(iter(measured.values())).results
-    for way in chosen:
-        shown.add_column(f"F1, threshold {way}", justify="right", overflow="fold")
+    columns = ["PRM", "subset", f"F1 at {THRESHOLD:g}", "errors found", "right ones accepted", "best F1, its threshold"]
+    rows = []
     for model, result in measured.items():
         fixed, *others = result.results.values()
         for name, figures in fixed.subsets.items():
             threshold, best = result.best[name]
             at_fixed = figures.f1_share.in_percent, percent(figures.erroneous), percent(figures.correct)
             there = [_at(other.subsets[name].f1, other.threshold) for other in others]
-            shown.add_row(model, name, *at_fixed, _at(best, threshold), *there)
+            rows.append([model, name, *at_fixed, _at(best, threshold), *there])
         for other in others:
             average = _at(other.average_f1, other.threshold)
-            shown.add_row(model, "average", f"{100 * fixed.average_f1:.1f}", "", "", "", average)
-        shown.add_section()
-    return shown
+            rows.append([model, "average", f"{100 * fixed.average_f1:.1f}", "", "", "", average])
+    title = "ProcessBench on recorded scores: first wrong step, in % (95 % interval)"
+    return f"{title}\n\n{in_markdown([*columns, *(f'F1, threshold {way}' for way in chosen)], rows)}"
 
 
 def _at(f1: float, threshold: float) -> str:

@@ -108,17 +108,14 @@ def write(path: Path, config: Mapping[str, Any], records: Iterable[object]) -> N
 
 
 def _configure(path: Path, config: Mapping[str, Any]) -> None:
-    """Writes the configuration of a record file if it has none. Raises `OutputMismatch` if it has another, or records
-    and none."""
-    if config_path(path).exists() or (path.exists() and path.stat().st_size):
-        # a setting that is not there is one that is off: earlier and later versions have others
-        if differences := "; ".join(_differences(config_of(path), json.loads(json.dumps(config)))):
-            raise OutputMismatch(
-                f"{path} was made with another configuration; choose another output, or the same settings: "
-                + differences
-            )
-    else:
+    """Writes the configuration of a new record file. Raises `OutputMismatch` if an old one has another, or none."""
+    if not config_path(path).exists() and not (path.exists() and path.stat().st_size):
         replace(config_path(path), json.dumps(config, ensure_ascii=False, indent=2) + "\n")
+    # a setting that is not there is one that is off: earlier and later versions have others
+    elif differences := "; ".join(_differences(config_of(path), json.loads(json.dumps(config)))):
+        raise OutputMismatch(
+            f"{path} was made with another configuration; choose another output, or the same settings: {differences}"
+        )
 
 
 def write_lines(path: Path, records: Iterable[object]) -> None:

@@ -139,18 +139,17 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, name: str | No
     status 2 for `SettingsInvalid` and 1 for `UnprmError`, `OSError` and safetensors' own."""
     try:
         typer.main.get_command(app)(arguments, name)
-    except (SettingsInvalid, UnprmError, OSError, _safetensors_error()) as error:
+    except (
+        SettingsInvalid,
+        UnprmError,
+        OSError,
+        getattr(sys.modules.get("safetensors"), "SafetensorError", OSError),
+    ) as error:
         from rich.console import Console
         from rich.markup import escape
 
         Console(stderr=True).print(f"[red]{escape(str(error))}[/red]", highlight=False, soft_wrap=True)
         raise SystemExit(2 if isinstance(error, SettingsInvalid) else 1) from None
-
-
-def _safetensors_error() -> type[Exception]:
-    """What a full disk raises there; few commands load it."""
-    kind: type[Exception] = getattr(sys.modules.get("safetensors"), "SafetensorError", OSError)
-    return kind
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

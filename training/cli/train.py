@@ -1,7 +1,7 @@
 """The commands that train, publish and calibrate a PRM: train, merge-adapter, push, calibrate."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -11,10 +11,6 @@ from unprm.commands import Given, option, with_options
 from .. import stage
 from ..prm.train_settings import LOSS_DEFAULTS, PROBE_OPTIONS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
 from .evaluate import PrmOptions
-
-if TYPE_CHECKING:
-    from ..prm.probe import ProbeTrainer
-    from ..prm.train import Trainer
 
 console = Console(stderr=True)
 
@@ -50,7 +46,7 @@ def train(
     trainer = Trainer(settings)
     if trainer.processes.is_first:
         console.print(str(trainer.memory), highlight=False, soft_wrap=True)
-        _print_dropped(trainer)
+        _print_dropped(trainer.dropped, trainer.dropped_held_out)
     with stage.progress(console, shown=trainer.processes.is_first) as progress:
         summary = trainer.train(progress)
     if trainer.processes.is_first:
@@ -59,8 +55,8 @@ def train(
     trainer.processes.leave()
 
 
-def _print_dropped(trainer: "Trainer | ProbeTrainer") -> None:
-    for option, count in (("--data", trainer.dropped), ("--validation", trainer.dropped_held_out)):
+def _print_dropped(training: int, validation: int) -> None:
+    for option, count in (("--data", training), ("--validation", validation)):
         if count:
             console.print(f"{option}: {count} solutions longer than the model's window are left out")
 
@@ -72,7 +68,7 @@ def _train_probe(given: Given, preset: str) -> None:
         raise typer.BadParameter("a probe of a frozen base is fitted without it", param_hint=option(beside[0]))
     trainer = ProbeTrainer(TrainSettings(**given))
     console.print(str(trainer), highlight=False, soft_wrap=True)
-    _print_dropped(trainer)
+    _print_dropped(trainer.dropped, trainer.dropped_held_out)
     with stage.progress(console) as progress:
         summary = trainer.train(progress)
     console.print(summary.table())

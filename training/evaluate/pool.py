@@ -126,11 +126,10 @@ def read_pool(path: Path, reward_field: str = "") -> list[CandidatePool]:
 
 def _parquet(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
     from datasets import Dataset
-    from datasets.exceptions import DatasetGenerationError
 
     try:
         return enumerate(Dataset.from_parquet(str(path), keep_in_memory=True), 1)
-    except (ValueError, DatasetGenerationError) as error:  # pyarrow's is the former
+    except ValueError as error:  # pyarrow's is one
         raise RecordInvalid(str(path), 0, f"not a whole parquet file ({error})") from error
 
 

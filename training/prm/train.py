@@ -78,11 +78,10 @@ class Trainer:
         shape = read_shape(str(self.base))
         window = shape.max_position_embeddings
         self.examples, self.dropped = read_examples(settings.data, settings.layout, self.format, window)
-        self.held_out: list[Example] = []
-        self.dropped_held_out = 0
+        validation: tuple[list[Example], int] = [], 0
         if settings.validation:
-            read = read_examples(settings.validation, None, self.format, window)
-            self.held_out, self.dropped_held_out = read
+            validation = read_examples(settings.validation, None, self.format, window)
+        self.held_out, self.dropped_held_out = validation
         self.state = RunState(settings.output / STATE, self.processes)
         self.memory = self._plan(settings, shape, free)
         chosen = {name: getattr(self.memory, name) for name in CHOSEN}

@@ -115,9 +115,8 @@ def fetch(name: str, revision: str | None, what: str = "model", *, weights: bool
         return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, tqdm_class=_LoggedProgress))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).partition("\n")[0]
-        if constants.HF_HUB_OFFLINE:
-            advice = "HF_HUB_OFFLINE is set: give the directory, or fetch it once without that"
-        else:
+        advice = "HF_HUB_OFFLINE is set: give the directory, or fetch it once without that"
+        if not constants.HF_HUB_OFFLINE:
             advice = "give the directory, or check the name, its revision, the network and, for a gated model, HF_TOKEN"
         raise ModelInvalid(
             f"{what} {name!r} is not a directory here and could not be fetched from the hub: {advice} ({reason})"
