@@ -149,7 +149,7 @@ def test_the_log_has_a_line_per_request_and_no_word_of_a_caller(tmp_path: Path) 
     assert requests[6].items() >= {"route": "unmatched", "status": 404}.items()
     failure = next(line for line in lines if "failed on a batch" in line["message"])
     assert failure["exception"].startswith("RuntimeError at ")
-    assert "fake.py" in failure["exception"]
+    assert "fake_engine.py" in failure["exception"]
     demo = next(line for line in lines if line["level"] == "warning")
     assert "unprm serve --model Qwen/Qwen2.5-Math-7B-Instruct --adapter" in demo["message"]
 

@@ -18,7 +18,7 @@ from tests.fake_engine import FakeEngine
 from unprm.models.options import ModelSpec
 
 for given in ({}, {"flavour": "salt"}):  # the environment's, and that of the command line
-    (request,) = Settings.read(given).models().values()
+    (request,) = Settings.read({"model": ["m"]} | given).models().values()
     print(request.flavour)
 print(ModelSpec(model="m", flavour="mint").flavour)
 document = create_app(Settings(admin_key="k"), FakeEngine(), open_model=FakeEngine).openapi()
