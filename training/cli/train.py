@@ -56,9 +56,9 @@ def train(
 
 
 def _print_dropped(training: int, validation: int) -> None:
-    for option, count in (("--data", training), ("--validation", validation)):
+    for name, count in (("--data", training), ("--validation", validation)):
         if count:
-            console.print(f"{option}: {count} solutions longer than the model's window are left out")
+            console.print(f"{name}: {count} solutions longer than the model's window are left out")
 
 
 def _train_probe(given: Given, preset: str) -> None:
