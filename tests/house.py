@@ -1,7 +1,7 @@
 """The size of the house, and the way of a request through it: `python -m tests.house`.
 
-Lines count with blanks and docstrings; expression nodes are those of Python's syntax trees; a request's path is the set of
-the product's functions that run for one more request on a warm server.
+Lines count with blanks and docstrings; expression nodes are those of Python's syntax trees; a request's path is the set
+of the product's functions that run for one more request on a warm server.
 """
 
 import ast
