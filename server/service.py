@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from unprm.answers.equivalence import Equivalence
+from unprm.attempts import FAILURES
 from unprm.election import acceptance
 from unprm.errors import ShuttingDown, UnprmError
 
@@ -110,6 +111,7 @@ class Service(Collector):
             requests.add_metric([model.name], model.queued[1])
             used.add_metric([model.name], model.cache_used)
         yield from (tokens, requests, used)
+        yield CounterMetricFamily("unprm_unreadable_texts", "Texts that a reader failed on.", FAILURES.count)
         stats = self.equivalence.stats
         for name, help, count in (
             ("unprm_equivalence_answers", "Answers compared.", stats.compared),

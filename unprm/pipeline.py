@@ -12,6 +12,7 @@ from unprm import agreement
 from unprm import steps as step_text
 from unprm.answers.equivalence import Match, Pair
 from unprm.answers.kinds import KINDS
+from unprm.attempts import attempt
 from unprm.ballot import Ballot, answer_of
 from unprm.election.acceptance import acceptance
 from unprm.election.decide import needed_signal
@@ -204,7 +205,7 @@ async def _classify(ballot: Ballot, scorer: Scorer) -> None:
     for index, each in enumerate(solutions):
         if each.answer is None:
             continue
-        if (key := KINDS[each.compared_as].key(each.answer)) is None:
+        if (key := attempt(partial(KINDS[each.compared_as].key, each.answer), None)) is None:
             formal[index] = each.answer
         else:
             classes[index] = verbatim.setdefault((each.compared_as, key), len(solutions) + index)

@@ -24,6 +24,7 @@ from unprm.answers.mathtext.units import is_unit_after, unit_name
 from unprm.answers.mathtext.words import CONTRASTS
 from unprm.answers.options import named_letter, stated_letters
 from unprm.answers.tables import pattern, words
+from unprm.attempts import attempt
 from unprm.types import Extraction
 
 _WORD_ENDS = " \n\t{}$"
@@ -47,8 +48,12 @@ def extract(text: str, mode: Extraction = "auto", *, cut: bool = False) -> str |
     `cut`: the text breaks off, as at a limit of tokens. Then only boxes, tags and statements outside of thoughts count,
     and not the word at the end: 4 may have become 42.
 
-    Linear in the length.
+    Linear in the length. If a rule fails by an error, the text states no answer (`unprm.attempts`).
     """
+    return attempt(lambda: _extract(text, mode, cut), None)
+
+
+def _extract(text: str, mode: Extraction, cut: bool) -> str | None:
     if cut:
         text = text[: 1 + max(map(text.rfind, _WORD_ENDS))] + "…"
     thoughts = without_thoughts(with_digits(text).replace("assistantfinal", "<|channel|>final"))
@@ -172,7 +177,7 @@ def _announces(text: str, marker: re.Match[str]) -> bool:
         return True
     before = text[text.rfind("\n", 0, marker.start()) + 1 : marker.start()]
     return bool(pattern("before_alone").fullmatch(before)) or (
-        before.endswith(("final ", "Final ")) and text[marker.end()] != "\n"
+        before.endswith(("final ", "Final ")) and not text.startswith("\n", marker.end())
     )
 
 

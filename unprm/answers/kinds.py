@@ -8,9 +8,10 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pydantic_core import from_json
@@ -18,6 +19,7 @@ from pydantic_core import from_json
 from unprm.answers.extraction import stated_value, without_thoughts
 from unprm.answers.mathtext.units import unit_name
 from unprm.answers.tables import pattern, words
+from unprm.attempts import attempt
 from unprm.types import ComparedAs
 
 MAX_BYTES, MAX_WORDS = 60, 8
@@ -49,7 +51,7 @@ class Kind:
 def read_kind(texts: Sequence[str], stated: Sequence[bool], replies: int) -> tuple[ComparedAs, list[str | None]] | None:
     """The kind of these replies, and the answers of those that state none; None if they are of none. `stated`: whether
     each states one; `replies`: the number of all."""
-    outside = [without_thoughts(text)[0].strip() for text in texts]
+    outside = [attempt(partial(_said, text), "") for text in texts]
     for name, kind in KINDS.items():
         if name == "stated" and 2 * sum(stated) > replies:
             continue  # most state an answer, so what the others end with is worth less than no vote
@@ -61,6 +63,14 @@ def read_kind(texts: Sequence[str], stated: Sequence[bool], replies: int) -> tup
         if 2 * of_kind > replies and any(answers):
             return name, answers
     return None
+
+
+def _said(text: str) -> str:
+    return without_thoughts(text)[0].strip()
+
+
+def _each(read: Callable[[str], str | None], replies: Iterable[str]) -> list[str | None]:
+    return [attempt(partial(read, reply), None) for reply in replies]
 
 
 def json_answer(reply: str, schema: Any = None, vote_on: Sequence[str] = ()) -> str | None:
@@ -165,10 +175,8 @@ def _short_texts(replies: Sequence[str]) -> list[str | None]:
     that have one have the same."""
     named = [pattern("name_before_value").match(reply) for reply in replies]
     one_name = len({name[1].casefold() for name in named if name}) == 1
-    return [
-        _short_text(reply[name.end() :] if name and one_name else reply)
-        for reply, name in zip(replies, named, strict=True)
-    ]
+    pairs = zip(replies, named, strict=True)
+    return _each(_short_text, (reply[name.end() :] if name and one_name else reply for reply, name in pairs))
 
 
 def _short_text(reply: str) -> str | None:
@@ -212,8 +220,8 @@ def _last_result(reply: str) -> str | None:
 
 
 KINDS: dict[ComparedAs, Kind] = {
-    "json": Kind(key=str, read=lambda replies: list(map(json_answer, replies))),
-    "stated": Kind(key=lambda answer: None, read=lambda replies: list(map(_last_result, replies))),
+    "json": Kind(key=str, read=partial(_each, json_answer)),
+    "stated": Kind(key=lambda answer: None, read=partial(_each, _last_result)),
     "short_text": Kind(key=_words_key, read=_short_texts, joined=True),
     "tool_call": Kind(key=str),
     "none": Kind(key=str),

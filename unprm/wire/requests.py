@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, T
 
 from unprm import steps as step_text
 from unprm import trajectories as agents
+from unprm.attempts import attempt
 from unprm.errors import InvalidRequest
 from unprm.fields import listed
 from unprm.openai.models import MIN_LOGPROB, SampledToken
@@ -106,7 +107,7 @@ class SolutionIn(WireModel, Request):
         """The solution, split into steps, of which those beyond the maximum are one. Raises `InvalidRequest` if they
         are not as many as its step scores, or its lists of log-probabilities."""
         text = self.text
-        spans = None if text is None else tuple(step_text.spans(text, split, max_steps))
+        spans = None if text is None else attempt(lambda: tuple(step_text.spans(text, split, max_steps)), _whole(text))
         steps = tuple(self.steps or step_text.pieces(text or "", spans or ()))
         scores = None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(steps) != len(scores) and len(steps) <= max_steps:
@@ -139,6 +140,11 @@ class SolutionIn(WireModel, Request):
             lists = step_text.logprobs_of(steps, tokens)
             numbers = [logprob for _, logprob in tokens]
         return numbers or [logprob for each in lists for logprob in each], tuple(lists) if lists else None
+
+
+def _whole(text: str) -> tuple[step_text.TextSpan, ...]:
+    """The only step of a text that could not be split."""
+    return ((0, len(text)),) if text.strip() else ()
 
 
 def with_scores(solutions: Any, step_scores: Any) -> list[Any]:

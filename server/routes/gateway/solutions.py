@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,6 +11,7 @@ from pydantic_core import from_json
 
 from unprm.answers.extraction import extract
 from unprm.answers.kinds import canonical_json, json_answer
+from unprm.attempts import attempt
 from unprm.openai.models import Json
 from unprm.trajectories import Function, Message, Reading, render
 from unprm.types import Extraction, Solution, Split
@@ -59,7 +61,7 @@ def _solution_to_vote_on(
     if cut:
         return SolutionIn.model_validate(stated | {"answer": extract(text, extraction, cut=True) or _NO_ANSWER})
     if request.wants_json and (vote_on or extract(text, extraction) is None):
-        value = json_answer(text, request.schema_of_answer, vote_on)
+        value = attempt(partial(json_answer, text, request.schema_of_answer, vote_on), None)
         if value is not None or vote_on:
             return JsonSolution.model_validate(stated | {"answer": value or _NO_ANSWER})
     if acting and text.strip() and extract(text, extraction) is None:

@@ -63,6 +63,7 @@ def test_boxes_come_first_and_tags_second(text, answer):
         ("The answer is 3.5", "3.5"),
         ("The answer is 3.5. It was hard.", "3.5"),
         ("the ANSWER IS: $x = 5$.", "x = 5"),
+        ("So we have the final answer", None),
         ("The final answer is $\\frac{1}{2}$.\nThank you.", r"\frac{1}{2}"),
         ("The answer is 4. No, the answer is 5.", "5"),
         ("so 3 + 4 = 7\n#### 7", "7"),
