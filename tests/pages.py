@@ -16,10 +16,6 @@ AGENTS = "".join((ROOT / page).read_text("utf-8") for page in AGENT_PAGES)
 AGENTS_BLOCKS = re.findall(r"```(\w+)\n(.*?)```", AGENTS, re.DOTALL)
 AGENTS_PROGRAMS = [block for language, block in AGENTS_BLOCKS if language == "python"]
 PLUGS_PROGRAMS = {
-    path.stem: path.read_text("utf-8") for path in sorted((ROOT / "clients" / "plugs").iterdir()) if path.is_file()
-}
-"""The programs for frameworks by their names."""
-REWARDS_PROGRAMS = {
     section.partition("\n")[0]: text
     for section in (ROOT / "docs/plugs.md").read_text("utf-8").split("\n## ")
     for text in re.findall(r"```python\n(.*?)```", section, re.DOTALL)

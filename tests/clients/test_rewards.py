@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import REWARDS_PROGRAMS
+from tests.pages import PLUGS_PROGRAMS
 from tests.server.harness import PROBLEM, Running, boxed
 from unprm_client import Client
 from unprm_client.rewards import Rewarded, rewarded, rewards, token_offsets
@@ -79,6 +79,6 @@ def test_the_page_s_programs(
     server: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str], section: str, printed: str
 ) -> None:
     program = tmp_path / "program.py"
-    program.write_text(REWARDS_PROGRAMS[section].replace("http://127.0.0.1:8000", server.url), "utf-8")
+    program.write_text(PLUGS_PROGRAMS[section].replace("http://127.0.0.1:8000", server.url), "utf-8")
     runpy.run_path(str(program))
     assert re.fullmatch(printed, capsys.readouterr().out)

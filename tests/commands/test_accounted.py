@@ -6,7 +6,7 @@ import pytest
 
 from tests.commands import programs, test_serving, test_training
 from tests.commands.blocks import ROOT, RUN, Block, fenced, spoken
-from tests.pages import AGENT_PAGES, AGENTS_PROGRAMS, EXAMPLES, REWARDS_PROGRAMS
+from tests.pages import AGENT_PAGES, AGENTS_PROGRAMS, EXAMPLES, PLUGS_PROGRAMS
 
 HERE = test_serving, test_training
 """Imported for what they enter in `RUN`."""
@@ -33,7 +33,7 @@ def elsewhere(block: Block) -> bool:
     """Whether a test of its page runs it."""
     if block.page in AGENT_PAGES:
         return block.text in AGENTS_PROGRAMS or block.text.startswith(("cat", "curl"))
-    if block.page == "docs/plugs.md" and block.text in REWARDS_PROGRAMS.values():
+    if block.page == "docs/plugs.md" and block.text in PLUGS_PROGRAMS.values():
         return True
     return (block.page, block.text) in [(page, command) for page, command, _ in EXAMPLES]
 
