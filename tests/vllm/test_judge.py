@@ -79,7 +79,7 @@ def url(merged: Path) -> Iterator[str]:
 def engine(url: str) -> JudgeEngine:
     description = ModelDescription(MODEL, "judge", "judge", url, "auto", 32_768, "")
     chat = JudgeChat(url, None, MODEL, 32, 60.0)
-    readout = Stepwise([LAYOUT], 4)
+    readout = Stepwise(LAYOUT, repeats=4, max_tokens=1)
     made = JudgeEngine(chat, {None: readout}, description, 60.0)
     made.call(probe(chat, readout))
     assert (chat.likeliest, chat.answer_tokens) == (20, 1)

@@ -1,20 +1,27 @@
 """Makes a judge from its options, finds out what its server can do, and tests it."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from unprm.calibration import Calibration
 from unprm.engines.judge.chat import JudgeChat, Refused
 from unprm.engines.judge.engine import JudgeEngine
-from unprm.engines.judge.layouts import FOVER, GENPRM, GRANITE, THINKPRM, WORDINGS, checks, grades, verdicts
-from unprm.engines.judge.readouts import ANSWER_TOKENS, BYTES_PER_TOKEN, CALL, Chain, Readout, StepChain, Stepwise
+from unprm.engines.judge.layouts import GENPRM, THINKPRM, WORDINGS, checks, verdicts
+from unprm.engines.judge.readouts import (
+    ANSWER_TOKENS,
+    BYTES_PER_TOKEN,
+    CALL,
+    Chain,
+    Readout,
+    Readouts,
+    StepChain,
+    Stepwise,
+)
 from unprm.engines.judge.self_test import QUESTIONS, self_test
 from unprm.errors import ModelInvalid, ModelUnreachable
 from unprm.models.options import EngineOptions, JudgeOptions, public_name
 from unprm.openai.client import Observe, ignore
-from unprm.types import Evidence, ModelDescription, PromptLimits
+from unprm.types import ModelDescription, PromptLimits
 
 logger = logging.getLogger(__name__)
 
@@ -24,12 +31,8 @@ SHARE = 0.9
 """A batch may take this share of the time after which its caller considers the engine hung."""
 LIKELIEST = (20, 5)
 """Number of tokens whose log-probabilities are requested; the second if the server refuses the first."""
-
-_VERDICT_LAYOUTS = {"fover": FOVER, "granite": GRANITE}
-_CHAINS: dict[str, Callable[[int, int], Readout]] = {
-    "thinkprm": partial(Chain, THINKPRM),
-    "genprm": partial(StepChain, GENPRM),
-}
+LAYOUTS = {"verdict": ("plain",), "chain": ("plain", "thinkprm", "genprm")}
+"""The layouts of each read-out."""
 
 
 def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, observe: Observe = ignore) -> JudgeEngine:
@@ -40,7 +43,7 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
     """
     if judge.judge_url is None or judge.judge_model is None:
         raise ModelInvalid("--model judge needs --judge-url and --judge-model")
-    readouts = {evidence: pick_readout(judge, evidence) for evidence in WORDINGS}
+    readouts = pick_readouts(judge)
     readout = readouts[None]
     key = options.judge_key.get_secret_value() if options.judge_key else None
     chat = JudgeChat(judge.judge_url, key, judge.judge_model, judge.judge_concurrency, judge.judge_seconds, observe)
@@ -72,24 +75,22 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
     return engine
 
 
-def pick_readout(judge: JudgeOptions, evidence: Evidence | None = None) -> Readout:
-    """The read-out of actions that are judged by this evidence, or of the steps of solutions. Published verifiers are
-    asked about actions as they were trained to be about steps.
+def pick_readouts(judge: JudgeOptions) -> Readouts:
+    """The read-out of the steps of solutions, and those of actions. Published verifiers are asked about actions as they
+    were trained to be about steps.
 
-    Raises `ModelInvalid` if the layout or the criteria are another read-out's.
+    Raises `ModelInvalid` if the layout is another read-out's.
     """
-    kind, layout, words = judge.judge_readout, judge.judge_layout, WORDINGS[evidence]
-    layouts = {"verdict": ["plain", *_VERDICT_LAYOUTS], "grade": ["plain"], "chain": ["plain", *_CHAINS]}[kind]
-    if layout not in layouts:
-        raise ModelInvalid(f"--judge-readout {kind} has the layouts {', '.join(layouts)}, not {layout}")
-    if judge.judge_criterion and kind != "grade":
-        raise ModelInvalid("--judge-criterion goes with --judge-readout grade")
+    kind, layout, settings = judge.judge_readout, judge.judge_layout, (judge.judge_repeats, judge.judge_tokens)
+    if layout not in LAYOUTS[kind]:
+        raise ModelInvalid(f"--judge-readout {kind} has the layouts {', '.join(LAYOUTS[kind])}, not {layout}")
+    if layout == "genprm":
+        return dict.fromkeys(WORDINGS, StepChain(GENPRM, *settings))
+    if layout == "thinkprm":
+        return dict.fromkeys(WORDINGS, Chain(THINKPRM, *settings))
     if kind == "chain":
-        make = _CHAINS.get(layout, partial(Chain, checks(words)))
-        return make(judge.judge_repeats, judge.judge_tokens)
-    if kind == "grade":
-        return Stepwise([grades(criterion, words) for criterion in judge.judge_criterion or [""]], judge.judge_repeats)
-    return Stepwise([_VERDICT_LAYOUTS.get(layout, verdicts(words))], judge.judge_repeats)
+        return {evidence: Chain(checks(words), *settings) for evidence, words in WORDINGS.items()}
+    return {evidence: Stepwise(verdicts(words), *settings) for evidence, words in WORDINGS.items()}
 
 
 async def probe(chat: JudgeChat, readout: Readout) -> None:
@@ -97,21 +98,19 @@ async def probe(chat: JudgeChat, readout: Readout) -> None:
 
     Raises `ModelInvalid` if it refuses the conversation itself, and `ModelUnreachable`.
     """
-    (messages, *_) = readout.conversations(QUESTIONS[0].problem, [*QUESTIONS[0].steps, QUESTIONS[0].right])
-    for likeliest in LIKELIEST:
+    messages = readout.layout.messages(QUESTIONS[0].problem, [*QUESTIONS[0].steps, QUESTIONS[0].right])
+    for likeliest in (*LIKELIEST, 0):
         try:
             choices, _ = await chat.complete(messages, max_tokens=1, temperature=0.0, likeliest=likeliest)
-        except Refused:
+        except Refused as error:
+            refusal = error
             continue
         if any(token.top_logprobs for choice in choices for token in choice.tokens):
             chat.likeliest = likeliest
             # an answer that begins with a token of white space alone takes more than one
             chat.answer_tokens = ANSWER_TOKENS if any(c.tokens and c.tokens[0].is_blank for c in choices) else 1
         return
-    try:
-        await chat.complete(messages, max_tokens=1, temperature=0.0)
-    except Refused as error:
-        raise ModelInvalid(
-            f"the judge's server refuses the conversation ({error}): does it serve --judge-model, and does the model's "
-            "chat template take a system message?"
-        ) from None
+    raise ModelInvalid(
+        f"the judge's server refuses the conversation ({refusal}): does it serve --judge-model, and does the model's "
+        "chat template take a system message?"
+    )

@@ -14,7 +14,6 @@ from pydantic import (
     SecretStr,
     TypeAdapter,
     ValidationError,
-    field_validator,
 )
 
 from unprm.wire import ModelName
@@ -22,8 +21,8 @@ from unprm.wire import ModelName
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "float32", "bfloat16", "int8", "float8"]
 EngineName = Literal["auto", "torch", "vllm", "remote"]
-JudgeReadoutName = Literal["verdict", "grade", "chain"]
-JudgeLayoutName = Literal["plain", "fover", "granite", "thinkprm", "genprm"]
+JudgeReadoutName = Literal["verdict", "chain"]
+JudgeLayoutName = Literal["plain", "thinkprm", "genprm"]
 
 MEMORY = 0.9
 """Default fraction of a GPU's memory for all models together; vLLM's own default for one."""
@@ -78,13 +77,10 @@ class JudgeOptions(BaseModel):
     judge_model: _Token | None = Field(default=None, description="The judge's model name on that server.")
     judge_readout: JudgeReadoutName = Field(
         default="verdict",
-        description="verdict: P(Yes) for each step; grade: expected digit for each step; chain: written checks.",
+        description="verdict: P(Yes) for each step; chain: written checks.",
     )
     judge_layout: JudgeLayoutName = Field(
         default="plain", description="plain: for any model; otherwise the verifier whose prompts are used."
-    )
-    judge_criterion: Annotated[list[_Token], Field(fail_fast=True)] = Field(
-        default=[], description="Criterion of a grade; repeat, or separate with commas, to average several."
     )
     judge_repeats: int = Field(
         default=4, ge=1, le=128, description="Checks per solution (chain); without logprobs, samples per step."
@@ -102,11 +98,6 @@ class JudgeOptions(BaseModel):
     judge_calibration: DirectoryPath | None = Field(
         default=None, description="Directory with the judge's calibration.json, for averages with other models."
     )
-
-    @field_validator("judge_criterion", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
 class ModelSpec(JudgeOptions, ModelOptions):

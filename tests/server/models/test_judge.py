@@ -191,15 +191,6 @@ def test_a_judge_and_its_address_go_together(arguments: list[str]) -> None:
         read(Settings, arguments)
 
 
-def test_criteria_are_repeated_or_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = ["--model=judge", "--judge-url=http://127.0.0.1:1"]
-    repeated = ["--judge-criterion=is it true", "--judge-criterion=is it clear, is it short"]
-    expected = ["is it true", "is it clear", "is it short"]
-    assert read(Settings, [*judge, *repeated]).judge_criterion == expected
-    monkeypatch.setenv("UNPRM_JUDGE_CRITERION", ", ".join(expected))
-    assert read(Settings, judge).judge_criterion == expected
-
-
 def test_a_judge_is_loaded_without_what_models_need() -> None:
     found = imported("-c", "import server.models.load, unprm.models.judge")
     assert "httpx" in found

@@ -11,7 +11,7 @@ from unprm.concurrent import all_of
 from unprm.engines.byte_format import ByteFormat, texts
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.layouts import shown
-from unprm.engines.judge.readouts import Reading, Readouts
+from unprm.engines.judge.readouts import Inquiry, Readouts
 from unprm.errors import ModelUnreachable
 from unprm.types import Encoded, ModelDescription, StepScores
 
@@ -34,9 +34,8 @@ class JudgeFormat(ByteFormat):
         return replace(super().encode(problem, steps), asked=self._readouts[None].prompt_tokens(problem, steps))
 
     def text(self, encoded: Encoded) -> str:
-        """The conversations, each message after a line with its role."""
-        problem, steps = texts(encoded)
-        return "\n\n".join(map(shown, self._readouts[encoded.evidence].conversations(problem, steps)))
+        """The conversation of all steps, each message after a line with its role."""
+        return shown(self._readouts[encoded.evidence].layout.messages(*texts(encoded)))
 
 
 class JudgeEngine:
@@ -54,20 +53,11 @@ class JudgeEngine:
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
         """Step scores per item; tokens as the judge's server counts them. Its cache knows no scopes, so cached tokens
         are not reported where there are any."""
-        readings = self.call(self._read(batch))
-        unread = [reading.scores.count(None) for reading in readings]
-        if any(unread):
+        scores = self.call(all_of(map(self._score, batch)))
+        if unread := sum(each.missing for each in scores):
             steps = sum(len(item.positions) for item in batch)
-            logger.warning("the judge gave no verdict on %d of %d steps", sum(unread), steps)
-        return [
-            StepScores(
-                tuple(0.0 if score is None else score for score in reading.scores),
-                reading.usage.tokens if item.scope else reading.usage.computed_tokens,
-                reading.usage.tokens,
-                missing,
-            )
-            for item, reading, missing in zip(batch, readings, unread, strict=True)
-        ]
+            logger.warning("the judge gave no verdict on %d of %d steps", unread, steps)
+        return scores
 
     def close(self) -> None:
         self.call(self._chat.close())
@@ -88,5 +78,8 @@ class JudgeEngine:
                 "--judge-concurrency, which makes batches smaller"
             ) from None
 
-    async def _read(self, batch: Sequence[Encoded]) -> list[Reading]:
-        return await all_of(self._readouts[item.evidence].read(self._chat, *texts(item)) for item in batch)
+    async def _score(self, item: Encoded) -> StepScores:
+        inquiry = Inquiry(self._chat)
+        scores = await self._readouts[item.evidence].read(inquiry, *texts(item))
+        computed = inquiry.usage.tokens if item.scope else inquiry.usage.computed_tokens
+        return StepScores(tuple(score or 0.0 for score in scores), computed, inquiry.usage.tokens, scores.count(None))

@@ -1,6 +1,6 @@
 """Conversations with a judge: the messages it is sent, and the answers that it may give.
 
-`verdicts`, `grades` and `checks` are for any model. Their texts are between marks with a code that the writer of a text
+`verdicts` and `checks` are for any model. Their texts are between marks with a code that the writer of a text
 can't know. The other layouts are those that published verifiers were trained with, word for word; these have no marks.
 
 A chat template joins messages with special tokens, and many servers look for these in the messages, too. A text of a
@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from unprm.formats import conversations
-from unprm.formats.conversations import Conversation
 from unprm.types import Evidence
 
 Messages = list[dict[str, str]]
@@ -107,23 +105,15 @@ def _message(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
 
 
-def _trained(words: Conversation) -> StepLayout:
-    """The conversation that a published verifier was trained with."""
-    answers = {words.positive.lower(): 1.0, words.negative.lower(): 0.0}
-    return StepLayout(first=words.first, later=words.later, answers=answers, assumed=words.positive)
-
-
 @dataclass(frozen=True, slots=True)
 class Wording:
     """A judge's prompts for one kind of steps. `material`: where the texts are; `correct`: when a step is
-    correct; `question`: the question about a step; `lowest` and `highest`: the meaning of the grades 0 and 9; `after`:
-    how a written check goes on once it has found a step incorrect."""
+    correct; `question`: the question about a step; `after`: how a written check goes on once it has found a step
+    incorrect."""
 
     material: str
     correct: str
     question: str
-    lowest: str
-    highest: str
     after: str
 
     @property
@@ -141,8 +131,6 @@ SOLUTION = Wording(
     "step of a solution between <step {code}> and </step {code}>.",
     correct="A step is correct if what it states is true and follows from the problem and the steps before it.",
     question="Is this step correct?",
-    lowest="certainly wrong",
-    highest="certainly right",
     after="Stop after the first incorrect step.",
 )
 _ACTION = Wording(
@@ -150,8 +138,6 @@ _ACTION = Wording(
     "its steps between <step {code}> and </step {code}>.",
     correct="A step is correct if the action moves the task forward, given what was known before it.",
     question="Does this step move the task forward, given what was known?",
-    lowest="certainly useless or harmful",
-    highest="certainly useful",
     after="Go on after an incorrect step.",
 )
 WORDINGS: Mapping[Evidence | None, Wording] = {
@@ -185,19 +171,6 @@ def verdicts(words: Wording = SOLUTION) -> StepLayout:
     )
 
 
-def grades(criterion: str, words: Wording = SOLUTION) -> StepLayout:
-    """Asks for a digit for each step, by a criterion if there is one."""
-    by = f" by this criterion: {criterion.replace('{', '{{').replace('}', '}}')}" if criterion else ""
-    question = f"\n\nGrade this step from 0 ({words.lowest}) to 9 ({words.highest}){by}. Answer with one digit."
-    return StepLayout(
-        system=words.system + "Answer with one digit, the grade of the last step.",
-        first=_PROBLEM + _STEP + question,
-        later=_STEP + question,
-        answers={str(digit): digit / 9 for digit in range(10)},
-        assumed="9",
-    )
-
-
 def checks(words: Wording = SOLUTION) -> ChainLayout:
     """Asks for a written check of all steps."""
     return ChainLayout(
@@ -210,9 +183,6 @@ def checks(words: Wording = SOLUTION) -> ChainLayout:
         stops=words is SOLUTION,
     )
 
-
-FOVER = _trained(conversations.FOVER)
-GRANITE = _trained(conversations.GRANITE)
 
 THINKPRM = ChainLayout(
     user="You are given a math problem and a proposed step-by-step solution:\n\n[Math Problem]\n\n{problem}\n\n"

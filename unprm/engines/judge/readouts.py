@@ -1,7 +1,7 @@
 r"""The ways in which scores are read from a judge.
 
-`Stepwise`: from the answer to each step, P(Yes) against P(No), or the expected grade. Each step has a request of its
-own, which allows one token. The answer's probabilities are summed over its spellings.
+`Stepwise`: from the answer to each step, P(Yes) against P(No). Each step has a request of its own, which allows one
+token. The answer's probabilities are summed over its spellings.
 
 `Chain`: from checks of a whole solution, as ThinkPRM writes them (Khalifa et al., "Process Reward Models That Think",
 2025). A chain names each step, and ends its check with `\boxed{correct}` or `\boxed{incorrect}`.
@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from unprm.concurrent import all_of
 from unprm.engines.judge.answers import THOUGHT, expected, stated, verdicts
@@ -36,132 +36,119 @@ ANSWER_TOKENS = 4
 """Maximum tokens of an answer: some models begin with white space, and some spell an answer in several tokens."""
 LIKELIEST = 5
 """Tokens whose log-probabilities are requested at each position of a check; two of them are the verdicts."""
-TEMPERATURE, TOP_P = 0.6, 0.95
+SAMPLING = {"temperature": 0.6, "top_p": 0.95}
 """As DeepSeek recommends for the models that GenPRM and ThinkPRM were made of, and ThinkPRM's own configuration has it;
 checks of one solution must differ."""
 _REPLY = re.compile(r"(</?(?:analyze|verify|output)>|\[Code Output\]|\\boxed\{)")
 """What GenPRM's checks are built of."""
+Scores = list[float | None]
+"""Scores in [0, 1] of a solution's steps, None where no verdict was found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A solution's step scores in [0, 1], None where no verdict was found, and what they cost."""
+class Inquiry:
+    """Asks the judge about one solution. `usage`: the cost of the answers so far, by the server's count."""
 
-    scores: list[float | None]
-    usage: Usage
+    def __init__(self, chat: JudgeChat) -> None:
+        self.chat = chat
+        self.usage = Usage()
+
+    async def ask(self, messages: Messages, **sampling: Any) -> list[ChatChoice]:
+        """Completions, none if the server refuses the request. `sampling` as in `JudgeChat.complete`.
+
+        Raises `ModelUnreachable`.
+        """
+        try:
+            choices, usage = await self.chat.complete(messages, **sampling)
+        except Refused:
+            return []
+        self.usage += usage
+        return choices
 
 
+@dataclass(frozen=True)
 class Readout(ABC):
-    """A way to read the scores of a solution's steps. `rounds`: how many calls of a usual solution come one after the
-    other. `written`: the judge writes checks, which are a hundred times as long as an answer."""
+    """A way to read the scores of a solution's steps from `repeats` replies of the judge, each of at most `max_tokens`
+    tokens. `rounds`: how many calls of a usual solution come one after the other. `written`: the judge writes checks,
+    which are a hundred times as long as an answer."""
 
+    layout: ChainLayout | StepLayout
+    repeats: int
+    max_tokens: int
     rounds: ClassVar[int] = 1
     written: ClassVar[bool] = True
-
-    @abstractmethod
-    def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
-        """The conversations that are sent, each with all of its messages; replies still to be written are marked."""
 
     def prompt_tokens(self, problem: str, steps: Sequence[str]) -> int:
         """Tokens of the prompts that it takes to read a solution. Each message of the user's is a call, whose prompt is
         all that was said until then; a call counts as at least `CALL` tokens."""
-        return sum(map(_prompt_tokens, self.conversations(problem, steps)))
+        tokens = said = 0
+        for message in self.layout.messages(problem, steps):
+            said += len(message["content"].encode())
+            if message["role"] == "user":
+                tokens += max(CALL, said // BYTES_PER_TOKEN)
+        return tokens
 
-    @abstractmethod
     def described(self, likeliest: int) -> str:
         """How scores are read, in words; `likeliest`: of how many tokens the server gives log-probabilities."""
+        better, worse = self.layout.answers
+        read = f"P({better}) against P({worse}) at" if likeliest else f"the share of {better} among"
+        return rf"{read} the verdicts \boxed{{{better}}} or \boxed{{{worse}}} of {self.repeats} sampled checks"
 
     @abstractmethod
-    async def read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
+    async def read(self, inquiry: Inquiry, problem: str, steps: Sequence[str]) -> Scores:
         """The scores of a solution. Raises `ModelUnreachable`."""
+
+    async def _check(self, inquiry: Inquiry, messages: Messages, count: int = 1) -> list[ChatChoice]:
+        """`count` written checks, or fewer."""
+        likeliest = min(LIKELIEST, inquiry.chat.likeliest)
+        return await inquiry.ask(messages, max_tokens=self.max_tokens, count=count, likeliest=likeliest, **SAMPLING)
 
 
 Readouts = Mapping[Evidence | None, Readout]
 """A way for each kind of steps: actions, by what they are judged by, and None for steps of solutions."""
 
 
-@dataclass(frozen=True)
 class Stepwise(Readout):
-    """Asks for each step by each of the layouts, and takes the mean. `repeats`: sampled answers to each, where the
-    server gives no log-probabilities."""
+    """Asks for the answer to each step. Where the server gives no log-probabilities, it is sampled."""
 
-    layouts: Sequence[StepLayout]
-    repeats: int
+    layout: StepLayout
     written: ClassVar[bool] = False
 
-    def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
-        """For each layout the conversation of the last step."""
-        return [layout.messages(problem, steps) for layout in self.layouts]
-
     def described(self, likeliest: int) -> str:
-        answers = " or ".join(self.layouts[0].answers) if len(self.layouts[0].answers) == 2 else "a digit"
+        answers = " or ".join(self.layout.answers)
         if likeliest:
             return f"expected score of the answer ({answers}) over the {likeliest} likeliest tokens"
         return f"mean score of {self.repeats} sampled answers ({answers})"
 
-    async def read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
+    async def read(self, inquiry: Inquiry, problem: str, steps: Sequence[str]) -> Scores:
         """Reads the last step first: its conversation begins with all the others, so the server's prefix cache then has
         nearly all that they need."""
-        last = await self._read(chat, problem, steps)
-        others = await all_of(self._read(chat, problem, steps[:count]) for count in range(1, len(steps)))
-        scores, usages = zip(*others, last, strict=True)
-        return Reading(list(scores), sum(usages, Usage()))
+        last = await self._ask(inquiry, problem, steps)
+        others = await all_of(self._ask(inquiry, problem, steps[:count]) for count in range(1, len(steps)))
+        return [*others, last]
 
-    async def _read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> tuple[float | None, Usage]:
-        """The last step's score, and what it cost."""
-        found = await all_of(self._ask(chat, layout, layout.messages(problem, steps)) for layout in self.layouts)
-        return _mean(score for score, _ in found), sum((usage for _, usage in found), Usage())
-
-    async def _ask(self, chat: JudgeChat, layout: StepLayout, messages: Messages) -> tuple[float | None, Usage]:
-        try:
-            if chat.likeliest:
-                choices, usage = await chat.complete(
-                    messages, max_tokens=chat.answer_tokens, temperature=0.0, likeliest=chat.likeliest
-                )
-                return _mean(_expected(choice, layout) for choice in choices), usage
-            choices, usage = await chat.complete(
-                messages, max_tokens=ANSWER_TOKENS, temperature=1.0, count=self.repeats
-            )
-        except Refused:
-            return None, Usage()
-        return _mean(stated(choice.text, layout.answers) for choice in choices), usage
+    async def _ask(self, inquiry: Inquiry, problem: str, steps: Sequence[str]) -> float | None:
+        """The last step's score: expected at the answer's first token that is not blank, or the mean of samples."""
+        messages, answers, chat = self.layout.messages(problem, steps), self.layout.answers, inquiry.chat
+        if not chat.likeliest:
+            choices = await inquiry.ask(messages, max_tokens=ANSWER_TOKENS, temperature=1.0, count=self.repeats)
+            return _mean(stated(choice.text, answers) for choice in choices)
+        choices = await inquiry.ask(messages, max_tokens=chat.answer_tokens, temperature=0.0, likeliest=chat.likeliest)
+        words = (token for choice in choices for token in choice.tokens if not token.is_blank)
+        return next((expected(word.top_logprobs, answers) for word in words), None)
 
 
-@dataclass(frozen=True)
-class Written(Readout):
-    """Samples `repeats` checks of a solution, which the judge writes in replies of at most `max_tokens` tokens."""
-
-    layout: ChainLayout | StepLayout
-    repeats: int
-    max_tokens: int
-
-    def conversations(self, problem: str, steps: Sequence[str]) -> list[Messages]:
-        """That of a check; where the judge replies step after step, that of the last step, with the layout's assumed
-        answer in place of each earlier reply."""
-        return [self.layout.messages(problem, steps)]
-
-    def described(self, likeliest: int) -> str:
-        better, worse = self.layout.answers
-        read = f"P({better}) against P({worse}) at" if likeliest else f"the share of {better} among"
-        return rf"{read} the verdicts \boxed{{{better}}} or \boxed{{{worse}}} of {self.repeats} sampled checks"
-
-
-class Chain(Written):
+class Chain(Readout):
     """Samples chains, each a check of all steps."""
 
     layout: ChainLayout
 
-    async def read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
+    async def read(self, inquiry: Inquiry, problem: str, steps: Sequence[str]) -> Scores:
         """Chains without a verdict for each step are left out."""
-        try:
-            choices, usage = await _check(chat, self.layout.messages(problem, steps), self.max_tokens, self.repeats)
-        except Refused:
-            return Reading([None] * len(steps), Usage())
-        chains = [scores for choice in choices if (scores := chain_scores(choice, len(steps), self.layout.stops))]
-        return Reading([_mean(scores[index] for scores in chains) for index in range(len(steps))], usage)
+        chains = await self._check(inquiry, self.layout.messages(problem, steps), self.repeats)
+        return _means(len(steps), [chain_scores(chain, len(steps), self.layout.stops) or [] for chain in chains])
 
 
-class StepChain(Written):
+class StepChain(Readout):
     """Samples checks step after step; that of a step follows the same check's text on the steps before."""
 
     layout: StepLayout
@@ -171,31 +158,22 @@ class StepChain(Written):
         """A prompt for each step of each check, as if the judge wrote the assumed answers."""
         return self.repeats * super().prompt_tokens(problem, steps)
 
-    async def read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
+    async def read(self, inquiry: Inquiry, problem: str, steps: Sequence[str]) -> Scores:
         """The checks run side by side. One without a verdict on a step is left out of that step's mean."""
-        checks = await all_of(self._read(chat, problem, steps) for _ in range(self.repeats))
-        scores = [_mean(check.scores[index] for check in checks) for index in range(len(steps))]
-        return Reading(scores, sum((check.usage for check in checks), Usage()))
+        return _means(len(steps), await all_of(self._read(inquiry, problem, steps) for _ in range(self.repeats)))
 
-    async def _read(self, chat: JudgeChat, problem: str, steps: Sequence[str]) -> Reading:
+    async def _read(self, inquiry: Inquiry, problem: str, steps: Sequence[str]) -> Scores:
         """One check. Where the server refuses a step it ends, since the conversations of later ones are longer."""
-        scores: list[float | None] = []
+        scores: Scores = []
         replies: list[str] = []
-        total = Usage()
         for count in range(1, len(steps) + 1):
-            try:
-                choices, usage = await _check(
-                    chat, self.layout.messages(problem, steps[:count], replies), self.max_tokens
-                )
-            except Refused:
+            checks = await self._check(inquiry, self.layout.messages(problem, steps[:count], replies))
+            if not checks:
                 break
-            total += usage
-            if not choices:
-                break
-            written = verdicts(choices[0], self.layout.answers)
+            written = verdicts(checks[0], self.layout.answers)
             scores.append(written[-1].score if written else None)
-            replies.append(_reply(choices[0].text))
-        return Reading(scores + [None] * (len(steps) - len(scores)), total)
+            replies.append(_reply(checks[0].text))
+        return scores
 
 
 def chain_scores(choice: ChatChoice, steps: int, stops: bool = True) -> list[float] | None:
@@ -213,35 +191,15 @@ def chain_scores(choice: ChatChoice, steps: int, stops: bool = True) -> list[flo
     return scores if len(scores) == steps else None
 
 
-async def _check(
-    chat: JudgeChat, messages: Messages, max_tokens: int, count: int = 1
-) -> tuple[list[ChatChoice], Usage]:
-    """`count` written checks, and what they cost. Raises as `JudgeChat.complete`."""
-    likeliest = min(LIKELIEST, chat.likeliest)
-    return await chat.complete(
-        messages, max_tokens=max_tokens, count=count, likeliest=likeliest, temperature=TEMPERATURE, top_p=TOP_P
-    )
-
-
-def _prompt_tokens(messages: Messages) -> int:
-    tokens = said = 0
-    for message in messages:
-        said += len(message["content"].encode())
-        if message["role"] == "user":
-            tokens += max(CALL, said // BYTES_PER_TOKEN)
-    return tokens
-
-
 def _mean(values: Iterable[float | None]) -> float | None:
     """The mean of what was found; None if nothing was."""
     found = [value for value in values if value is not None]
     return sum(found) / len(found) if found else None
 
 
-def _expected(choice: ChatChoice, layout: StepLayout) -> float | None:
-    """The expected score at the first token that is not blank."""
-    first = next((token for token in choice.tokens if not token.is_blank), None)
-    return None if first is None else expected(first.top_logprobs, layout.answers)
+def _means(steps: int, checks: Iterable[Sequence[float | None]]) -> Scores:
+    """The mean score of each of `steps` steps; a check may break off."""
+    return [_mean(check[index] for check in checks if index < len(check)) for index in range(steps)]
 
 
 def _reply(text: str) -> str:

@@ -19,12 +19,12 @@ from unprm.engines.judge.readouts import CALL
 from unprm.engines.judge.self_test import QUESTIONS
 from unprm.engines.scheduler import Scheduler
 from unprm.errors import ModelBusy, ModelInvalid, ModelUnavailable, ModelUnreachable
-from unprm.models.judge import load_judge, pick_readout
+from unprm.models.judge import load_judge, pick_readouts
 from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.types import PromptLimits, Usage
 
 STEPS = ["1 + 2 = 3", "3 + 3 = 7"]
-READOUTS = {None: pick_readout(JudgeOptions())}
+READOUTS = pick_readouts(JudgeOptions())
 
 
 def test_the_description_says_how_it_is_read_and_what_the_self_test_found() -> None:
@@ -286,13 +286,13 @@ def test_a_judge_s_cost_is_its_calls_and_their_prompts() -> None:
 @pytest.mark.parametrize(
     ("options", "calls", "rounds"),
     [
-        ({"judge_readout": "grade", "judge_criterion": ["truth", "clarity"]}, 6, 1),
+        ({}, 3, 1),
         ({"judge_readout": "chain"}, 1, 1),
         ({"judge_readout": "chain", "judge_layout": "genprm", "judge_repeats": 5}, 15, 8),
     ],
 )
 def test_what_a_solution_of_three_steps_costs_in_each_read_out(options: Any, calls: int, rounds: int) -> None:
-    readout = pick_readout(JudgeOptions(**options))
+    readout = pick_readouts(JudgeOptions(**options))[None]
     assert readout.prompt_tokens("p", ["a", "b", "c"]) == calls * CALL
     assert readout.rounds == rounds
 

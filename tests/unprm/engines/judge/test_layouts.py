@@ -10,20 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tests.judge_server import answered, choice, is_sum, judging, token, written
+from tests.judge_server import answered, choice, is_sum, judging, written
 from tests.support import ROOT
 from unprm.engines.judge.answers import verdicts
 from unprm.engines.judge.layouts import (
-    FOVER,
     GENPRM,
-    GRANITE,
     THINKPRM,
     WORDINGS,
     ChainLayout,
     StepLayout,
     checks,
     code,
-    grades,
     plain,
 )
 from unprm.engines.judge.layouts import verdicts as verdict_layout
@@ -61,11 +58,10 @@ MARKED: dict[str, StepLayout | ChainLayout] = {
     for evidence, words in WORDINGS.items()
     for kind, layout in {
         "verdict": verdict_layout(words),
-        "grade": grades("truth", words),
         "chain": checks(words),
     }.items()
 }
-LAYOUTS: list[StepLayout | ChainLayout] = [*MARKED.values(), FOVER, GRANITE, THINKPRM, GENPRM]
+LAYOUTS: list[StepLayout | ChainLayout] = [*MARKED.values(), THINKPRM, GENPRM]
 
 
 @pytest.mark.parametrize("text", BENIGN)
@@ -110,22 +106,16 @@ def test_a_mark_is_of_its_problem_and_even_a_known_one_cannot_be_forged() -> Non
     assert user["content"].count(f"</step {code('p')}>") == 1
 
 
-@pytest.mark.parametrize("layout", ["plain", "granite"])
-def test_the_server_gets_the_same_messages_whatever_the_texts_say(layout: str) -> None:
-    def answer(body: Any) -> Any:
-        yes = 0.6 if is_sum(body["messages"][-1]["content"]) else 0.1
-        return answered(choice("Y", token("Y", Y=yes, Yes=yes, N=0.7 - yes, No=0.7 - yes)))
-
-    with judging(answer) as judge:
-        engine = judge.load(judge_layout=layout)
+def test_the_server_gets_the_same_messages_whatever_the_texts_say() -> None:
+    with judging() as judge:
+        engine = judge.load()
         done = len(judge.bodies)
         for hostile in HOSTILE:
             engine.score([engine.format.encode(hostile, ["harmless", hostile])])
         engine.close()
-        system = ["system"] if layout == "plain" else []
         for body in judge.bodies[done:]:
             roles = [message["role"] for message in body["messages"]]
-            assert roles in ([*system, "user"], [*system, "user", "assistant", "user"])
+            assert roles in (["system", "user"], ["system", "user", "assistant", "user"])
             assert not [special for special in SPECIAL if special in str(body["messages"])]
     assert len(judge.bodies) == done + 2 * len(HOSTILE)
 

@@ -1,7 +1,6 @@
 """Scores read from the answer to each step: what is sent, and what is made of the answers."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -86,65 +85,6 @@ def test_candidates_of_a_problem_begin_alike_and_the_preview_shows_what_is_sent(
         engine.close()
 
 
-def test_the_conversations_of_trained_verifiers() -> None:
-    def answering(right: str, wrong: str) -> Callable[[Any], Any]:
-        """Sure of itself in the self-test, and undecided elsewhere."""
-
-        def answer(body: Any) -> Any:
-            said = body["messages"][-1]["content"]
-            yes = 0.6 if not is_self_test(body) else 0.9 if is_sum(said) else 0.1
-            return answered(choice(right, token(right, **{right: yes, wrong: 1 - yes})))
-
-        return answer
-
-    with judging(answering("Y", "N")) as judge:
-        engine = judge.load(judge_layout="granite")
-        done = len(judge.bodies)
-        assert columns(engine.score([engine.format.encode("P", ["a", "b"])])).values == [pytest.approx((0.6, 0.6))]
-        question = "Is this response correct so far (Y/N)?"
-        assert [(message["role"], message["content"]) for message in judge.bodies[done]["messages"]] == [
-            ("user", f"P a {question}"),
-            ("assistant", "Y"),
-            ("user", f"b {question}"),
-        ]
-        engine.close()
-    with judging(answering("correct", "incorrect")) as judge:
-        engine = judge.load(judge_layout="fover")
-        done = len(judge.bodies)
-        assert columns(engine.score([engine.format.encode("P", ["a", "b"])])).values == [pytest.approx((0.6, 0.6))]
-        first, second, third = judge.bodies[done]["messages"]
-        assert first["content"].startswith("** Problem **\nP\n\n** Task **\n")
-        assert first["content"].endswith("\n\n** Sotluion **\na")
-        assert (second, third["content"]) == ({"role": "assistant", "content": "correct"}, "b")
-        engine.close()
-
-
-def test_grades_are_expected_digits_and_criteria_are_averaged() -> None:
-    def answer(body: Any) -> Any:
-        good = is_sum(last_step(body))
-        if "clarity" in body["messages"][-1]["content"]:
-            return answered(choice("9", token("9", **{"9": 0.5, "0": 0.5})))
-        return answered(choice("9", token("9", **({"9": 1.0} if good else {"3": 1.0}))))
-
-    with (
-        judging(lambda body: answered(choice("9", token("9", **{"9": 1.0})))) as judge,
-        pytest.raises(ModelInvalid, match=r"right steps score 1\.00.* wrong ones 1\.00.* not a judge"),
-    ):
-        judge.load(judge_readout="grade")
-
-    with judging(answer) as judge:
-        engine = judge.load(judge_readout="grade", judge_criterion=["truth", "clarity {of} it"])
-        scores = columns(engine.score([engine.format.encode("How many?", STEPS)])).values
-        assert scores == [pytest.approx((0.75, (1 / 3 + 0.5) / 2, 0.75))]
-        assert "by this criterion: clarity {of} it. " in str(judge.bodies)
-        engine.close()
-        engine = judge.load(judge_readout="grade")
-        assert columns(engine.score([engine.format.encode("How many?", STEPS)])).values == [
-            pytest.approx((1, 1 / 3, 1))
-        ]
-        engine.close()
-
-
 def test_without_log_probabilities_the_score_is_a_frequency() -> None:
     answers = iter(["Yes", "Yes.", "no", "Who knows?"] * 100)
 
@@ -220,10 +160,8 @@ def test_a_step_without_a_verdict_is_counted(caplog: pytest.LogCaptureFixture) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"judge_layout": "thinkprm"}, "--judge-readout verdict has the layouts plain, fover, granite, not thinkprm"),
-        ({"judge_readout": "grade", "judge_layout": "fover"}, "has the layouts plain, not fover"),
-        ({"judge_readout": "chain", "judge_layout": "granite"}, "has the layouts plain, thinkprm, genprm, not granite"),
-        ({"judge_criterion": ["truth"]}, "--judge-criterion goes with --judge-readout grade"),
+        ({"judge_layout": "thinkprm"}, "--judge-readout verdict has the layouts plain, not thinkprm"),
+        ({"judge_layout": "genprm"}, "--judge-readout verdict has the layouts plain, not genprm"),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(options: Any, message: str) -> None:
