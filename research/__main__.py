@@ -31,6 +31,14 @@ SECONDS = 3600.0
 
 
 @app.command()
+def base(name: Literal["qwen2.5-coder-0.5b-instruct", "qwen2.5-coder-1.5b-instruct"]) -> None:
+    """Print the directory of a base of the studies, which is fetched and converted once."""
+    from .bases import BASES
+
+    typer.echo(BASES[name].directory())
+
+
+@app.command()
 @with_options
 def pool(
     questions: Annotated[Path, typer.Argument(help="JSON lines with `problem` and `answer`.", exists=True)],

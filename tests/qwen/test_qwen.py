@@ -9,13 +9,13 @@ import httpx
 import pytest
 from rich.progress import Progress
 
+from research.bases import BASES
 from tests.server.harness import serving
 from tests.support import ROOT
 from tests.unprm.engines.torch.probe_reference import reference
 from training.evaluate.scorers import EngineScorer, SolutionToScore
 from training.prm.probe import ProbeTrainer
 from training.prm.train_settings import TrainSettings
-from unprm.checkpoints import bases
 from unprm.models.load import load_engine
 from unprm.steps import split
 from unprm.types import Engine
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.qwen
 def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A probe trained on ProcessBench's few solutions here, beside a link to its base."""
     place = tmp_path_factory.mktemp("qwen")
-    (place / "base").symlink_to(bases.directory(bases.BASES[BASE]))
+    (place / "base").symlink_to(BASES[BASE].directory())
     ProbeTrainer(
         TrainSettings(
             base=str(place / "base"),

@@ -56,20 +56,18 @@ def select(
     samples: Annotated[Path, typer.Argument(help="File of `sample`.", exists=True)],
     output: Annotated[Path, typer.Option(help="File for the selected solutions.")],
     given: Annotated[Given, SelectSettings],
-    tokenizer: Annotated[
-        str, typer.Option(help="Tokenizer of the samples: hub name, directory, base by name or GGUF file.")
-    ] = "unprm-mini",
+    tokenizer: Annotated[str, typer.Option(help="Tokenizer of the samples: hub name or directory.")] = "unprm-mini",
     preset: PresetOption = "paper",
 ) -> None:
     """Select the right and the wrong solutions of each question that are worth annotating."""
     from unprm.answers.equivalence import Equivalence
-    from unprm.checkpoints.files import fetch_tokenizer
+    from unprm.checkpoints.files import fetch
     from unprm.samplers.prompts import Prompter
 
     from ..data import select
 
     settings = replace(PRESETS[preset].select, **given)
-    decode = Prompter.load(fetch_tokenizer(tokenizer)).decode
+    decode = Prompter.load(fetch(tokenizer, None, weights=False)).decode
     selector = select.Selector(Equivalence(), decode, settings)
     select.select(samples, output, selector, console)
 

@@ -79,8 +79,7 @@ class SamplerOptions:
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="The model's tokenizer for --sampler openai: hub name, directory, base by name or GGUF file. Default: "
-            "that of --model."
+            help="The model's tokenizer for --sampler openai: hub name or directory. Default: that of --model."
         ),
     ] = None
     concurrency: Annotated[int, typer.Option(min=1, help="Questions processed at the same time.")] = 32

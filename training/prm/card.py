@@ -10,7 +10,6 @@ import torch
 from huggingface_hub import DatasetInfo, HfApi, ModelCard, ModelInfo
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-from unprm.checkpoints.bases import BASES, hub_name
 from unprm.checkpoints.files import load_tokenizer, locate, read_config
 from unprm.commands import option
 from unprm.engines.vllm.model import prepare
@@ -34,7 +33,7 @@ tags: [process-reward-model, unprm]
 
 # {config.name}
 
-A process reward model: {what} `{base}`{quantized} that scores each step of a solution at the step tag
+A process reward model: {what} `{base}` that scores each step of a solution at the step tag
 `{config.step_tag}`: {config.measure}.
 
     unprm serve --model {place}
@@ -62,7 +61,7 @@ tags: [process-reward-model, unprm]
 
 # {config.name}
 
-A process reward model: a probe of `{base}`{quantized}, of which nothing was trained. It scores each
+A process reward model: a probe of `{base}`, of which nothing was trained. It scores each
 step of a solution by its hidden states (layers {layers}) and by how surprising its tokens are. A score is the
 probability that such a step is right.
 
@@ -172,8 +171,7 @@ def _sources(base: str, settings: TrainSettings) -> dict[str, str]:
     names = [path.name if path.exists() else str(path) for path in settings.data]
     return {
         "base": Path(base).name if local else base,
-        "quantized": f" (dequantized from {BASES[base].exact_name})" if base in BASES else "",
-        "base_model": "" if local else f"base_model: {hub_name(base)}\n",
+        "base_model": "" if local else f"base_model: {base}\n",
         "datasets": json.dumps([str(path) for path in settings.data if not path.exists()]),
         "data": ", ".join(names),
         "command": _command(settings),
@@ -190,7 +188,7 @@ def published_card(place: Path, repository: str, base: str | None, figures: str 
     known = place / CARD
     card = ModelCard.load(known) if known.exists() else ModelCard(f"---\nlibrary_name: peft\n---\n\n# {config.name}\n")
     data = card.data
-    base = hub_name(base) if base else data.get("base_model")
+    base = base or data.get("base_model")
     data["library_name"], data["tags"] = "transformers", ["process-reward-model", "unprm"]
     classifies = any(name.endswith("ForTokenClassification") for name in architectures)
     verdicts = Verdicts(config.positive_id, config.negative_id, rows_alone=True)

@@ -4,6 +4,7 @@ comes with a model is run."""
 import hashlib
 import json
 import logging
+import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +20,7 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from unprm import mini
-from unprm.checkpoints import bases, gguf, lora
-from unprm.checkpoints.gguf import LOADING
+from unprm.checkpoints import lora
 from unprm.errors import ModelInvalid
 from unprm.formats.registry import read_config as read_prm_config
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LOADING = threading.RLock()
+"""transformers changes process-wide settings while it loads: concurrent loads corrupt each other's tensors."""
 _PROGRESS_SECONDS = 5.0
 StoredDtype: TypeAlias = "torch.dtype | Literal['auto']"
 """The type that weights are loaded in; `auto`: the type they are stored in."""
@@ -96,7 +98,7 @@ def locate(
 
 def fetch(name: str, revision: str | None, what: str = "model", *, weights: bool = True) -> Path:
     """The local directory of a model: a path unchanged, a hub name after downloading it into the cache, with its
-    `weights` or without; or that of a base by name, or of an embedded PRM's base.
+    `weights` or without; or that of an embedded PRM's base.
 
     Raises `ModelInvalid`, which says `what` was to be fetched, if the name is neither.
     """
@@ -104,10 +106,6 @@ def fetch(name: str, revision: str | None, what: str = "model", *, weights: bool
         return Path(name)
     if name in mini.ADAPTERS:
         return mini.BASE
-    if name in bases.BASES:
-        if revision is not None:
-            raise ModelInvalid(f"{name} has no other revisions: leave out its revision")
-        return bases.directory(bases.BASES[name])
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         raise ModelInvalid(f"{what} {name!r} is not a directory here, and the hub can't have a model of this name")
     try:
@@ -139,14 +137,6 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fetch_tokenizer(name: str) -> Path:
-    """Where a model's tokenizer is: a GGUF file, also that of a base by name, or a directory as of `fetch`."""
-    if name in bases.BASES:
-        return bases.file(bases.BASES[name])
-    place = Path(name)
-    return place if place.suffix == gguf.SUFFIX and place.is_file() else fetch(name, None, weights=False)
-
-
 class _LoggedProgress(tqdm):  # type: ignore[misc]
     """Logs a line at intervals instead of drawing a progress bar."""
 
@@ -175,15 +165,13 @@ def load_tokenizer(base: Path) -> Tokenizer:
 
 
 def read_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
-    """The tokenizer in a directory, exactly as its `tokenizer.json` defines it, if there is one; or in a GGUF file.
+    """The tokenizer in a directory, exactly as its `tokenizer.json` defines it, if there is one.
 
     `AutoTokenizer` would give every model of the Qwen2 architecture Qwen2's own splitting into words, whatever
     the file says. Raises `ModelInvalid` if there is no usable tokenizer, or only SentencePiece's file: transformers 5
     converts that to a tokenizer whose ids differ from SentencePiece's for some texts.
     """
     try:
-        if directory.suffix == gguf.SUFFIX and directory.is_file():
-            return gguf.read_tokenizer(directory)
         if (directory / "tokenizer.json").is_file():
             return PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
         if (directory / "tokenizer.model").is_file():

@@ -9,8 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from unprm.checkpoints import lora
-from unprm.checkpoints.files import PrmFiles, StoredDtype, adapted, load_base, load_merged
-from unprm.checkpoints.gguf import LOADING
+from unprm.checkpoints.files import LOADING, PrmFiles, StoredDtype, adapted, load_base, load_merged
 
 _BASES: WeakValueDictionary[tuple[Path, StoredDtype, torch.device], PreTrainedModel] = WeakValueDictionary()
 """Each is kept as long as a network that shares its tensors."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from unprm import mini
-from unprm.checkpoints.files import digests, fetch, fetch_tokenizer, load_base
+from unprm.checkpoints.files import digests, fetch, load_base
 from unprm.engines.torch.devices import Gpu, pick_device
 from unprm.engines.torch.probe import ProbeReader
 from unprm.errors import ModelInvalid, SamplerFailed
@@ -50,7 +50,7 @@ def load_sampler(
         client = OpenAIClient(urls, os.environ.get("OPENAI_API_KEY"), timeout=SECONDS, attempts=ATTEMPTS)
         if kind == "chat":
             return ChatSampler(client, model, settings)
-        return OpenAISampler(client, model, fetch_tokenizer(tokenizer or model), settings)
+        return OpenAISampler(client, model, fetch(tokenizer or model, None, weights=False), settings)
     directory = fetch(model, None)
     if kind == "vllm":
         from unprm.samplers.vllm_sampler import VllmSampler

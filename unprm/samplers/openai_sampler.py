@@ -54,7 +54,7 @@ class _Endpoint(Completions[AnyChoice]):
 
 
 class OpenAISampler(TokenSampler):
-    """Token ids in, token ids out, through one server or many. `tokenizer`: the model's, a directory or a GGUF file."""
+    """Token ids in, token ids out, through one server or many. `tokenizer`: the directory of the model's."""
 
     neutral = NEUTRAL
 

@@ -24,7 +24,6 @@ from training.prm.card import published_card, write_card
 from training.prm.publish import merge_adapter, push
 from training.prm.train_settings import TrainSettings, TrainSummary
 from unprm import mini
-from unprm.checkpoints.bases import BASES
 from unprm.checkpoints.files import load_tokenizer, read_config
 from unprm.errors import ModelInvalid, OutputMismatch
 from unprm.formats.unprm import PrmConfig
@@ -211,12 +210,6 @@ def test_an_adapter_is_pushed_with_its_merged_model_and_a_card(base, adapter, tm
     ):
         assert text in card.text
     assert str(tmp_path) not in card.text
-
-
-def test_a_base_by_name_is_named_by_its_exact_file(adapter, tmp_path):
-    config = PrmConfig.read(adapter).model_copy(update={"base": "qwen2.5-coder-0.5b-instruct"})
-    write_card(tmp_path, config, TrainSettings(config.base, (), tmp_path), TrainSummary(10, 1, 2, 0.5))
-    assert BASES[config.base].sha256 in (tmp_path / "README.md").read_text("utf-8")
 
 
 def test_a_local_base_is_named_by_its_last_part_and_has_no_licence(adapter, merged):
