@@ -8,6 +8,7 @@ at the same total, on the same questions.
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from training.evaluate.metrics import Share
 from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import right_share, uses_rewards
 from training.evaluate.vote_results import in_markdown
-from unprm.election.adaptive import Standing, least_decided, stability
+from unprm.election.adaptive import stability
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import Strategy
 
@@ -35,6 +36,24 @@ class Spent:
     each: Share
     shared: Share
     difference: str
+
+
+class Standing(NamedTuple):
+    """How the vote on one question stands: the candidates so far, the most that it may get, and its `stability`."""
+
+    candidates: int
+    budget: int
+    stability: float
+
+
+def least_decided(standings: Sequence[Standing]) -> int | None:
+    """Index of the question that gets the next candidate, if many share a budget: the one whose vote is least stable;
+    of equally stable ones that with the fewest candidates, then the first.
+
+    None if no further candidate can change a vote, or every question has its most.
+    """
+    undecided = [k for k, each in enumerate(standings) if each.candidates < each.budget and each.stability < 1]
+    return min(undecided, key=lambda k: (standings[k].stability, standings[k].candidates), default=None)
 
 
 def measure(judged: Sequence[JudgedCandidates]) -> dict[tuple[Strategy, int], Spent]:

@@ -17,7 +17,6 @@ ANTHROPIC = "/v1/messages"
 """Path of Anthropic's API; others below `/v1` are of OpenAI's."""
 GATEWAY = {
     "/v1/chat/completions",
-    "/v1/chat/completions/bulk",
     "/v1/completions",
     "/v1/responses",
     ANTHROPIC,

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from research import budget
 from research.__main__ import app
+from research.budget import Standing, least_decided
 from tests.support import tables
 from training.evaluate.records import JudgedCandidates
 from training.schema import to_line
@@ -71,3 +72,19 @@ def test_the_command_writes_a_row_for_every_vote_and_number(tmp_path):
     assert [(row["vote"], row["pool"], row["candidates a question"]) for row in rows] == [
         (vote, name, size) for name, sizes in (("few", "2"), ("many", "24")) for vote in budget.VOTES for size in sizes
     ]
+
+
+@pytest.mark.parametrize(
+    ("standings", "chosen"),
+    [
+        ([(2, 4, 0.9), (1, 4, 0.5), (3, 4, 0.7)], 1),
+        ([(2, 4, 0.5), (1, 4, 0.5), (1, 4, 0.5)], 1),  # as stable: the fewest candidates, then the first
+        ([(4, 4, 0.1), (1, 4, 1.0), (2, 4, 0.99)], 2),  # the first has its most, the second is certain
+        ([(4, 4, 0.1), (1, 4, 1.0)], None),
+        ([], None),
+    ],
+)
+def test_the_next_candidate_goes_to_the_least_stable_vote(
+    standings: list[tuple[int, int, float]], chosen: int | None
+) -> None:
+    assert least_decided([Standing(*each) for each in standings]) == chosen

@@ -96,7 +96,6 @@ BODIES: dict[str, list[Json]] = {
                  "response": {"output": _ITEMS[1:]}},
                 {"responses_create_params": {"input": "2 + 3?"}, "response": {"output": _ITEMS[-1:]}}],
     "/v1/chat/completions": [_CHAT, _CHAT | {"stream": True, "model": "majority-2@m", "unprm": {}}],
-    "/v1/chat/completions/bulk": [{"requests": [_CHAT], "budget": 2}],
     "/v1/completions": [{"model": "m", "prompt": "2 + 3 =", "n": 1, "best_of": 1, "stream": False}],
     "/v1/responses": [{"model": "m", "input": _ITEMS, "instructions": "Be brief.", "temperature": 0.5,
                        "max_output_tokens": 9, "metadata": {"a": "b"}, "unprm": {"budget": 2}},

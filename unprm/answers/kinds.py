@@ -7,8 +7,7 @@ none; the first that holds is taken.
 import json
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,11 +29,6 @@ _INDEX = re.compile("0|[1-9][0-9]*")
 """Of a list's item in a JSON pointer."""
 _MARKS = " \t*_`\"'“”‘’«»"
 _CLAUSE = words("clause")
-_BY_FIELD = {"$schema", "$id", "$defs", "definitions", "title", "description", "default", "examples", "type"} | {
-    *("properties", "patternProperties", "additionalProperties", "propertyNames"),
-    *("required", "minProperties", "maxProperties"),
-}
-"""Keywords of an object's schema that hold for its names, or for each field by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,42 +86,6 @@ def json_value(reply: str) -> Any:
     block = pattern("block_of_code").fullmatch(reply.strip())
     with suppress(ValueError):
         return from_json(block[1] if block else reply, allow_inf_nan=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """An object elected field by field. `counts`: of the objects that have each value; `nearest`: the one that has most
-    of them, or if it is `written`, all."""
-
-    value: dict[str, Any]
-    counts: dict[str, int]
-    nearest: int
-    written: bool
-
-
-def by_field(
-    objects: Mapping[int, Mapping[str, Any]], schema: Any = None, apart: Collection[str] = ()
-) -> Fields | None:
-    """The most frequent value of each field among the objects that have the most frequent names of fields; the first of
-    equally frequent ones. Fields `apart` don't count: the nearest object's are taken. None without objects, and if the
-    schema has more than what holds for the names or for each field by itself, so that a new object might break it."""
-    if not objects or (isinstance(schema, dict) and not _BY_FIELD.issuperset(schema)):
-        return None
-    named = {k: tuple(sorted(each.keys() - set(apart))) for k, each in objects.items()}
-    names = Counter(named.values()).most_common(1)[0][0]
-    keys = {
-        k: {name: canonical_json(_plain(each[name], _schema_of(schema, name, schema), schema)) for name in names}
-        for k, each in objects.items()
-        if named[k] == names
-    }
-    won = {name: Counter(each[name] for each in keys.values()).most_common(1)[0] for name in names}
-    agreeing = {k: sum(each[name] == won[name][0] for name in names) for k, each in keys.items()}
-    nearest = max(agreeing, key=agreeing.__getitem__)
-    value = dict(objects[nearest])
-    for name, (key, _) in won.items():
-        value[name] = next(objects[k][name] for k, each in keys.items() if each[name] == key)
-    counts = {name: count for name, (_, count) in won.items()}
-    return Fields(value, counts, nearest, agreeing[nearest] == len(names))
 
 
 def canonical_json(value: Any) -> str:

@@ -8,7 +8,6 @@ import itertools
 import random
 from bisect import insort
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from unprm.election.decide import decide_by, needed_signal, of_answered, tally
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
@@ -51,24 +50,6 @@ def stability(
             same += drawn[decide_by(strategy, drawn, valued, terms).solution_index] == winner
     # that none of the draws differs does not prove that none can
     return min(same / draws, 1 - 1 / (draws + 1))
-
-
-class Standing(NamedTuple):
-    """How the vote on one question stands: the candidates so far, the most that it may get, and its `stability`."""
-
-    candidates: int
-    budget: int
-    stability: float
-
-
-def least_decided(standings: Sequence[Standing]) -> int | None:
-    """Index of the question that gets the next candidate, if many share a budget: the one whose vote is least stable;
-    of equally stable ones that with the fewest candidates, then the first.
-
-    None if no further candidate can change a vote, or every question has its most.
-    """
-    undecided = [k for k, each in enumerate(standings) if each.candidates < each.budget and each.stability < 1]
-    return min(undecided, key=lambda k: (standings[k].stability, standings[k].candidates), default=None)
 
 
 def _future(

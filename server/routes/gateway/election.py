@@ -7,7 +7,7 @@ from functools import partial
 
 from unprm import pipeline
 from unprm.answers.options import lists_options
-from unprm.ballot import Ballot, shortened
+from unprm.ballot import Ballot
 from unprm.election.acceptance import ElectionRecord
 from unprm.election.adaptive import stability
 from unprm.election.decide import representative
@@ -22,7 +22,6 @@ from ...models.model import Model
 from ...scoring import RequestScorer
 from ...tracing import report_evaluation
 from .candidates import SampledCandidates
-from .parts import PartwiseAnswer, elect_by_parts
 from .replies import SampledCompletions
 from .report import (
     ElectionUsage,
@@ -148,7 +147,7 @@ class RunningElection:
         """What the last vote elects. Raises `UpstreamFailed` if rewards are to decide and none has text that can be
         scored."""
         candidates, terms, settings, context = self.candidates, self._terms, self._terms.settings, self._context
-        ballot, strategy, partwise = self._ballot, terms.strategy, None
+        ballot, strategy = self._ballot, terms.strategy
         if ballot is None:  # there may be answers, but without what the vote needs: then their frequency decides
             ballot, strategy = await self._vote("majority"), "majority"
         if ballot is None:
@@ -159,22 +158,16 @@ class RunningElection:
             candidates.service.metrics.count_vote(vote, context)
             outcome, values = _outcome(ballot, vote), ballot.values(strategy)
             others = [representative(each.members, values) for each in vote.candidates]
-            by_parts = partial(elect_by_parts, terms.request, vote, candidates.sampled.choices)
-            if (partwise := await self._scorer.read(by_parts)) is not None:
-                outcome |= _outcome_by_parts(partwise, vote, ballot, others[partwise.place])
-            del others[0 if partwise is None else partwise.place]
+            del others[0]
             scored_by = self._scorer.name, settings.aggregate
             record = ElectionRecord.of(vote, len(ballot.classes), ballot.rewards, settings, *scored_by)
-            answer = None if partwise is None else partwise.answer
-            context.election = replace(record, answer=answer or ballot.solutions[outcome["solution_index"]].answer)
+            context.election = replace(record, answer=ballot.solutions[vote.solution_index].answer)
         sampled = SampledCompletions()
         for source in terms.sources:
             sampled.add(source.sampled)
         sampled.model = candidates.origins[outcome["solution_index"]].sampled.model
         report = self._report(outcome, sampled, by_frequency=ballot is not None and strategy != terms.strategy)
         choices = [candidates.choice(index) for index in (report.solution_index, *others)]
-        if partwise is not None and partwise.choice is not None:
-            choices[0] = partwise.choice
         return ElectionResult(choices, sampled, report)
 
     def _report(self, outcome: Json, sampled: SampledCompletions, *, by_frequency: bool) -> Report:
@@ -302,21 +295,6 @@ def _outcome(ballot: Ballot, vote: VoteOut) -> Json:
         "without_answer_count": ballot.without_answer_count,
         "demonstration": ballot.demonstration,
         "compared_as_text": list(ballot.compared_as_text),
-    }
-
-
-def _outcome_by_parts(partwise: PartwiseAnswer, vote: VoteOut, ballot: Ballot, index: int) -> Json:
-    """What the report has of an answer that is elected by its parts. `index`: of the candidate that is the nearest."""
-    nearest, written = vote.candidates[partwise.place], partwise.report.written
-    return {
-        "answer": shortened(partwise.answer or nearest.answer, LONGEST_COMPARED),
-        "solution_index": index,
-        "decided_by": "majority",
-        "share": nearest.count / sum(each.count for each in vote.candidates) if written else 0.0,
-        "reward": ballot.rewards[index] if ballot.rewards is not None and written else None,
-        "tie": False,
-        "margin": None,
-        "by_parts": partwise.report,
     }
 
 

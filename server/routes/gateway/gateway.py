@@ -1,7 +1,7 @@
 """From a chat request to its election: the terms, by what the server is and what it has in front of it."""
 
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -59,7 +59,7 @@ class Gateway:
 
     async def prepare_election(self, request: ChatRequest) -> partial[Coroutine[Any, Any, ElectionResult]]:
         """The election, still to be called. Raises the errors that are known before the upstream is called."""
-        await self.check_names([request])
+        await self.check_name(request)
         terms = await self.decide_terms(request)
         groups = [[each] for each in terms.sources] if terms.settings.on_reject == "escalate" else [terms.sources]
         first, *further = [
@@ -67,12 +67,12 @@ class Gateway:
         ]
         return partial(elect, first, further)
 
-    async def check_names(self, requests: Sequence[ChatRequest]) -> None:
+    async def check_name(self, request: ChatRequest) -> None:
         """Raises `InvalidRequest` for a model whose name seems to choose a vote, unless the upstream lists that name or
         can't list any."""
-        for name in {request.model for request in requests if request.may_be_misnamed}:
+        if request.may_be_misnamed:
             try:
-                await self.upstream.model(name, self.context)
+                await self.upstream.model(request.model, self.context)
             except HTTPException:
                 raise InvalidRequest(MISSPELLED, "/model") from None
             except (UpstreamRefused, UpstreamFailed):
@@ -88,21 +88,21 @@ class Gateway:
         headers = {"X-Content-Type-Options": "nosniff"}
         return StreamingResponse(parts, headers=headers, media_type=EVENTS if streamed else "application/json")
 
-    async def decide_terms(self, request: ChatRequest, pointer: str = "") -> ElectionTerms:
+    async def decide_terms(self, request: ChatRequest) -> ElectionTerms:
         """Raises `TooManyCandidates`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for messages that the
-        PRM would have to read and can't, and for a risk that no calibration fits. `pointer`: to the request."""
+        PRM would have to read and can't, and for a risk that no calibration fits."""
         election, settings = request.unprm, self.service.settings
-        sources = self._choose_sources(request, pointer)
+        sources = self._choose_sources(request)
         with self.service.models.chosen(election.model) as models:
             scorer = RequestScorer(self.service, models, self.context)
-            strategy, problem, why_majority = await self._choose_strategy(request, scorer, pointer)
+            strategy, problem, why_majority = await self._choose_strategy(request, scorer)
             by_rewards = VOTES[strategy].signal == "reward"
             if by_rewards:  # nothing is bought that nobody can score
                 for model in models:
                     model.scorer.check_ready()
                 pipeline.check_vote(strategy, scorer)
             if election.risk is not None:
-                at = f"{pointer}/unprm/risk"
+                at = "/unprm/risk"
                 if request.may_call:
                     why = "a calibration is of answers, not of tool calls: send a risk without tools"
                     raise InvalidRequest(why, at)
@@ -114,7 +114,7 @@ class Gateway:
         return ElectionTerms(request, question, problem, strategy, sources, stable, why_majority, by_logprobs, several)
 
     async def _choose_strategy(
-        self, request: ChatRequest, scorer: RequestScorer, pointer: str
+        self, request: ChatRequest, scorer: RequestScorer
     ) -> tuple[Strategy, str | None, str | None]:
         """The vote; the problem, if it is by rewards; and why it is by majority, if nobody named one."""
         named = request.unprm.strategy
@@ -128,7 +128,7 @@ class Gateway:
             problem = _UNREAD
         else:
             try:
-                problem = await self.read(partial(request.problem, pointer))
+                problem = await self.read(request.problem)
             except InvalidRequest as error:
                 if named is not None or not isinstance(error, NotText):
                     raise InvalidRequest(f"{error}; {_WITHOUT_READING}", error.pointer) from None
@@ -137,10 +137,10 @@ class Gateway:
             return "majority", None, why
         return strategy, problem, None
 
-    def _choose_sources(self, request: ChatRequest, pointer: str) -> list[CandidateSource]:
+    def _choose_sources(self, request: ChatRequest) -> list[CandidateSource]:
         """Where candidates are sampled, and how many. Raises `InvalidRequest`."""
         election, settings = request.unprm, self.service.settings
-        budgets, at = [self.budget or request.budget, election.budget], f"{pointer}/unprm/models"
+        budgets, at = [self.budget or request.budget, election.budget], "/unprm/models"
         if election.models and any(budgets):
             raise InvalidRequest("models say how many candidates there are: send no budget", at)
         for name in election.models:
@@ -152,7 +152,7 @@ class Gateway:
         check_count(sum(election.models.values()) or budget, settings)
         if escalates and len(counts) == 1:
             why = "there is no further upstream: it is set by another --upstream-url"
-            raise InvalidRequest(why, f"{pointer}/unprm/on_reject")
+            raise InvalidRequest(why, "/unprm/on_reject")
         return [CandidateSource(name, self.upstreams[name], count) for name, count in counts.items()]
 
 

@@ -91,16 +91,6 @@ class ElectionUsage(Usage):
     upstream: Annotated[ReportedUsage | None, Field(exclude_if=_is_missing)] = None
 
 
-class ByParts(BaseModel):
-    """How an answer was elected by its parts, as none has a majority as a whole: calls by the tools' names, then the
-    first in the order of the vote (`name`), or each argument (`args`); JSON by each field. `counts`: of the candidates
-    that have each part; `written`: whether a candidate wrote the answer as it is."""
-
-    by: Literal["name", "args", "field"]
-    counts: dict[str, int]
-    written: bool = True
-
-
 class Report(BaseModel):
     """How the answer was elected: `unprm` of a chat response.
 
@@ -117,9 +107,6 @@ class Report(BaseModel):
     candidate with an answer has the reward or confidence that it needs. `candidates`, `without_answer_count` and
     `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions` has all candidates if the
     request asks for them, and is missing otherwise, and in a stream.
-
-    `by_parts`: how the answer was elected if the request asks for `tool_vote` or `json_vote`, and no whole one has a
-    majority; it is then not the first of `candidates`, or none of them.
 
     With `risk`, `accept` says whether the answer is accepted, and `calibration` by what; with `on_reject`, `attempts`
     has all elections, the last one being reported. Of several upstreams, `upstream` gave the elected candidate, and
@@ -148,7 +135,6 @@ class Report(BaseModel):
     unscored: list[UnscoredCandidate] = []
     without_answer_count: int
     compared_as_text: list[int] = []
-    by_parts: ByParts | None = Field(default=None, exclude_if=_is_missing)
     failures: list[UpstreamFailure]
     model: str
     demonstration: DemonstrationField = None
@@ -218,11 +204,6 @@ def _outcome(report: Report, by_pointers: bool) -> Iterator[str]:
         yield f"no candidate {lacking}; {returned} is returned as the upstream wrote it"
         if report.stopped == "no_answer":
             yield f"no more than {report.sampled} of {report.budget} candidates were sampled: no reward can elect one"
-    elif (parts := report.by_parts) is not None:
-        counts = ", ".join(f"{name} {count}" for name, count in parts.counts.items())
-        made = "" if parts.written else ", and no candidate wrote all of them together"
-        noun = {"name": "tool's name", "args": "argument", "field": "field"}[parts.by]
-        yield f"no whole answer has a majority, so each {noun} is voted on ({counts}){made}"
     elif (stated := report.sampled - report.without_answer_count) > 1:
         elected, *others = report.candidates
         has = "has" if elected.count == 1 else "have"

@@ -1,8 +1,6 @@
 """OpenAI's endpoints, and Anthropic's: a client of these APIs can use them unchanged."""
 
-import json
 from collections.abc import Iterable
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -12,21 +10,16 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import Response
 
 from unprm.openai.models import Json
-from unprm.types import Usage
 
 from ...admission import context_of
-from ...errors import TABLE, problem
-from ...tracing import annotate_generation
+from ...errors import TABLE
 from ..openapi import problems
 from ..route import WorkRoute
-from .bulk import elect_all
-from .candidates import SampledCandidates
-from .election import ElectionResult, RunningElection
 from .gateway import Gateway
 from .messages import CountRequest, MessageEvents, MessagesRequest, message
 from .replies import SampledCompletions
 from .responses import ResponsesRequest, response
-from .schema import MAX_CANDIDATES, NAMED, BulkRequest, ChatRequest, CompletionRequest
+from .schema import MAX_CANDIDATES, NAMED, ChatRequest, CompletionRequest
 from .stream import Chunks, ElectionStream, chat_completion
 
 _LISTED = (
@@ -88,46 +81,6 @@ async def chat(gateway: ElectingGateway, chat_request: ChatRequest) -> Response 
     if chat_request.stream:
         return ElectionStream(election, Chunks(chat_request, id))
     return await gateway.read(partial(chat_completion, chat_request, id, await election()))
-
-
-@router.post("/chat/completions/bulk", response_model=None, **_described("chat_completions_bulk"))
-async def chats(gateway: ElectingGateway, bulk: BulkRequest) -> Json:
-    """Answers many requests with one budget: after a first round for each, candidates go where the vote is least
-    decided. `data` has a chat completion, or an error, for each request in turn."""
-    service, context = gateway.service, gateway.context
-    await gateway.check_names(bulk.requests)
-    terms = [await gateway.decide_terms(request, f"/requests/{index}") for index, request in enumerate(bulk.requests)]
-    contexts = [replace(context, usage=Usage(), response_id=gateway.assign_id("chatcmpl-")) for _ in terms]
-
-    def candidates() -> list[SampledCandidates]:
-        pairs = zip(terms, contexts, strict=True)
-        return [SampledCandidates(service, of.sources, of, each) for of, each in pairs]
-
-    with ExitStack() as stack:
-        elections = [
-            RunningElection(stack.enter_context(service.models.chosen(each.terms.settings.model)), each)
-            for each in await gateway.read(candidates)
-        ]
-        results = await elect_all(elections, bulk.budget)
-    context.usage = sum((each.usage for each in contexts), Usage())
-    context.solutions = sum(len(each.candidates.sampled) for each in elections)
-    total, models = SampledCompletions(), {each.candidates.terms.request.model for each in elections}
-    for each in elections:
-        total.add(replace(each.candidates.sampled, choices=[]))
-    context.size += total.size
-    requested, answering = (models.pop(), total.model) if len(models) == 1 else ("", "")
-    annotate_generation(requested, answering, "", total.prompt_tokens, total.completion_tokens)
-    sampled = sum(each.candidates.attempted for each in elections)
-    data = await gateway.read(lambda: list(map(_bulk_answer, elections, results)))
-    return {"object": "list", "data": data, "unprm": {"budget": bulk.budget, "sampled": sampled}}
-
-
-def _bulk_answer(election: RunningElection, result: ElectionResult | Exception) -> Json:
-    candidates = election.candidates
-    if isinstance(result, ElectionResult):
-        return chat_completion(candidates.terms.request, candidates.context.response_id, result)
-    refused = json.loads(bytes(problem(result, candidates.context.request_id, "openai").body))
-    return {"object": "error", "error": refused["error"]}
 
 
 @router.post("/completions", response_model=None, **_described("completions"))

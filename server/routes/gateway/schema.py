@@ -16,8 +16,6 @@ from unprm.wire import ExtractionField, ModelName, Request, RiskTerms, SplitFiel
 
 MAX_CANDIDATES = 256
 """Maximum number of candidates for an answer."""
-MAX_IN_BULK = 4096
-"""Maximum number of candidates for all requests of a bulk together."""
 BUDGET = 8
 """Candidates for an answer if neither the request nor the server's settings say how many."""
 
@@ -35,12 +33,7 @@ PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have no
 UNPRM: Json = {"strategy": "wrf", "budget": 16}
 """Of the examples."""
 _USER: Json = {"role": "user", "content": PROBLEM}
-_OTHER: Json = {
-    "role": "user",
-    "content": "Tom has 12 cards. Tom buys 3 bags with 5 cards in each bag. How many cards does Tom have now?",
-}
 _CHAT: Json = {"model": MODEL, "messages": [{"role": "system", "content": SYSTEM}, _USER], "unprm": UNPRM}
-_BULK: Json = {"requests": [{"model": "m", "messages": [each]} for each in (_USER, _OTHER)], "budget": 16}
 
 
 class Election(VoteTerms, RiskTerms):
@@ -71,14 +64,6 @@ class Election(VoteTerms, RiskTerms):
     vote_on: list[Annotated[str, Field(pattern="^/")]] = Field(
         default=[], max_length=64, description='JSON pointers to what answers in JSON are compared by: `["/label"]`.'
     )
-    tool_vote: Literal["call", "name", "args"] = Field(
-        default="call",
-        description="Where no whole call has a majority: `name` elects the tools' names first, then the call; `args` "
-        "elects each argument.",
-    )
-    json_vote: Literal["whole", "field"] = Field(
-        default="whole", description="Where no whole object has a majority: `field` elects each field."
-    )
     candidates: bool = Field(
         default=False,
         description="Show every candidate: in a stream as it is written, else as `solutions` in the report.",
@@ -93,8 +78,6 @@ class Election(VoteTerms, RiskTerms):
     def _check(self) -> Self:
         if self.on_reject is not None and self.risk is None:
             raise ValueError("on_reject needs a risk: without one no answer is rejected")
-        if self.vote_on and self.json_vote == "field":
-            raise ValueError("json_vote field elects every field: expected without vote_on, which picks some")
         return self
 
 
@@ -180,22 +163,18 @@ class ChatRequest(UpstreamRequest):
             return self.unprm.problem
         return next((_text(each.get("content")) for each in self.messages[::-1] if each.get("role") == "user"), "")
 
-    def problem(self, pointer: str = "") -> str:
+    def problem(self) -> str:
         """The problem that the candidates solve, for a PRM: the whole conversation, and the tools that may be called.
 
-        Raises `InvalidRequest` for what is not text, and if there is none; `pointer`: to this request.
+        Raises `InvalidRequest` for what is not text, and if there is none.
         """
         if self.unprm.problem is not None:
             return self.unprm.problem
-        try:
-            tools = (self.tools or []) if self.may_call else []
-            messages = read_all(Message, self.messages, "/messages")
-            text = conversation(messages, read_all(AgentTool, tools, "/tools"))
-        except InvalidRequest as error:
-            error.pointer = f"{pointer}{error.pointer}"
-            raise
+        tools = (self.tools or []) if self.may_call else []
+        messages = read_all(Message, self.messages, "/messages")
+        text = conversation(messages, read_all(AgentTool, tools, "/tools"))
         if not text.strip():
-            raise InvalidRequest("the messages have no text", f"{pointer}/messages")
+            raise InvalidRequest("the messages have no text", "/messages")
         return text
 
     def for_upstream(self) -> Json:
@@ -224,29 +203,6 @@ class CompletionRequest(UpstreamRequest):
         """Number of completions that the upstream samples."""
         several = isinstance(self.prompt, list) and not all(isinstance(token, int) for token in self.prompt)
         return max(self.n or 1, self.best_of or 1) * (len(self.prompt) if several else 1)
-
-
-class BulkRequest(Request):
-    """Chat requests that share a number of candidates."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _BULK})
-
-    requests: list[ChatRequest] = Field(min_length=1, max_length=MAX_CANDIDATES)
-    budget: int = Field(
-        ge=1,
-        le=MAX_IN_BULK,
-        description="Maximum number of candidates for all requests; `unprm.budget` still limits each.",
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.budget < len(self.requests):
-            raise ValueError(f"budget is {self.budget}: expected a candidate for each of {len(self.requests)} requests")
-        if any(request.stream for request in self.requests):
-            raise ValueError("requests in a bulk can't stream")
-        if any(request.unprm.on_reject for request in self.requests):
-            raise ValueError("requests in a bulk share its budget, so on_reject can't be combined with them")
-        return self
 
 
 class TooManyCandidates(InvalidRequest):

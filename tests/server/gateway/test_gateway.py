@@ -324,18 +324,14 @@ def completion(message: str = '{"content": "x"}', usage: str = "{}", choice: str
     ids=lambda response: response.body.decode()[:110],
 )
 def test_what_an_upstream_says_amiss_is_its_failure(response: Response) -> None:
-    """Also in a bulk, where the other request is answered, and while candidates are streamed."""
+    """Also while candidates are streamed."""
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "logprobs": True, "unprm": {"budget": 1}}
-    other = body | {"messages": [{"role": "user", "content": "other"}]}
     with upstream(boxed(1), refused={PROBLEM: response}) as reasoner, gateway(reasoner) as running:
         for more in ({}, {"unprm": {"budget": 2, "strategy": "cisc"}}):
             refused = running.post("/v1/chat/completions", body | more)
             assert (refused.status_code, refused.json()["code"]) == (502, "upstream_failed")
         *_, event, _ = running.post("/v1/chat/completions", body | {"stream": True}).text.split("\n\n")
         assert json.loads(event.removeprefix("event: error\ndata: "))["error"]["code"] == "upstream_failed"
-        got = running.post("/v1/chat/completions/bulk", {"requests": [body, other], "budget": 2}).json()["data"]
-    assert got[0]["error"]["code"] == "upstream_failed"
-    assert got[1]["choices"][0]["message"]["content"] == boxed(1)
 
 
 @pytest.mark.parametrize(
@@ -504,7 +500,6 @@ def test_a_name_that_misses_a_vote_is_refused_with_their_list(model: str) -> Non
         for path, body in (
             ("chat/completions", one),
             ("chat/completions", one | {"stream": True}),
-            ("chat/completions/bulk", {"requests": [one], "budget": 4}),
             ("responses", {"model": model, "input": PROBLEM}),
         ):
             refused = running.post(f"/v1/{path}", body)

@@ -143,16 +143,6 @@ def test_one_that_gives_no_log_probabilities_costs_no_vote_that_needs_them() -> 
     assert (report["answer"], report["decided_by"], report["sampled"]) == ("2", "confidence", 4)
 
 
-def test_the_requests_of_a_bulk_may_ask_several_too() -> None:
-    terms = MAJORITY | {"models": {"small": 1, "large": 2}}
-    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": terms}
-    with upstream(boxed(1)) as small, upstream(boxed(2)) as large, both(small, large) as running:
-        answer = running.post("/v1/chat/completions/bulk", {"requests": [body, body], "budget": 6}).json()
-    for each in answer["data"]:
-        assert (each["unprm"]["answer"], each["unprm"]["models"]["small"]["sampled"]) == ("2", 1)
-    assert (small.given, large.given) == (2, 4)
-
-
 @pytest.mark.parametrize(
     ("more", "headers", "message"),
     [

@@ -169,8 +169,7 @@ def test_what_cannot_be_judged_is_refused_before_anything_is_sampled(
     with upstream(*SPLIT) as first, judged(tmp_path, first) as running:
         body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": terms}
         answer = running.post("/v1/chat/completions", body)
-        bulk = running.post("/v1/chat/completions/bulk", {"requests": [body], "budget": 4})
-    assert (answer.status_code, bulk.status_code, first.given) == (422, 422, 0)
+    assert (answer.status_code, first.given) == (422, 0)
     assert detail in answer.json()["error"]["message"]
     assert answer.json()["error"]["param"].startswith("/unprm")
 
@@ -181,17 +180,6 @@ def test_tool_calls_are_not_what_was_calibrated(tmp_path: Path) -> None:
     with upstream(*SPLIT) as first, judged(tmp_path, first) as running:
         answer = running.post("/v1/chat/completions", body)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"], first.given) == (422, "/unprm/risk", 0)
-
-
-def test_a_bulk_is_judged_and_goes_no_further(tmp_path: Path) -> None:
-    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": TERMS}
-    with upstream(*AGREED) as first, judged(tmp_path, first) as running:
-        path = "/v1/chat/completions/bulk"
-        answer = running.post(path, {"requests": [body], "budget": 4}).json()
-        further = {**body, "unprm": TERMS | {"on_reject": "sample_more"}}
-        refused = running.post(path, {"requests": [further], "budget": 4})
-    assert answer["data"][0]["unprm"]["accept"] is True
-    assert (refused.status_code, "on_reject can't be combined" in refused.json()["detail"]) == (422, True)
 
 
 def test_candidates_that_were_not_waited_for_are_not_sampled_again(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_candidates_that_came_before_the_deadline_vote() -> None:
 CHOICE = "Which is a prime? Answer with the letter.\nA) 4\nB) 7\nC) 9\nD) 12"
 
 
-@pytest.mark.parametrize("path", ["chat", "stream", "responses", "bulk"])
+@pytest.mark.parametrize("path", ["chat", "stream", "responses"])
 def test_answers_to_a_question_with_options_are_their_letters(path: str) -> None:
     texts = [
         "B",
@@ -208,7 +208,6 @@ def test_answers_to_a_question_with_options_are_their_letters(path: str) -> None
         "chat": ("chat/completions", chat),
         "stream": ("chat/completions", chat | {"stream": True}),
         "responses": ("responses", {"model": "m", "input": CHOICE, "unprm": terms}),
-        "bulk": ("chat/completions/bulk", {"requests": [chat], "budget": 5}),
     }
     address, body = requests[path]
     with upstream(*texts) as reasoner, gateway(reasoner) as running:

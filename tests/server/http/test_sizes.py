@@ -87,7 +87,6 @@ WORST: dict[str, list[dict[str, Any]]] = {
     "/seed_session": [{"x": filled({})}],
     "/v1/chat/completions": [chat(filled("(A) ")), chat(filled(PART)), chat("a", tools=filled(1)),
                              chat(filled(PART)) | {"unprm": {"budget": 2, "strategy": "wrf"}}],
-    "/v1/chat/completions/bulk": [{"requests": [chat("a" * 800)] * 250, "budget": 250}],
     "/v1/completions": [{"model": "m", "prompt": filled(TEXT)}, {"model": "m", "prompt": filled(1)}],
     "/v1/responses": [{"model": "m", "input": filled(AGENT)}, {"model": "m", "input": filled(1)},
                       {"model": "m", "input": "a", "metadata": {str(k): 1 for k in range(20_000)}}],

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unprm.election.adaptive import Standing, least_decided, stability
+from unprm.election.adaptive import stability
 from unprm.election.decide import decide
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy, VoteTerms
 
@@ -121,19 +121,3 @@ def test_alpha_counts() -> None:
     won = now[decide("wrf", now, rewards, VoteTerms(alpha=1.0)).solution_index]
     assert won == 1
     assert stability("wrf", now, rewards, 8, VoteTerms(alpha=1.0)) < 1
-
-
-@pytest.mark.parametrize(
-    ("standings", "chosen"),
-    [
-        ([(2, 4, 0.9), (1, 4, 0.5), (3, 4, 0.7)], 1),
-        ([(2, 4, 0.5), (1, 4, 0.5), (1, 4, 0.5)], 1),  # as stable: the fewest candidates, then the first
-        ([(4, 4, 0.1), (1, 4, 1.0), (2, 4, 0.99)], 2),  # the first has its most, the second is certain
-        ([(4, 4, 0.1), (1, 4, 1.0)], None),
-        ([], None),
-    ],
-)
-def test_the_next_candidate_goes_to_the_least_stable_vote(
-    standings: list[tuple[int, int, float]], chosen: int | None
-) -> None:
-    assert least_decided([Standing(*each) for each in standings]) == chosen
