@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from unprm import agreement
 from unprm.answers.equivalence import Begun, Comparison, Match, Pair, is_integer, texts
 from unprm.concurrent import all_of
 from unprm.engines.waiting import ScoredItems
 from unprm.errors import DeadlineExceeded, InvalidRequest, SolutionTooLong, Unscorable
-from unprm.scorer import Outcome, Scorer, averaged, outcomes
+from unprm.scorer import Compare, MatchPairs, Outcome, Score, Scorer, Work, averaged, outcomes
 from unprm.scorer import encode as encoded
 from unprm.types import Encoded, Solution, Usage
 
@@ -59,34 +59,52 @@ class RequestScorer(Scorer):
         return any(model.engine.description.by_logprobs for model in self.models)
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> Usage:  # type: ignore[override]
         return self._context.usage
 
     async def read(self, function: Callable[[], T]) -> T:
         return await self._service.read(self._context, function)
 
+    async def finish(self, work: Work[T]) -> T:
+        """The result of the work, each part of which runs in a turn of its caller."""
+        reply: Any = None
+        while True:
+            asked = await self.read(partial(_next, work, reply))
+            if isinstance(asked, _Result):
+                result: T = asked.value
+                return result
+            match asked:
+                case Compare(answers):
+                    reply = await self.compare(answers)
+                case MatchPairs(pairs):
+                    reply = await self.match(pairs)
+                case Score(solutions, strict):
+                    reply = await self.score(solutions, strict)
+
     async def compare(self, answers: Sequence[str]) -> Comparison:
-        equivalence = self._service.equivalence
         with span("answers"):
-            begun = equivalence.begin(answers, self._context.scope)
-            await self._advance(begun)
-            return equivalence.finish(begun)
+            begun = await self._keys(answers)
+            return await self.read(partial(self._service.equivalence.finish, begun))
 
     async def match(self, pairs: Sequence[Pair]) -> list[Match]:
-        equivalence, run = self._service.equivalence, partial(self._service.readers.run, self._context.claims)
         with span("answers"):
-            answers = texts(pairs)
-            begun = await run(len(answers), partial(equivalence.begin, answers, self._context.scope))
-            await self._advance(begun)
-            return await run(len(answers), partial(equivalence.matched, begun, pairs))
+            begun = await self._keys(texts(pairs))
+            return await self.read(partial(self._service.equivalence.matched, begun, pairs))
 
-    async def _advance(self, begun: Begun) -> None:
-        service = self._service
-        if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
-            service.equivalence.advance(begun, math.inf)
+    async def _keys(self, answers: Sequence[str]) -> Begun:
+        equivalence, readers = self._service.equivalence, self._service.readers
+
+        def begin() -> Begun:
+            begun = equivalence.begin(answers, self._context.scope)
+            if all(map(is_integer, begun.wanted)):  # at once: handing them to a thread would take longer
+                equivalence.advance(begun, math.inf)
+            return begun
+
+        begun = await self.read(begin)
         while begun.wanted:  # in slices, so that nobody waits for all of another's answers
-            slice = partial(service.equivalence.advance, begun, _SLICE)
-            await service.readers.run(self._context.claims, len(begun.wanted[-1]), slice)
+            slice = partial(equivalence.advance, begun, _SLICE)
+            await readers.run(self._context.claims, len(begun.wanted[-1]), slice)
+        return begun
 
     async def score(self, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
         """The outcome of each solution; for several models the mean of their scores. `strict`: nothing is run if a
@@ -145,6 +163,20 @@ class RequestScorer(Scorer):
             self._service.metrics.count_usage(model.name, result.usage)
             annotate({"model": model.name, "computed_tokens": result.usage.computed_tokens})
             return result
+
+
+class _Result(NamedTuple):
+    """Of work that ended. (No future can hold a `StopIteration`.)"""
+
+    value: Any
+
+
+def _next(work: Work[T], reply: Any) -> Compare | MatchPairs | Score | _Result:
+    """The next question of the work, or its result."""
+    try:
+        return work.send(reply)
+    except StopIteration as end:
+        return _Result(end.value)
 
 
 async def encode(model: Model, solutions: Mapping[int, Solution], context: Context) -> Inputs:

@@ -1,6 +1,6 @@
 """What `unprm` offers in a program: a PRM is loaded, scores, and votes, without a server."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -9,11 +9,10 @@ from unprm import pipeline
 from unprm.election.decide import RewardsMissing
 from unprm.errors import Unscorable
 from unprm.fields import listed, summary, unknown, validation_errors
-from unprm.scorer import Scorer
+from unprm.scorer import LocalScorer
 from unprm.types import Engine
 from unprm.wire import MAX_PAIRS, VOTE_REQUESTS, Grade, GradeRequest, ScoreRequest, VoteResponse, with_scores
 
-T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
 
 
@@ -25,8 +24,9 @@ def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[flo
     Raises `ValueError` for anything else.
     """
     request = _request(ScoreRequest, {"problem": problem, "solutions": listed(solutions, "solutions")})
+    scorer = LocalScorer(prm)
     try:
-        scored = _done(pipeline.score(request, Scorer(prm))).solutions
+        scored = scorer.finish(pipeline.score(request, scorer)).solutions
     except Unscorable:
         return [None] * request.count
     return [None if each.step_scores is None else tuple(each.known_scores) for each in scored]
@@ -55,8 +55,9 @@ def vote(
         raise ValueError(f"{strategy!r} {unknown(strategy, VOTE_REQUESTS, 'a vote')}")
     candidates = listed(solutions, "solutions") if step_scores is None else with_scores(solutions, step_scores)
     request = _request(VOTE_REQUESTS[strategy], {"problem": problem, "solutions": candidates, **settings})
+    scorer = LocalScorer(prm)
     try:
-        return _done(pipeline.vote(request, strategy, Scorer(prm)))
+        return scorer.finish(pipeline.vote(request, strategy, scorer))
     except RewardsMissing:
         raise ValueError(
             f'{strategy} needs rewards to decide: give prm=, or step_scores=, or take strategy="majority", which '
@@ -81,15 +82,5 @@ def grade(pairs: Sequence[Any], *, extraction: str = "auto") -> list[Grade]:
     sent, found = listed(pairs, "pairs"), list[Grade]()
     for start in range(0, len(sent), MAX_PAIRS):
         request = _request(GradeRequest, {"pairs": sent[start : start + MAX_PAIRS], "extraction": extraction})
-        found += _done(pipeline.grade(request.pairs, request.extraction, Scorer()))
+        found += LocalScorer().finish(pipeline.grade(request.pairs, request.extraction))
     return found
-
-
-def _done(work: Coroutine[Any, Any, T]) -> T:
-    """The result of work by a `Scorer` of this process, which never waits: no event loop is needed."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    raise AssertionError("it waits")

@@ -1,7 +1,9 @@
-"""The one way from a request's candidates to a response: they are split into steps, their answers extracted and
-compared, scored if a vote needs that, and voted on.
+"""The one way from a request's candidates to a response: candidates are split into steps, their answers extracted and
+compared, scored if a vote needs rewards, and voted on.
 
-A server and a program differ in how the work is done: by which `Scorer`.
+Each flow is a generator that yields `Compare`, `MatchPairs` and `Score`, and gets the result from its driver: at once
+in a program, in the caller's turns on a server. Whatever has a caller's size runs inside the generator, so no driver
+can forget a turn.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +23,7 @@ from unprm.errors import (
     Unscorable,
 )
 from unprm.mini.domain import about
-from unprm.scorer import Outcome, Scorer
+from unprm.scorer import Compare, MatchPairs, Outcome, Score, Scorer, Work
 from unprm.types import (
     DEFAULT_STRATEGY,
     ComparedAs,
@@ -59,47 +61,47 @@ class NoConfidence(InvalidRequest):
         )
 
 
-async def score(request: Candidates, scorer: Scorer) -> ScoreResponse:
+def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
     """The step scores of every solution; the request has a problem, or all scores. Raises `Unscorable` if none can be
     scored and the request has no right answer, or one can't and it says to refuse, and the scorer's errors."""
-    ballot = await _parse(request, scorer)
+    ballot = _parse(request, scorer)
     judged = request if isinstance(request, ScoreRequest) and request.right_answers is not None else None
-    await _score(ballot, scorer, range(request.count) if judged is None else ())
-    response = await scorer.read(partial(ballot.scored, scorer))
+    yield from _score(ballot, scorer, range(request.count) if judged is None else ())
+    response = ballot.scored(scorer)
     if judged is not None:
-        await _add_verdicts(judged, response, scorer)
+        yield from _add_verdicts(judged, response)
     return response
 
 
-async def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -> VoteResponse:
+def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -> Work[VoteResponse]:
     """The response to one vote, None for the default: that is by majority where rewards would be those of a
     demonstration outside its domain. Raises as `cast`."""
     why = None
     if strategy is None:
         why = None if request.scored else why_majority(scorer, request.problem)
         strategy = DEFAULT_STRATEGY if why is None else "majority"
-    ballot = await cast(request, [strategy], scorer, alone=True)
-    response = await scorer.read(partial(ballot.voted, strategy, scorer))
+    ballot = yield from cast(request, [strategy], scorer, alone=True)
+    response = ballot.voted(strategy, scorer)
     response.why_majority = why
     return response
 
 
-async def compare(request: Candidates, scorer: Scorer) -> CompareResponse:
+def compare(request: Candidates, scorer: Scorer) -> Work[CompareResponse]:
     """The response to all votes, by agreement to those that take no rewards. Raises as `cast`."""
     lacking = not request.scored and scorer.by_agreement
     taken = [name for name, vote in VOTES.items() if not (lacking and vote.signal == "reward")]
-    ballot = await cast(request, taken, scorer)
-    return await scorer.read(partial(ballot.compared, taken, scorer))
+    ballot = yield from cast(request, taken, scorer)
+    return ballot.compared(taken, scorer)
 
 
-async def grade(pairs: Sequence[PairIn], extraction: Extraction, scorer: Scorer) -> list[Grade]:
+def grade(pairs: Sequence[PairIn], extraction: Extraction) -> Work[list[Grade]]:
     """Whether each pair's answer is right, whatever the others say; every `MAX_SOLUTIONS` pairs may take as long as the
     answers of a vote."""
-    answers = await scorer.read(lambda: [answer_of(pair.answer, pair.text or "", extraction) for pair in pairs])
+    answers = [answer_of(pair.answer, pair.text or "", extraction) for pair in pairs]
     stated = [Pair(answer, pair.golds) for answer, pair in zip(answers, pairs, strict=True) if answer is not None]
     matches: list[Match] = []
     for start in range(0, len(stated), MAX_SOLUTIONS):
-        matches += await scorer.match(stated[start : start + MAX_SOLUTIONS])
+        matches += yield MatchPairs(stated[start : start + MAX_SOLUTIONS])
     of_stated = iter(matches)
     return [
         Grade(id=pair.id, answer=answer, **_verdict_fields(None if answer is None else next(of_stated)))
@@ -107,12 +109,12 @@ async def grade(pairs: Sequence[PairIn], extraction: Extraction, scorer: Scorer)
     ]
 
 
-async def _add_verdicts(request: ScoreRequest, response: ScoreResponse, scorer: Scorer) -> None:
+def _add_verdicts(request: ScoreRequest, response: ScoreResponse) -> Work[None]:
     """Adds to the response whether the answers are right, and the rewards that come of it."""
     response.combination = request.combination
     pairs = zip(response.solutions, request.right_answers or (), strict=True)
     stated = [(each, Pair(each.answer, golds)) for each, golds in pairs if each.answer is not None]
-    matches = await scorer.match([pair for _, pair in stated])
+    matches = yield MatchPairs([pair for _, pair in stated])
     verdicts = {id(each): match for (each, _), match in zip(stated, matches, strict=True)}
     for each in response.solutions:
         verdict = _verdict_fields(verdicts.get(id(each)))
@@ -129,7 +131,7 @@ def _verdict_fields(match: Match | None) -> dict[str, Any]:
     return {"correct": match.correct, "compared_as_text": match.as_text}
 
 
-async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *, alone: bool = False) -> Ballot:
+def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *, alone: bool = False) -> Work[Ballot]:
     """The ballot for these votes, scored if one of them needs it. `alone`: where nobody has an answer, candidates may
     stand for themselves, so that a reward or confidence elects one.
 
@@ -143,15 +145,15 @@ async def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scor
     if isinstance(request, RiskTerms) and request.risk is not None:
         model = None if request.scored else scorer.name
         judged = acceptance(scorer.calibration, request.risk, strategies, request.terms, model, request.aggregate)
-    ballot = await _parse(request, scorer)
+    ballot = _parse(request, scorer)
     ballot.acceptance = judged
-    await _classify(ballot, scorer)
+    yield from _classify(ballot)
     if all(name is None for name in ballot.classes):
         signals = {VOTES[strategy].signal for strategy in strategies} if alone else set[Signal]()
         ballot.stand_alone(signals, bool(scorer.name))
     needed = {needed_signal(ballot.rule(strategy), ballot.classes, ballot.terms) for strategy in strategies}
     if "reward" in needed:
-        await _score(ballot, scorer, [index for index, name in enumerate(ballot.classes) if name is not None])
+        yield from _score(ballot, scorer, [index for index, name in enumerate(ballot.classes) if name is not None])
     elif None in ballot.scores:  # what was sent for some says nothing
         ballot.scores = [each if isinstance(each, Unscorable) else None for each in ballot.scores]
     if needed == {"confidence"} and ballot.confidences is None:
@@ -186,18 +188,18 @@ def refuse(outcomes: Iterable[object], place: str) -> None:
             raise each
 
 
-async def _parse(request: Candidates, scorer: Scorer) -> Ballot:
+def _parse(request: Candidates, scorer: Scorer) -> Ballot:
     """Raises `Unscorable` if the request says to refuse."""
-    ballot = await scorer.read(partial(Ballot.of, request, scorer.max_steps))
+    ballot = Ballot.of(request, scorer.max_steps)
     if request.on_invalid == "refuse":
         refuse(ballot.scores, request.place)
     return ballot
 
 
-async def _classify(ballot: Ballot, scorer: Scorer) -> None:
+def _classify(ballot: Ballot) -> Work[None]:
     """Finds the classes of equal answers."""
     if ballot.request.extraction == "auto" and any(ballot.solutions[index].answer is None for index in ballot.texts):
-        await scorer.read(ballot.read_unstated)
+        ballot.read_unstated()
     solutions = ballot.solutions
     classes: list[int | None] = [None] * len(solutions)
     formal: dict[int, str] = {}
@@ -209,13 +211,13 @@ async def _classify(ballot: Ballot, scorer: Scorer) -> None:
             formal[index] = each.answer
         else:
             classes[index] = verbatim.setdefault((each.compared_as, key), len(solutions) + index)
-    compared = await scorer.compare(list(formal.values()))
+    compared = yield Compare(list(formal.values()))
     for index, number in zip(formal, compared.classes, strict=True):
         classes[index] = number
     ballot.classes, ballot.compared_as_text = classes, [list(formal)[index] for index in compared.as_text]
 
 
-async def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> None:
+def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> Work[None]:
     """Scores the solutions; the model runs only for those that came without scores.
 
     Raises `InvalidRequest` without a problem, and `Unscorable`, that of the first, if there are `electable` candidates
@@ -227,16 +229,16 @@ async def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> No
             raise InvalidRequest(_NO_PROBLEM, "/problem")
         missing = {index: each for index, each in enumerate(ballot.solutions) if scores[index] is None}
         if scorer.by_agreement:
-            computed = await scorer.read(partial(_supported, ballot))
+            computed = _supported(ballot)
         else:
-            computed = await scorer.score(missing, request.on_invalid == "refuse")
+            computed = yield Score(missing, request.on_invalid == "refuse")
         if request.on_invalid == "refuse":
             refuse(computed.values(), request.place)
         for index in missing:
             scores[index] = computed.get(index)
         problems = {missing[index].problem for index, each in computed.items() if isinstance(each, StepScores)}
         if scorer.demo is not None and problems:
-            ballot.demonstration = await scorer.read(partial(about, scorer.demo, *problems))
+            ballot.demonstration = about(scorer.demo, *problems)
     if electable and not any(isinstance(scores[index], StepScores) for index in electable):
         refuse([scores[electable[0]]], request.place)
 

@@ -1,11 +1,11 @@
-"""What does the work of a request: a model in this process, or none."""
+"""Who scores the solutions of a request, and the driver that finishes its work at once in a program."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from unprm.answers.equivalence import Comparison, Equivalence, Match, Pair
+from unprm.answers.equivalence import Equivalence, Pair
 from unprm.election.acceptance import VoteCalibration
 from unprm.errors import (
     NoLogProbs,
@@ -29,53 +29,89 @@ Outcome = StepScores | Support | Unscorable
 """What a solution scores, by a model or by the other candidates, or why it can't be scored."""
 
 
-class Scorer:
-    """Does the work of one request at once, by an engine in this process, or without any: then only scores that are
-    sent count. A server has one that works in turns with those of other requests.
+class Compare(NamedTuple):
+    """Asks for the classes of answers: a `Comparison`."""
 
-    `name`: of the model, or of several; empty if there is none. `max_steps`: of a solution. `calibration`: by which
-    elected answers are accepted.
+    answers: Sequence[str]
+
+
+class MatchPairs(NamedTuple):
+    """Asks whether the answer of each pair is right: a list of `Match`. At most `MAX_SOLUTIONS` pairs."""
+
+    pairs: Sequence[Pair]
+
+
+class Score(NamedTuple):
+    """Asks for the outcome of each solution: a mapping by index, in the order of the solutions. `strict`: a solution
+    that can't be scored refuses the whole request, so the others need not be scored."""
+
+    solutions: Mapping[int, Solution]
+    strict: bool
+
+
+Work = Generator[Compare | MatchPairs | Score, Any, T]
+"""A request's work in `unprm.pipeline`: a generator of questions, each sent its answer by a driver
+(`LocalScorer.finish`, or the server's), as in httpx's `auth_flow`. Between two questions it reads texts of the caller's
+size."""
+
+
+class Scorer:
+    """Who scores the solutions of one request: `name`, of the model, or of several; empty if there is none, so that
+    only scores that are sent count. `usage`: what the request has taken so far. `max_steps`: of a solution.
+    `calibration`: by which elected answers are accepted.
     """
 
+    name: str
+    usage: Usage
     max_steps = sys.maxsize
     calibration: VoteCalibration | None = None
-
-    def __init__(self, engine: Engine | None = None) -> None:
-        self.name = "" if engine is None else engine.description.name
-        self._engine, self._usage = engine, Usage()
 
     @property
     def demo(self) -> str | None:
         """The name of a demonstration among the models."""
-        return self.name if self._engine is not None and self._engine.description.demo else None
+        raise NotImplementedError
 
     @property
     def by_agreement(self) -> bool:
         """Whether steps are scored by `unprm.agreement`, which makes no rewards."""
         return False
 
+
+class LocalScorer(Scorer):
+    """Finishes the work of a request at once, by an engine in this process, or without any."""
+
+    def __init__(self, engine: Engine | None = None) -> None:
+        self.name = "" if engine is None else engine.description.name
+        self.usage = Usage()
+        self._engine = engine
+
     @property
-    def usage(self) -> Usage:
-        return self._usage
+    def demo(self) -> str | None:
+        return self.name if self._engine is not None and self._engine.description.demo else None
 
-    async def read(self, function: Callable[[], T]) -> T:
-        """The result of a function that reads all texts of the request."""
-        return function()
+    def finish(self, work: Work[T]) -> T:
+        """The result of the work, after each of its questions was answered."""
+        reply: Any = None
+        while True:
+            try:
+                asked = work.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            match asked:
+                case Compare(answers):
+                    reply = Equivalence().compare(answers)
+                case MatchPairs(pairs):
+                    reply = Equivalence().match(pairs)
+                case Score(solutions):
+                    reply = self._score(solutions)
 
-    async def compare(self, answers: Sequence[str]) -> Comparison:
-        return Equivalence().compare(answers)
-
-    async def match(self, pairs: Sequence[Pair]) -> list[Match]:
-        """Whether the answer of each pair, at most `MAX_SOLUTIONS` of them, is right."""
-        return Equivalence().match(pairs)
-
-    async def score(self, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:
-        """The outcome of each solution, by its index, and in their order; nothing without a model. `strict`: if one of
-        them can't be scored the request is refused, so the others need not be."""
+    def _score(self, solutions: Mapping[int, Solution]) -> Mapping[int, Outcome]:
+        """Nothing without a model."""
         if self._engine is None:
             return {}
         found, usage = run(self._engine, encode(self._engine, solutions))
-        self._usage += usage
+        self.usage += usage
         return found
 
 

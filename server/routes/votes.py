@@ -51,7 +51,7 @@ async def vote_by_default(service: TheService, request: DefaultVoteRequest, cont
 
 async def _vote(service: Service, request: Candidates, strategy: Strategy | None, context: Context) -> VoteResponse:
     with _scorer(service, request, context) as scorer:
-        response = await pipeline.vote(request, strategy, scorer)
+        response = await scorer.finish(pipeline.vote(request, strategy, scorer))
     service.metrics.count_vote(response, context)
     if service.journal is not None:
         rewards = [each.reward for each in response.solutions]
@@ -79,7 +79,7 @@ async def compare(service: TheService, request: CompareRequest, context: TheCont
     """Takes every vote over one scoring pass, each with the same result as at its own endpoint. Votes by confidence
     need solutions with `confidence` or `token_logprobs`."""
     with _scorer(service, request, context) as scorer:
-        response = await pipeline.compare(request, scorer)
+        response = await scorer.finish(pipeline.compare(request, scorer))
     for outcome in response.strategies.values():
         service.metrics.count_vote(outcome, context)
     return response
@@ -89,7 +89,7 @@ async def compare(service: TheService, request: CompareRequest, context: TheCont
 async def grade(service: TheService, request: GradeRequest, context: TheContext) -> GradeResponse:
     """Grades answers by the right ones, each pair by itself; no model is needed. What a pair may cost is bounded,
     whatever it says."""
-    grades = await pipeline.grade(request.pairs, request.extraction, RequestScorer(service, (), context))
+    grades = await RequestScorer(service, (), context).finish(pipeline.grade(request.pairs, request.extraction))
     return GradeResponse(grades=grades)
 
 
@@ -127,7 +127,7 @@ async def score(service: Service, request: Candidates, context: Context) -> Scor
             lengths = await scorer.read(request.lengths)
             for model in scorer.models:
                 model.check_room(lengths, context.claims.share)
-        return await pipeline.score(request, scorer)
+        return await scorer.finish(pipeline.score(request, scorer))
 
 
 @contextmanager

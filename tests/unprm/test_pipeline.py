@@ -9,7 +9,6 @@ import unprm
 from server.routes.gateway.solutions import ActionSolution
 from tests.fake_engine import FakeEngine
 from tests.server.harness import PROBLEM, ask, boxed, serving
-from tests.support import asynchronous
 from unprm import pipeline, scorer
 from unprm.calibration import Calibration, sigmoid
 from unprm.engines.uncertainty import UncertaintyEngine
@@ -24,12 +23,12 @@ LONG = "é" * 110
 """Too long for it only when it is encoded."""
 
 
-@asynchronous
-async def test_what_is_compared_as_text_is_equal_to_the_same_text_alone() -> None:
+def test_what_is_compared_as_text_is_equal_to_the_same_text_alone() -> None:
     said = [boxed("1/2"), "nothing", boxed("0.5")]
     called = [ActionSolution(steps=["a call"], answer=answer) for answer in ("0.5", "1/2", "0.5")]
     request = VoteRequest(solutions=[*said, *called])
-    found = await pipeline.cast(request, ["majority"], scorer.Scorer())
+    local = scorer.LocalScorer()
+    found = local.finish(pipeline.cast(request, ["majority"], local))
     assert found.classes == [0, None, 0, 9, 10, 9]
 
 

@@ -223,7 +223,7 @@ class RunningElection:
         if strategy != self._terms.strategy:
             request.risk = None
         try:
-            return await pipeline.cast(request, [strategy], self._scorer)
+            return await self._scorer.finish(pipeline.cast(request, [strategy], self._scorer))
         except (NoAnswer, Unscorable, NoConfidence):
             return None
 
@@ -264,7 +264,7 @@ class RunningElection:
         values: list[float | None] = [getattr(solution, "confidence", None) for solution in request.solutions]
         if signal == "reward":
             try:
-                scored = await pipeline.score(request, self._scorer)
+                scored = await self._scorer.finish(pipeline.score(request, self._scorer))
             except Unscorable as error:
                 if not named:
                     return outcome
