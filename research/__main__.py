@@ -274,17 +274,6 @@ def escalation(
 
 
 @app.command()
-def counts(
-    output: Annotated[Path, typer.Option(help="Directory for data, PRMs and table.", callback=directory)],
-) -> None:
-    """Train on counts of rollouts and on their shares, and measure scores and intervals where the truth is known."""
-    from . import counts
-
-    with stage.progress(console) as progress:
-        typer.echo(counts.measure(output, counts.Size(), progress), nl=False)
-
-
-@app.command()
 def report(
     directory: Annotated[Path, typer.Argument(help="Directory with the results to report.", exists=True)],
 ) -> None:

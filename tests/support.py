@@ -13,7 +13,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec
 
-from unprm.types import Interval, StepScores
+from unprm.types import StepScores
 
 P = ParamSpec("P")
 
@@ -74,7 +74,6 @@ class Columns(NamedTuple):
     computed: list[int]
     tokens: list[int]
     missing: list[int]
-    intervals: list[tuple[Interval, ...] | None]
 
 
 def columns(scores: Sequence[StepScores]) -> Columns:

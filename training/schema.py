@@ -171,10 +171,9 @@ class QuestionValue:
 @dataclass(frozen=True, slots=True)
 class LabelledSolution:
     """A solution to train on, and for each step its label: whether the solution is right up to and including it, the
-    probability of that if the label is soft, None if it is unknown. `tried`: as in `AnnotatedSolution`.
+    probability of that if the label is soft, None if it is unknown.
 
-    Raises `ValueError` if there are not as many labels as steps, no label is known, a step is blank, or a prefix that
-    was tried can't be.
+    Raises `ValueError` if there are not as many labels as steps, no label is known, or a step is blank.
     """
 
     problem: NonEmpty
@@ -183,7 +182,6 @@ class LabelledSolution:
     )
     steps: Annotated[tuple[str, ...], Field(min_length=1)]
     labels: tuple[Label, ...]
-    tried: Annotated[tuple[Trial, ...], Field(exclude_if=lambda tried: not tried)] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if len(self.labels) != len(self.steps):
@@ -192,18 +190,11 @@ class LabelledSolution:
             raise ValueError("a step is blank")
         if not self.known:
             raise ValueError("no step has a label")
-        if not all(1 <= each.step <= len(self.steps) and 0 <= each.correct <= each.samples for each in self.tried):
-            raise ValueError("tried: a prefix ends with no step, or has more right rollouts than rollouts")
 
     @property
     def known(self) -> dict[int, float]:
         """The known labels by the index of their step."""
         return {index: label for index, label in enumerate(self.labels) if label is not None}
-
-    @property
-    def counts(self) -> dict[int, tuple[float, int]]:
-        taken = {trial.step - 1: (trial.correct, trial.samples) for trial in self.tried}
-        return {index: taken.get(index, (label, 1)) for index, label in self.known.items()}
 
 
 @dataclass(frozen=True, slots=True)

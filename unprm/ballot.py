@@ -248,13 +248,11 @@ def _result(request: Candidates, solution: Solution, outcome: Outcome | None) ->
         return fields | dict.fromkeys(("step_scores", "reward", "first_error"))
     values, messages = outcome.values, solution.messages
     known = [value for value in values if value is not None]
-    intervals = outcome.intervals if isinstance(outcome, StepScores) else None
     threshold = step_text.THRESHOLD if request.threshold is None else request.threshold
     return fields | {
         "step_scores": list(values),
         "reward": step_text.reward(known, request.aggregate) if known else None,
         "first_error": step_text.first_error(values, threshold),
-        "step_intervals": intervals and list(intervals),
         "step_log_odds": [None if v is None else log_odds(v) for v in values] if request.log_odds else None,
         "message_scores": None if messages is None else dict(zip(map(str, messages), values, strict=True)),
     }

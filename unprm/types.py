@@ -50,17 +50,6 @@ _EXACT = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """Around a step's score: the 5 % and the 95 % quantile of the distribution whose mean it is, widened to the score
-    where that lies outside."""
-
-    __pydantic_config__: ClassVar = _EXACT
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Cut:
     """Characters of a truncated message, and how many of them were kept."""
 
@@ -315,14 +304,13 @@ class StepScores(NamedTuple):
 
     `computed`: tokens that a model ran for them; tokens that solutions of a batch share count for one of them.
     `tokens`: those that scoring it from scratch takes. `missing`: on how many steps a judge gave no verdict, whose
-    values mean nothing. `intervals`: one around each value; None if the model tells none.
+    values mean nothing.
     """
 
     values: tuple[float, ...]
     computed: int = 0
     tokens: int = 0
     missing: int = 0
-    intervals: tuple[Interval, ...] | None = None
 
 
 class Support(NamedTuple):

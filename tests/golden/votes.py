@@ -5,7 +5,6 @@ Requests bring their own id, and the server's clock stands still: nothing has to
 
 import json
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +15,12 @@ from server.settings import Settings
 from tests.fake_engine import FakeEngine
 from tests.golden.kept import pretty, rounded
 from tests.server.calibrations import calibration
-from unprm.types import Encoded, Interval, StepScores
 
 PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
 UNKNOWN = "What is the sum of the first nine primes?"
 MAX_TOKENS, MAX_STEPS, MAX_SOLUTIONS = 300, 6, 8
 
 Body = dict[str, Any]
-
-
-class WithIntervals(FakeEngine):
-    """A fake that tells how sure it is of each score."""
-
-    def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
-        return [
-            found._replace(intervals=tuple(Interval(each / 2, (1 + each) / 2) for each in found.values))
-            for found in super().score(batch)
-        ]
 
 
 def _text(answer: object, *before: str) -> str:
@@ -136,7 +124,6 @@ VOTES: dict[str, dict[str, tuple[str, Body]]] = {
         "all votes": ("/vote/compare", _asked(*TEXTS)),
         "some scores given": ("/vote/prm", _asked(*TEXTS[:2], _scored(73, 0.9, 0.95))),
         "two models": ("/vote/wrf", _asked(*TEXTS, model=["fake", "second"])),
-        "intervals": ("/vote/prm", _asked(*TEXTS[:2], model="intervals")),
         "a demonstration in its domain": ("/vote", _asked(*TEXTS, model="demonstration")),
         "a demonstration elsewhere": ("/vote", _asked(*TEXTS, problem=UNKNOWN, model="demonstration")),
         "a demonstration that is named elsewhere": (
@@ -196,7 +183,6 @@ def votes(directory: Path) -> dict[str, str]:
     models = {
         "fake": FakeEngine(max_tokens=MAX_TOKENS),
         "second": FakeEngine(name="second", scores=lambda item: [0.5] * len(item.positions), max_tokens=MAX_TOKENS),
-        "intervals": WithIntervals(name="intervals"),
         "demonstration": FakeEngine(demo=True),
     }
     settings = Settings(vote_calibration=calibration(directory), max_steps=MAX_STEPS, max_solutions=MAX_SOLUTIONS)

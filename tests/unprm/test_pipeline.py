@@ -92,11 +92,11 @@ def test_what_no_judge_judged_has_no_scores() -> None:
 
 def test_the_mean_of_models_is_of_calibrated_scores() -> None:
     models = [FakeEngine(calibration=Calibration(shift=shift)).description for shift in (0.0, 1.0)]
-    first = [StepScores((0.5, 0.5), intervals=((0.0, 1.0),) * 2), StepScores((0.5,))]
+    first = [StepScores((0.5, 0.5)), StepScores((0.5,))]
     second = [StepScores((0.5, 0.25)), StepScores((0.0,), missing=1)]
     mean, unread = scorer.averaged([first, second], models)
     assert mean.values == pytest.approx([(0.5 + sigmoid(1.0)) / 2, (0.5 + sigmoid(1 - math.log(3))) / 2])
-    assert (mean.missing, unread.missing, mean.intervals) == (0, 1, None)
+    assert (mean.missing, unread.missing) == (0, 1)
 
 
 CODE = ["def add(a, b):\n    return a", "def add(a, b):\n    return a + b", "Let me think:\n\nI'd add them."]

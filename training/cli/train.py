@@ -9,7 +9,7 @@ from rich.console import Console
 from unprm.commands import Given, option, with_options
 
 from .. import stage
-from ..prm.train_settings import LOSS_DEFAULTS, PROBE_OPTIONS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
+from ..prm.train_settings import PROBE_OPTIONS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
 from .evaluate import PrmOptions
 
 console = Console(stderr=True)
@@ -41,8 +41,7 @@ def train(
         return
     from ..prm.train import Trainer
 
-    by_loss = LOSS_DEFAULTS.get(given.get("loss", "bce"), {})
-    settings = TrainSettings(**TRAIN_PRESETS[preset] | TUNE_DEFAULTS[tune] | by_loss | given)
+    settings = TrainSettings(**TRAIN_PRESETS[preset] | TUNE_DEFAULTS[tune] | given)
     trainer = Trainer(settings)
     if trainer.processes.is_first:
         console.print(str(trainer.memory), highlight=False, soft_wrap=True)

@@ -34,7 +34,6 @@ Step labels for solutions of questions with known answers, made without human la
 | `answer` | its known answer |
 | `completions` | the steps of a sampled solution |
 | `label` | for each step, true as long as the solution is right |
-| `tried` | the steps after which completions were sampled: how many (`samples`), and how many are right (`correct`) |
 
 {solutions} solutions of {questions} questions, {steps} steps; {right} of the solutions are right. {duplicates} that
 occurred twice were left out. Equal beginnings of solutions have equal labels: {changed} solutions got others than their
@@ -88,7 +87,7 @@ def merge(annotated: Sequence[Path], output: Path) -> Merged:
         changed=sum(solution.labels != kept[solution.problem, *solution.steps].labels for solution in solutions),
         refuted=len(kept) - len(solutions),
     )
-    rows = (UnprmRow(s.problem, s.steps, s.labels, gold_answer=s.gold_answer, tried=s.tried) for s in solutions)
+    rows = (UnprmRow(s.problem, s.steps, s.labels, gold_answer=s.gold_answer) for s in solutions)
     card = _card(output.name, solutions, merged, annotated)
     resumable.write_lines(output / "data" / "train.jsonl", rows)
     resumable.replace(output / "README.md", card)

@@ -50,11 +50,10 @@ class UnprmRow(LabelledSolution):
     @classmethod
     def of(cls, solution: LabelledSolution) -> Self:
         """The row of a solution. Raises `ValueError` if a label is not right or wrong."""
-        hard = _hard(solution)
-        return cls(solution.problem, solution.steps, hard, gold_answer=solution.gold_answer, tried=solution.tried)
+        return cls(solution.problem, solution.steps, _hard(solution), gold_answer=solution.gold_answer)
 
     def solutions(self) -> Iterator[LabelledSolution]:
-        yield LabelledSolution(self.problem, self.steps, self.labels, gold_answer=self.gold_answer, tried=self.tried)
+        yield LabelledSolution(self.problem, self.steps, self.labels, gold_answer=self.gold_answer)
 
 
 @dataclass(frozen=True, slots=True)

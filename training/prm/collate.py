@@ -23,20 +23,17 @@ from .prefixes import grow, shared_lengths
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An encoded solution with a label in [0, 1] (1: right) for each scored position. `problem`: its text. `counts`:
-    for each position its right rollouts and all of them, as in `LabelledSolution`."""
+    """An encoded solution with a label in [0, 1] (1: right) for each scored position. `problem`: its text."""
 
     encoded: Encoded
     labels: tuple[float, ...]
     problem: str = ""
-    counts: tuple[tuple[float, int], ...] = ()
 
     @classmethod
     def of(cls, solution: LabelledSolution, encoded: Encoded) -> Self:
         """The example of a solution that is scored at the steps with known labels only."""
         positions = tuple(encoded.positions[step] for step in solution.known)
-        labels, counts = tuple(solution.known.values()), tuple(solution.counts.values())
-        return cls(replace(encoded, positions=positions), labels, solution.problem, counts)
+        return cls(replace(encoded, positions=positions), tuple(solution.known.values()), solution.problem)
 
     @classmethod
     def whole(cls, solution: LabelledSolution, encoded: Encoded) -> Self:
@@ -59,7 +56,6 @@ class MicroBatch:
     - `lengths`: tokens of each solution, shared ones included.
     - `solutions`, `places`, `labels`: (tags,), for the tag of each labelled step the number of its solution, its index
       in the flattened `ids`, and its label in [0, 1] (1: right).
-    - `counts`: (tags, 2), a step's right rollouts and all of them; (0, 2) without counts.
     - `responses`: (tokens, 3), for each token of a response that a margin depends on: its index in the flattened `ids`,
       that of the token before it, and the number of the first tag that depends on it; (0, 3) where a margin is read at
       the tag alone.
@@ -71,7 +67,6 @@ class MicroBatch:
     solutions: torch.Tensor
     places: torch.Tensor
     labels: torch.Tensor
-    counts: torch.Tensor
     responses: torch.Tensor
     ends: torch.Tensor | None = None
 
@@ -159,7 +154,7 @@ def _lengths(group: Sequence[Example]) -> tuple[int, ...]:
 
 def _placed(
     group: Sequence[Example], paths: Sequence[Sequence[int]]
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """The fields of a `MicroBatch` from `solutions` to `responses`; `paths`: where each solution's tokens are."""
     solutions = [number for number, example in enumerate(group) for _ in example.labels]
     places: list[int] = []
@@ -171,6 +166,5 @@ def _placed(
             places.append(path[position])
             start = max(start, position + 1)
     labels = [float(label) for example in group for label in example.labels]
-    counts = torch.tensor([each for example in group for each in example.counts], dtype=torch.float).view(-1, 2)
     of_responses = torch.tensor(responses, dtype=torch.long).view(-1, 3)
-    return torch.tensor(solutions), torch.tensor(places), torch.tensor(labels), counts, of_responses
+    return torch.tensor(solutions), torch.tensor(places), torch.tensor(labels), of_responses

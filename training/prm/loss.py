@@ -22,12 +22,10 @@ ZETA = 4.0
 class Loss:
     """`parts(margins, labels, rows)`: loss per step or per solution. `margins` (fp32), `labels` (in [0, 1], 1:
     right) and `rows` (index of the solution in the micro-batch) are (tags,), in the order of the solutions.
-    `count(labels)`: number of parts of a solution with these labels. `counts`: whether it takes, in place of margins,
-    both outputs of a layer, and in place of labels the `counts` of a micro-batch, (tags, 2) each."""
+    `count(labels)`: number of parts of a solution with these labels."""
 
     parts: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
     count: Callable[[Sequence[float]], int]
-    counts: bool = False
 
     def __call__(self, margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor, total: int) -> torch.Tensor:
         """A micro-batch's share of the loss of an optimiser batch with `total` parts, (); arguments as for `parts`."""
@@ -63,31 +61,9 @@ def _rank(margins: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor) -> to
     return torch.stack(parts)
 
 
-def _beta_binomial(outputs: torch.Tensor, counts: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Negative log-likelihood of each step's k right of n rollouts, if the probability that one is right has a Beta
-    distribution, with log β and log α as `outputs`: -log [C(n, k) B(k + α, n - k + β) / B(α, β)] (Li et al., "Process
-    Rewards with Learned Reliability", 2026, arXiv 2605.15529).
-
-    With a single rollout this is the cross-entropy of the mean, α / (α + β), also for a soft label, up to a constant.
-    """
-    (right, taken), (log_beta, log_alpha) = counts.unbind(1), outputs.unbind(1)
-    wrong = taken - right
-    numbers = torch.arange(int(taken.max().ceil()), device=outputs.device)
-
-    def rising(log_x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
-        # log Γ(x + count) - log Γ(x), as the sum of log(x + i) for i < count: where x is large, a difference of
-        # lgamma's has no right digit, and no gradient
-        return (torch.logaddexp(log_x[:, None], numbers.log()) * (count[:, None] - numbers).clamp(0, 1)).sum(1)
-
-    ways = torch.lgamma(taken + 1) - torch.lgamma(right + 1) - torch.lgamma(wrong + 1)
-    both = rising(torch.logaddexp(log_alpha, log_beta), taken)
-    return both - ways - rising(log_alpha, right) - rising(log_beta, wrong)
-
-
 LOSSES = {
     "bce": Loss(_bce, len),
     "mse": Loss(_mse, len),
     "orm": Loss(_orm, lambda _: 1),
     "rank": Loss(_rank, lambda _: 1),
-    "beta-binomial": Loss(_beta_binomial, len, counts=True),
 }

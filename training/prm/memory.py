@@ -128,7 +128,7 @@ def footprint(config: PreTrainedConfig, settings: TrainSettings, compute: Comput
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(copy.deepcopy(config), dtype=compute.base)
         model = prepare(base, replace(settings, gradient_checkpointing=False), compute)
-        head = make_head(model, settings, Verdicts(0, 1), compute.autocast)
+        head = make_head(model, settings, Verdicts(0, 1))
         # of fake tensors, transformers would make a mask where a real pass has none
         network = Network(model, head, compute._replace(kernels=None if masked else _UNMASKED))
     if compute.device == "cuda":
@@ -160,7 +160,7 @@ def _saved(network: Network, settings: TrainSettings, tokens: int) -> int:
         return kept.setdefault(tensor.untyped_storage()._cdata, tensor)
 
     weights = {parameter.untyped_storage()._cdata for parameter in network.parameters()}
-    text = Encoded((0,) * tokens, tuple(range(_STEP - 1, tokens, _STEP)), int(settings.head == "implicit"))
+    text = Encoded((0,) * tokens, tuple(range(_STEP - 1, tokens, _STEP)))
     example = Example(text, (1.0,) * len(text.positions))
     packing = network.kernels is not None
     (micro,) = micro_batches([example], tokens, packing, settings.share_prefixes and not packing)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -193,11 +192,7 @@ class Network(Runner):
         self.head = head
 
     def forward(self, micro: MicroBatch) -> torch.Tensor:
-        """The head's margins at the tags, (tags,), or both of its outputs, (tags, 2), in fp32."""
-        read: torch.Tensor = self.head(partial(self._states, micro), micro)
-        return read
-
-    def _states(self, micro: MicroBatch) -> torch.Tensor:
-        """The last hidden state of each token, (tokens, hidden), in the order of the flattened `ids`."""
-        states: torch.Tensor = self.run(micro).last_hidden_state.flatten(0, 1)
-        return states
+        """The head's margins at the tags, (tags,) in fp32."""
+        states = self.run(micro).last_hidden_state.flatten(0, 1)
+        margins: torch.Tensor = self.head(states[micro.places.to(states.device)])
+        return margins

@@ -109,8 +109,6 @@ def merge_adapter(model: str, adapter: str | None, output: Path, dtype: StoredDt
     files = locate(model, adapter, None, None)
     _refuse_probe(files.directory)
     config = PrmConfig.read(files.directory)
-    if config.head == "implicit":
-        raise ModelInvalid(f"{config.name} has implicit rewards, which are read against its base without the adapter")
     write_checkpoint(load_merged(files, dtype), files.base, files.directory, config, output)
     _copy(files.directory, output, CARD, calibration.NAME)
 

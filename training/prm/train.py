@@ -19,7 +19,6 @@ from transformers import PreTrainedConfig
 
 from unprm.checkpoints.files import fetch, load_base, load_tokenizer
 from unprm.engines.torch.devices import multiplies_bf16_fast
-from unprm.engines.torch.heads import margins
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
@@ -69,8 +68,6 @@ class Trainer:
             positive=settings.positive,
             negative=settings.negative,
             head=settings.head,
-            beta=settings.beta,
-            distribution="beta" if self.loss.counts else None,
         )
         first = self.processes.is_first
         self.journal = TrainingJournal(settings.output, self.config.name, settings.report_to) if first else None
@@ -168,8 +165,7 @@ class Trainer:
         if self.settings.compile:
             model.get_decoder().compile(dynamic=True)
         verdicts = Verdicts(self.config.positive_id, self.config.negative_id)
-        head = make_head(tuned, self.settings, verdicts, self.compute.autocast)
-        return Network(tuned, head, self.compute)
+        return Network(tuned, make_head(tuned, self.settings, verdicts), self.compute)
 
     def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> TrainingMemory:
         """Chooses the settings in `CHOSEN` that are not given, or takes them from this run's checkpoint."""
@@ -239,8 +235,7 @@ class Trainer:
     def _pass(self, micro: MicroBatch, total: int) -> torch.Tensor:
         """The loss of a micro-batch, whose gradient is added to the parameters', of a batch with `total` parts."""
         with self.compute.products():
-            labels = (micro.counts if self.loss.counts else micro.labels).to(self.device)
-            part = self.loss(self.network(micro), labels, micro.solutions.to(self.device), total)
+            part = self.loss(self.network(micro), micro.labels.to(self.device), micro.solutions.to(self.device), total)
             part.backward()
         return part.detach()
 
@@ -249,7 +244,8 @@ class Trainer:
         self.network.eval()
         scores, labels = [], []
         for micro in self._micro_batches(examples):
-            values = torch.sigmoid(self._margins(micro)).cpu()
+            with self.compute.products():
+                values = torch.sigmoid(self.network(micro)).cpu()
             for number in micro.solutions.unique():
                 scores.append(values[micro.solutions == number].tolist())
                 labels.append((micro.labels[micro.solutions == number] > VERDICT).tolist())
@@ -259,10 +255,6 @@ class Trainer:
     def _micro_batches(self, examples: Sequence[Example]) -> Iterator[MicroBatch]:
         packing = self.network.kernels is not None
         return micro_batches(examples, self.batch_tokens, packing, self.settings.share_prefixes)
-
-    def _margins(self, micro: MicroBatch) -> torch.Tensor:
-        with self.compute.products():
-            return margins(self.network(micro))
 
     def _resume(self) -> int:
         """Restores the last checkpoint, if any; returns the number of the next step."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from rich.table import Table
 from typer import Option
 
-from unprm.formats.unprm import BETA, NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG, HeadName
+from unprm.formats.unprm import NEGATIVE, POSITIVE, PROBLEM_TEMPLATE, STEP_TAG, HeadName
 
 from ..stage import directory
 from ..stage_settings import LAYOUT, LayoutName, Seed
@@ -16,7 +16,7 @@ from ..stage_settings import LAYOUT, LayoutName, Seed
 if TYPE_CHECKING:
     from ..evaluate.metrics import Validation
 
-LossName = Literal["bce", "mse", "orm", "rank", "beta-binomial"]
+LossName = Literal["bce", "mse", "orm", "rank"]
 TuneName = Literal["lora", "all", "none"]
 
 
@@ -50,16 +50,12 @@ class TrainSettings:
     head: Annotated[
         Literal[HeadName, "probe"],
         Option(
-            help="Two tokens' logits; a linear layer's one or two outputs; implicit rewards, for --loss orm; or what "
-            "several layers and the log-probabilities know, with --tune none."
+            help="Two tokens' logits; a linear layer's one or two outputs; or what several layers and the "
+            "log-probabilities know, with --tune none."
         ),
     ] = "verdicts"
-    beta: Annotated[float, Option(min=0.0, help="Scale of implicit rewards.")] = BETA
     tune: Annotated[TuneName, Option(help="What is trained: a LoRA adapter, all weights, or a probe alone.")] = "lora"
-    loss: Annotated[
-        LossName,
-        Option(help="Per step (bce, mse), on the last step only (orm), by ranking, or of counts of rollouts."),
-    ] = "bce"
+    loss: Annotated[LossName, Option(help="Per step (bce, mse), on the last step only (orm), or by ranking.")] = "bce"
     epochs: Annotated[int, Option(min=1)] = 3
     learning_rate: Annotated[float, Option(min=0.0)] = 5e-4
     warmup: Annotated[float, Option(min=0.0, max=1.0, help="Fraction of optimiser steps for warm-up.")] = 0.1
@@ -130,9 +126,6 @@ TRAIN_PRESETS: dict[str, dict[str, Any]] = {
 """Values that replace the defaults of `TrainSettings`."""
 TUNE_DEFAULTS: dict[TuneName, dict[str, Any]] = {"lora": {}, "all": {"learning_rate": 1e-5}, "none": {}}
 """Values that replace those of a preset, by what is trained."""
-LOSS_DEFAULTS: dict[LossName, dict[str, Any]] = {"beta-binomial": {"head": "classes"}}
-"""The same, by the loss."""
-
 
 PROBE_OPTIONS = frozenset({
     "base", "base_revision", "data", "layout", "validation", "output", "name", "tune", "head", "batch_tokens", "bf16",

@@ -29,11 +29,9 @@ class Head:
     """Scored by linear layers on the last hidden state, with ReLU between them; `layers`: their checkpoint names.
 
     The score is the sigmoid of the last layer's output if it has one; of two, the softmax probability of the second.
-    `distribution`: its two are log β and log α of a Beta distribution, whose mean that is.
     """
 
     layers: tuple[str, ...]
-    distribution: bool = field(default=False, repr=False, compare=False)  # it is scored as any other of two outputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
 from unprm.fields import summary, validation_errors
-from unprm.formats.family import LAYER, Family, Head, LikelihoodRatio, Readout, Verdicts
+from unprm.formats.family import LAYER, Family, Head, Readout, Verdicts
 from unprm.formats.pieces import Draft, PieceFormat, Pieces, StepTag
 from unprm.types import Encoded
 
@@ -23,9 +23,7 @@ STEP_TAG = "ş"
 POSITIVE = "+"
 NEGATIVE = "-"
 PROBLEM_TEMPLATE = "{problem}\n"
-BETA = 0.05
-"""Scale of implicit rewards, as in the training of Yuan et al., "Free Process Rewards without Process Labels", 2024."""
-HeadName = Literal["verdicts", "value", "classes", "implicit"]
+HeadName = Literal["verdicts", "value", "classes"]
 _MARKS = ("step_tag", "positive", "negative")
 """Fields that are each one token."""
 
@@ -69,9 +67,7 @@ class PrmConfig(ModelConfig):
     """The configuration of an adapter, or of a checkpoint that it is merged into.
 
     `head`: what is read at a tag. `verdicts`: the logits of two tokens. `value`, `classes`: one or two outputs of a
-    linear layer, whose weights are beside this file. `implicit`: the response's log-likelihood ratio to the base
-    without the adapter, times `beta`. `distribution`: of `classes`, what the outputs are log β and log α of, a Beta
-    distribution over the probability that the step is right.
+    linear layer, whose weights are beside this file.
     """
 
     family: Literal["unprm"] = "unprm"
@@ -83,8 +79,8 @@ class PrmConfig(ModelConfig):
     positive_id: int
     negative_id: int
     head: HeadName = "verdicts"
-    beta: float = BETA
-    distribution: Annotated[Literal["beta"] | None, Field(exclude_if=lambda name: name is None)] = None
+    beta: Annotated[float | None, Field(exclude=True)] = None
+    """In files of earlier versions, which had another head that read it."""
 
     @classmethod
     def for_base(
@@ -114,22 +110,14 @@ class PrmConfig(ModelConfig):
                 return f"P({self.positive}) against {self.negative}"
             case "value":
                 return "one output of a linear layer"
-            case "classes" if self.distribution:
-                return "the mean of a Beta distribution, whose log β and log α are a linear layer's outputs"
             case "classes":
                 return "the second of a linear layer's two classes"
-            case "implicit":
-                return "log-likelihood ratio of the response so far"
 
     @property
     def readout(self) -> Readout:
-        match self.head:
-            case "verdicts":
-                return Verdicts(self.positive_id, self.negative_id, rows_alone=True)
-            case "value" | "classes":
-                return Head((LAYER,), self.distribution is not None)
-            case "implicit":
-                return LikelihoodRatio(self.beta, self.base)
+        if self.head == "verdicts":
+            return Verdicts(self.positive_id, self.negative_id, rows_alone=True)
+        return Head((LAYER,))
 
 
 class UnprmFormat(PieceFormat):
@@ -151,20 +139,18 @@ class UnprmFormat(PieceFormat):
                 )
         self.config = config
         self.pieces.reserve(config.step_tag_id)
-        if config.head != "implicit":  # which needs to know where the response begins
-            self.tag = StepTag(config.step_tag_id, config.step_tag)
+        self.tag = StepTag(config.step_tag_id, config.step_tag)
         self.readout = config.readout
         self.input_format = config.input_format
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """Ids of problem and steps, a tag after each step; scored at the tags. An implicit reward is that of the steps
-        and their tags."""
+        """Ids of problem and steps, a tag after each step; scored at the tags."""
         question = self.config.problem_template.replace("{problem}", problem)
         head, *pieces = self.pieces.encode([question, *steps])
         draft = Draft().add(head)
         for piece in pieces:
             draft.step(piece, [self.config.step_tag_id])
-        return draft.done(response=len(head) if self.config.head == "implicit" else 0)
+        return draft.done()
 
 
 FAMILY = Family(

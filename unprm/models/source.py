@@ -4,7 +4,6 @@ needs PyTorch."""
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer
@@ -84,11 +83,7 @@ class ModelSource:
         else:
             format = family.build(tokenizer, files.directory if ours else files.base)
         readout = format.readout
-        if ours and isinstance(readout, LikelihoodRatio):
-            if files.adapter is None:
-                raise ModelInvalid(f"{files.base_name} has implicit rewards and no adapter: give its base and adapter")
-            readout = replace(readout, reference=str(files.base))
-        elif marks and isinstance(readout, Verdicts):  # another program trained it, by the model's own logits
+        if marks and isinstance(readout, Verdicts):  # another program trained it, by the model's own logits
             readout = replace(readout, rows_alone=False)
         return cls(family, files, tokenizer, format, _adjusted(readout, spec.reference, spec.beta))
 
@@ -157,8 +152,6 @@ class ModelSource:
             else:
                 network = load_network(AutoModel, files.base, dtype)
             head = read_head(files.directory, readout, network.config.hidden_size)
-            if isinstance(readout, Head) and readout.distribution and find_spec("scipy") is None:
-                raise ModelInvalid("its intervals take SciPy, which is not installed: pip install 'unprm[intervals]'")
             return AtPositions(network, head, place)
         if isinstance(readout, Probe):
             network = load_base(files.base, dtype)

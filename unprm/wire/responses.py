@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PrivateAttr
 
 from unprm.errors import FieldError, Unscorable
-from unprm.types import Aggregate, Combination, ComparedAs, Cut, DecidedBy, Interval, Usage
+from unprm.types import Aggregate, Combination, ComparedAs, Cut, DecidedBy, Usage
 from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
@@ -18,16 +18,6 @@ the gateway's reports, where it may be the arguments of tool calls."""
 _is_none = partial(is_, None)
 # missing in a response that has none
 _StepLogOdds = Annotated[list[float | None] | None, Field(exclude_if=_is_none)]
-
-
-_StepIntervals = Annotated[
-    list[Interval] | None,
-    Field(
-        exclude_if=_is_none,
-        description="One for each of `step_scores`; missing unless a single model computed them, which was trained by "
-        "`--loss beta-binomial`.",
-    ),
-]
 
 
 _MessageScores = Annotated[
@@ -80,7 +70,6 @@ class ScoredSolution(WireModel):
     answer: str | None
     unscored: Unscored | None
     step_log_odds: _StepLogOdds = None
-    step_intervals: _StepIntervals = None
     message_scores: _MessageScores = None
     cut: _CutMessages = None
     step_spans: list[tuple[int, int]] | None = Field(
@@ -166,7 +155,6 @@ class VotedSolution(WireModel):
     first_error: int | None
     unscored: Unscored | None
     step_log_odds: _StepLogOdds = None
-    step_intervals: _StepIntervals = None
     message_scores: _MessageScores = None
     cut: _CutMessages = None
     confidence: float | None = Field(

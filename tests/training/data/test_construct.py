@@ -282,10 +282,9 @@ def test_merged_data_is_read_by_the_trainer_and_has_no_duplicates(selected, equi
     assert merged.solutions == len(rows)
     assert merged.solutions + merged.refuted == len({(r["problem"], *r["steps"]) for r in labelled})
     assert merged.duplicates == 2 * len(labelled) - len(rows) - merged.refuted
-    assert {tuple(row) for row in rows} == {COLUMNS, (*COLUMNS, "tried")}
+    assert {tuple(row) for row in rows} == {COLUMNS}
     read = list(read_labelled([tmp_path]))
     assert [list(solution.labels) for solution in read] == [row["label"] for row in rows]
-    assert [bool(solution.tried) for solution in read] == ["tried" in row for row in rows]
     assert f"{len(rows)} solutions" in (tmp_path / "README.md").read_text()
 
 
@@ -295,7 +294,7 @@ def test_merged_data_loads_as_a_data_set(selected, equivalence, tmp_path):
     merged = merge([run_annotate(selected, equivalence, name="merged")[1]], tmp_path / "set")
     loaded = datasets.load_dataset(str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"))["train"]
     assert loaded.num_rows == merged.solutions
-    assert set(loaded.column_names) == {*COLUMNS, "tried"}
+    assert set(loaded.column_names) == set(COLUMNS)
 
 
 def test_stats_count_what_was_spent(selected, equivalence):

@@ -78,7 +78,7 @@ def test_a_checkpoint_of_all_weights_is_served_by_itself(any_base, data, tmp_pat
         scores = torch.tensor([score for each in columns(engine.score(encoded)).values for score in each])
     assert engine.description.name == "prm"
     with torch.no_grad():
-        trained = [trainer._margins(*micro_batches([example], 1)).sigmoid() for example in trainer.examples[:8]]
+        trained = [trainer.network(*micro_batches([example], 1)).sigmoid() for example in trainer.examples[:8]]
     assert torch.allclose(torch.cat(trained), scores, atol=0.05)  # written weights are rounded
     assert "all weights of" in (output / "README.md").read_text()
 

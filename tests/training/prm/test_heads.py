@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from tests.server.harness import serving
 from tests.support import columns
-from tests.unprm.engines.torch.kinds import write
 from training import resumable
 from training.__main__ import app
 from training.prm import publish
@@ -31,7 +30,7 @@ from unprm.formats.unprm import PrmConfig
 from unprm.models.load import load_engine
 
 QUIET = Progress(disable=True)
-HEADS = {"verdicts": 0, "value": 1, "classes": 2, "implicit": 0}
+HEADS = {"verdicts": 0, "value": 1, "classes": 2}
 ALL = {"tune": "all", "learning_rate": 3e-3}
 TRAINED = [
     ("verdicts", "rank", {}),
@@ -39,27 +38,24 @@ TRAINED = [
     ("value", "bce", ALL),
     ("classes", "bce", {}),
     ("classes", "mse", ALL),
-    ("classes", "beta-binomial", {}),
-    ("implicit", "orm", {}),
 ]
 """A loss takes margins alone, whatever head they are of: `test_every_loss_learns` has all of them."""
 
 
-def _solutions(count, seed=0, outcomes=False):
-    """A solution is wrong from the first step on that says 5; with `outcomes`, only its last label is known."""
+def _solutions(count, seed=0):
+    """A solution is wrong from the first step on that says 5."""
     rng = random.Random(seed)
     for _ in range(count):
         good = [rng.random() < 0.6 for _ in range(rng.randint(1, 3))]
         steps = [f"Step {k}: {rng.randint(1, 4)} is {'46' if each else '5'}." for k, each in enumerate(good, 1)]
         labels = [all(good[: k + 1]) for k in range(len(good))]
-        known = [None] * (len(good) - 1) + labels[-1:] if outcomes else labels
-        yield LabelledSolution("Problem: what is 12?", tuple(steps), tuple(known))
+        yield LabelledSolution("Problem: what is 12?", tuple(steps), tuple(labels))
 
 
 def _trainer(base, place, head="verdicts", loss="bce", **changes):
     data = place / "steps.jsonl"
-    resumable.write_lines(data, list(_solutions(48, outcomes=head == "implicit")))
-    values = {"epochs": 5, "batch_size": 12, "learning_rate": 2e-2, "lora_dropout": 0.0, "beta": 0.5}
+    resumable.write_lines(data, list(_solutions(48)))
+    values = {"epochs": 5, "batch_size": 12, "learning_rate": 2e-2, "lora_dropout": 0.0}
     output = place / "prm"
     return Trainer(
         TrainSettings(base=str(base), data=(data,), output=output, head=head, loss=loss, **(values | changes))
@@ -82,7 +78,7 @@ def _margins(trainer, solutions):
         for solution in solutions:
             encoded = trainer.format.encode(solution.problem, solution.steps)
             (micro,) = trainer._micro_batches([Example(encoded, (1.0,) * len(solution.steps))])
-            yield trainer._margins(micro).tolist()
+            yield trainer.network(micro).tolist()
 
 
 @pytest.mark.parametrize(("head", "loss", "changes"), TRAINED)
@@ -163,27 +159,12 @@ def test_a_merged_checkpoint_keeps_its_head_also_for_transformers(trained, tmp_p
     assert logits.softmax(-1)[:, 1].tolist() == pytest.approx(scores[0], abs=1e-5)
 
 
-def test_implicit_rewards_are_read_against_the_base_and_learned_of_outcomes(base, trained, tmp_path):
-    with pytest.raises(ModelInvalid, match="read against its base"):
-        publish.merge_adapter(str(trained["implicit"]), None, tmp_path / "merged", torch.float32)
-    with pytest.raises(ModelInvalid, match="with --loss orm, not bce"):
-        _trainer(base, tmp_path, "implicit")
-    with pytest.raises(ModelInvalid, match="needs an adapter"):
-        _trainer(base, tmp_path, "implicit", "orm", tune="all")
-
-
-def test_implicit_rewards_are_not_learned_of_logits_that_the_model_scales(tmp_path):
-    base = write("cohere", tmp_path / "cohere")
-    with pytest.raises(ModelInvalid, match=r"not trained on .*cohere: it changes its logits by logit_scale"):
-        _trainer(base, tmp_path, "implicit", "orm")
-
-
 def test_a_killed_run_goes_on_with_its_layer(base, tmp_path):
     first = _trainer(base, tmp_path, "classes", epochs=1)
     first.train(QUIET)
     again = _trainer(base, tmp_path, "classes", epochs=1)
     assert again._resume() == len(first.losses)
-    assert torch.equal(again._trained()["head.read.layers.0.weight"], first._trained()["head.read.layers.0.weight"])
+    assert torch.equal(again._trained()["head.layers.0.weight"], first._trained()["head.layers.0.weight"])
 
 
 def test_memory_counts_a_layer(base, tmp_path):

@@ -1,5 +1,7 @@
 """The input format of the `unprm` family: exact ids, and text that tries to forge them."""
 
+import json
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from unprm.checkpoints.files import load_tokenizer
-from unprm.errors import InvalidRequest, ModelInvalid
+from unprm.errors import ModelInvalid
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig, UnprmFormat
 from unprm.types import Prompt
 
@@ -60,9 +62,6 @@ def test_a_rendered_prompt_is_read_as_its_steps_are(form, base, config):
     assert form.at_tags(form.tokenize(Prompt(form.text(encoded)))) == encoded
     untagged = f"{PROBLEM}\n12 and 34 apples<|endoftext|>\n"
     assert form.at_tags(form.tokenize(Prompt(untagged))) == form.encode(PROBLEM, ["12 and 34 apples"])
-    implicit = UnprmFormat(load_tokenizer(base), config.model_copy(update={"head": "implicit"}))
-    with pytest.raises(InvalidRequest, match="family unprm have no step tag"):
-        implicit.at_tags(encoded.ids)
 
 
 def test_a_prompt_begins_as_the_model_s_inputs_do_unless_it_has_that_already(base, config):
@@ -89,9 +88,17 @@ def test_an_adapter_of_another_base_is_refused(base, config):
         UnprmFormat(load_tokenizer(base), other)
 
 
-def test_the_configuration_survives_the_disk(tmp_path, config):
+def test_the_configuration_survives_the_disk(tmp_path, base, config):
     config.write(tmp_path)
     assert PrmConfig.read(tmp_path) == config
+    written = json.loads((tmp_path / CONFIG_NAME).read_text())
+    assert "beta" not in written
+    (tmp_path / CONFIG_NAME).write_text(json.dumps(written | {"beta": 0.05}))  # as earlier versions wrote it
+    assert UnprmFormat(load_tokenizer(base), PrmConfig.read(tmp_path)).readout == config.readout
+    for other in ({"head": "implicit"}, {"distribution": "beta"}):
+        (tmp_path / CONFIG_NAME).write_text(json.dumps(written | other))
+        with pytest.raises(ModelInvalid, match=f"/{next(iter(other))}"):
+            PrmConfig.read(tmp_path)
     (tmp_path / CONFIG_NAME).write_text('{"name": "x", "surprise": 1}')
     with pytest.raises(ModelInvalid, match="5 errors, the first: /base: is required"):
         PrmConfig.read(tmp_path)

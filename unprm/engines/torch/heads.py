@@ -56,12 +56,11 @@ class VerdictHead(nn.Module):
 
 class LayersHead(nn.Module):
     """Linear layers with ReLU between them, in float32. Their one output is the margin; of two, the second minus the
-    first. `distribution`: return both instead, log β and log α of a Beta distribution."""
+    first."""
 
-    def __init__(self, layers: list[nn.Linear], distribution: bool = False) -> None:
+    def __init__(self, layers: list[nn.Linear]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self._distribution = distribution
 
     @property
     def bias(self) -> float:
@@ -70,12 +69,12 @@ class LayersHead(nn.Module):
         return float(bias)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Hidden states (n, hidden), of any type -> margins (n,), or both outputs (n, 2), float32."""
+        """Hidden states (n, hidden), of any type -> margins (n,), float32."""
         first, *others = self.layers
         made = first(hidden.float())
         for layer in others:
             made = layer(torch.relu(made))
-        return made if self._distribution else margins(made)
+        return margins(made)
 
 
 class EnsembleHead(nn.Module):
@@ -167,8 +166,9 @@ def margins(outputs: torch.Tensor) -> torch.Tensor:
 
 
 def read_head(directory: Path, readout: Head | Ensemble | Outcome, hidden_size: int) -> nn.Module:
-    """The head in a checkpoint's directory, from (n, `hidden_size`) to (n,), or (n, 2) for a distribution; raises
-    `ModelInvalid` if a tensor is missing or has another shape."""
+    """The head in a checkpoint's directory, from (n, `hidden_size`) to (n,).
+
+    Raises `ModelInvalid` if a tensor is missing or has another shape."""
     match readout:
         case Head():
             return read_layers(directory, readout, hidden_size)
@@ -192,10 +192,9 @@ def read_layers(directory: Path, head: Head, hidden_size: int) -> LayersHead:
         layer.load_state_dict({"weight": weight.float(), "bias": bias.float()})
         layers.append(layer.requires_grad_(False))
         width = len(weight)
-    if width > 2 or (head.distribution and width != 2):
-        expected = "two" if head.distribution else "one value or two classes"
-        raise ModelInvalid(f"{directory}: {head.layers[-1]} has {width} outputs, expected {expected}")
-    return LayersHead(layers, head.distribution)
+    if width > 2:
+        raise ModelInvalid(f"{directory}: {head.layers[-1]} has {width} outputs, expected one value or two classes")
+    return LayersHead(layers)
 
 
 def _ensemble(directory: Path, ensemble: Ensemble, hidden_size: int) -> EnsembleHead:

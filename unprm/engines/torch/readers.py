@@ -1,8 +1,4 @@
-"""Values read from a model at tokens, and an item's margins, computed from them; a margin's sigmoid is a score.
-
-Where a head tells a Beta distribution, a value and a margin are each a list of two numbers, log β and log α; the value
-of a probe is a list too.
-"""
+"""Values read from a model at tokens, and an item's margins, computed from them; a margin's sigmoid is a score."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -10,21 +6,16 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
 from unprm.calibration import sigmoid
-from unprm.types import Encoded, Interval, StepScores
+from unprm.types import Encoded, StepScores
 
 LOGITS = 256
 """Number of tokens whose logits over the whole vocabulary are in memory at once."""
-ENDS = 0.05, 0.95
-"""Quantiles at the ends of an interval."""
-_EDGE = 40.0
-"""log α and log β are clamped to [-_EDGE, _EDGE], so that quantiles are finite."""
 
 
 class Reader(ABC):
@@ -55,13 +46,13 @@ class Reader(ABC):
         """The values, (n,) or (n, numbers), of `tokens`, ids (n,), int64. `hidden`: each network's hidden states as of
         `states`."""
 
-    def margins(self, item: Encoded, values: Sequence[Any]) -> list[Any]:
+    def margins(self, item: Encoded, values: Sequence[Any]) -> list[float]:
         """The margin of each of an item's positions, from the values at `indices`."""
         return list(values)
 
 
 class AtPositions(Reader):
-    """A head, from (n, hidden) to (n,) or (n, 2), on the last hidden state of `decoder` at each scored position."""
+    """A head, from (n, hidden) to (n,), on the last hidden state of `decoder` at each scored position."""
 
     def __init__(self, decoder: PreTrainedModel, head: nn.Module, device: torch.device) -> None:
         self._head = head.to(device).eval()
@@ -93,7 +84,7 @@ class LikelihoodRatios(Reader):
         model, reference = (log_probs(*each, tokens) for each in zip(outputs, hidden, strict=True))
         return model - reference
 
-    def margins(self, item: Encoded, values: Sequence[Any]) -> list[Any]:
+    def margins(self, item: Encoded, values: Sequence[Any]) -> list[float]:
         """Of each position, the sum of the logarithms up to it, times `beta`."""
         sums = list(accumulate(values))
         return [self._beta * sums[position - item.response] for position in item.positions]
@@ -134,23 +125,9 @@ def _layers(decoder: PreTrainedModel) -> nn.ModuleList:
     return next(each for each in decoder.children() if isinstance(each, nn.ModuleList) and len(each) == count)
 
 
-def scores_of(item: Encoded, margins: Sequence[Any], computed: int) -> StepScores:
+def scores_of(item: Encoded, margins: Sequence[float], computed: int) -> StepScores:
     """An item's scores from its margins; `computed`: tokens that were run for it."""
-    tokens = len(item.ids)
-    if not isinstance(margins[0], list):
-        return StepScores(tuple(map(sigmoid, margins)), computed, tokens)
-    scores = tuple(sigmoid(log_alpha - log_beta) for log_beta, log_alpha in margins)
-    return StepScores(scores, computed, tokens, intervals=_intervals(margins, scores))
-
-
-def _intervals(parameters: Sequence[Sequence[float]], scores: Sequence[float]) -> tuple[Interval, ...]:
-    """The quantiles `ENDS` of Beta distributions, by log β and log α, with the means `scores`. Where nearly all of the
-    mass is at 0 or 1, the mean can lie outside: it then ends the interval."""
-    from scipy.special import betaincinv  # not among what serving requires
-
-    beta, alpha = np.exp(np.clip(parameters, -_EDGE, _EDGE)).T[..., None]
-    found = betaincinv(alpha, beta, ENDS).tolist()
-    return tuple(Interval(min(low, mean), max(mean, high)) for mean, (low, high) in zip(scores, found, strict=True))
+    return StepScores(tuple(map(sigmoid, margins)), computed, len(item.ids))
 
 
 def log_probs(output: nn.Module, hidden: torch.Tensor, tokens: torch.Tensor, factor: float = 1.0) -> torch.Tensor:

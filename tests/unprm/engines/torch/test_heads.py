@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
 from transformers import PreTrainedModel
 
 from tests.support import columns
 from tests.unprm.engines.torch.kinds import KINDS, write
 from unprm.checkpoints.files import load_base, load_tokenizer
-from unprm.engines.torch.heads import VerdictHead, changed_logits, margin_of
+from unprm.engines.torch.heads import VerdictHead, changed_logits, check_unscaled, margin_of
 from unprm.engines.vllm.model import prepare
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Verdicts
@@ -90,12 +89,9 @@ def test_what_we_trained_is_read_as_it_was_trained(tmp_path):
      ("gemma2", "are no linear function")],
 )  # fmt: skip
 def test_likelihood_ratios_of_other_logits_are_refused(kind, reason, tmp_path):
-    place = write(kind, tmp_path / "base")
-    targets = LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM")
-    get_peft_model(load_base(place, torch.float32), targets).save_pretrained(str(tmp_path / "prm"))
-    PrmConfig.for_base(load_tokenizer(place), "m", "../base", head="implicit").write(tmp_path / "prm")
+    network = load_base(write(kind, tmp_path / "base"), torch.float32)
     with pytest.raises(ModelInvalid, match=f"the logits of .*{reason}"):
-        load_engine(str(tmp_path / "prm"), device="cpu")
+        check_unscaled(network, Verdicts(3, 4))
 
 
 @pytest.mark.parametrize(("kind", "sigma"), [("qwen2", None), ("granite", 4.0)])
