@@ -19,7 +19,7 @@ from .middleware import Authorization, Envelope, Keys
 from .models.model import Open, Source
 from .observe import Metrics
 from .refusals import respond
-from .routes import about, feedback, pooling, protocols, reranking, verifying, votes
+from .routes import about, dialects, feedback, votes
 from .routes.openapi import ABOUT, DocumentedApp
 from .service import Service
 from .settings import Settings
@@ -62,7 +62,7 @@ def create_app(
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )
     app.state.service = service
-    for routes in (votes.work, pooling.router, reranking.router, protocols.router, verifying.router, about.about):
+    for routes in (votes.work, dialects.router, about.about):
         app.include_router(routes)
     if settings.journal is not None:
         app.include_router(feedback.router)

@@ -57,9 +57,8 @@ TABLE = {
 }
 
 
-Dialect = Literal["unprm", "openai", "anthropic", "kserve"]
-"""Whose API an endpoint belongs to. OpenAI's clients expect a member `error`, Anthropic's also their own `type`,
-KServe's and TEI's a sentence in `error`, and KServe's that it is declared as JSON."""
+Dialect = Literal["unprm", "openai", "anthropic"]
+"""Whose API an endpoint belongs to. OpenAI's clients expect a member `error`, Anthropic's also their own `type`."""
 _ANTHROPIC = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -106,9 +105,7 @@ def problem(error: Exception, request_id: str, dialect: Dialect = "unprm") -> Re
     elif dialect == "anthropic":
         kind = _ANTHROPIC.get(row.status, "api_error")
         body |= {"type": "error", "error": {"type": kind, "message": detail}}
-    elif dialect == "kserve":
-        body["error"] = detail
-    return Response(json.dumps(body), row.status, headers, "application/json" if dialect == "kserve" else MEDIA_TYPE)
+    return Response(json.dumps(body), row.status, headers, MEDIA_TYPE)
 
 
 def event(data: bytes | memoryview, name: str = "") -> bytes:

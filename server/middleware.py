@@ -35,8 +35,7 @@ from .tracing import annotate
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # ASCII: a key may contain any non-ASCII character, even one that Unicode counts as white space
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})(\s+(?P<tokens>[1-9]\d{0,17}))?", re.ASCII)
-_OPEN = {"/", "/health", "/health_generate", "/healthz", "/ping", "/readyz", "/version", "/docs", "/openapi.json"}
-_OPEN |= {"/v2/health/live", "/v2/health/ready"}
+_OPEN = {"/", "/health", "/healthz", "/readyz", "/version", "/docs", "/openapi.json"}
 """Paths that need no key, like all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
 _METRICS = "/metrics"
 _STREAMED_BYTES = 2**20

@@ -61,6 +61,4 @@ def _elsewhere(error: HTTPException, scope: Scope) -> HTTPException:
 def _dialect(path: str) -> Dialect:
     if path == ANTHROPIC or path.startswith(f"{ANTHROPIC}/"):
         return "anthropic"
-    if path in ("/predict", "/info") or path.startswith(("/v2/models/", "/v2/health/")):
-        return "kserve"
     return "openai" if path.startswith("/v1/") else "unprm"

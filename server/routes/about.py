@@ -36,6 +36,7 @@ async def healthz() -> StatusResponse:
     return StatusResponse()
 
 
+@about.get("/health", include_in_schema=False)
 @about.get("/readyz", **describe("readyz"))
 async def readyz(service: TheService) -> StatusResponse:
     """Reports whether the models are loaded and reachable, and if not, why; independent of load."""

@@ -51,14 +51,6 @@ _ITEMS = [
 ]
 _RANKED = {"model": "fake", "query": "2 + 3?", "documents": ["5", {"text": "6"}], "top_n": 1, "return_documents": True}
 _PAIRS = {"model": "fake", "text_1": ["2 + 3?", "1 + 1?"], "text_2": ["5", {"text": "2"}]}
-_TEXTS = {"query": "2 + 3?", "texts": ["5", "6"], "raw_scores": True, "return_text": True}
-_SGLANG = {
-    "query": "2 + 3?",
-    "items": ["5", "6"],
-    "label_token_ids": [1, 2],
-    "apply_softmax": True,
-    "item_first": False,
-}
 _PROMPT = {"model": "fake", "input": ["a b", [1, 2]], "add_special_tokens": True, "use_activation": False}
 _SPOKEN = {"messages": _MESSAGES, "model": "fake", "priority": 0}
 BODIES: dict[str, list[Json]] = {
@@ -73,7 +65,6 @@ BODIES: dict[str, list[Json]] = {
         {"problems": ["2 + 3?", "1 + 1?"], "solutions": [["5"], "The answer is 2."], "golds": ["5", ["2", "two"]]},
         *_AGENTS,
     ],
-    "/invocations": [REQUESTS["score_steps"], *_AGENTS],
     "/feedback": [REQUESTS["feedback"], {"request_id": "r", "answer": "83"}],
     "/vote": [REQUESTS["vote"], *_AGENTS],
     "/grade": [REQUESTS["grade"]],
@@ -85,16 +76,8 @@ BODIES: dict[str, list[Json]] = {
     "/classify": [_PROMPT, _SPOKEN],
     "/pooling": [_PROMPT | {"task": "classify", "encoding_format": "float"}, _SPOKEN],
     "/tokenize": [{"prompt": "a b", "model": "fake", "add_special_tokens": False}],
-    **{path: [_RANKED, _TEXTS] for path in ("/rerank", "/v1/rerank", "/v2/rerank")},
-    **{path: [_PAIRS, _SGLANG] for path in ("/score", "/v1/score")},
-    "/predict": [{"inputs": "a b", "raw_scores": True}, {"inputs": [["a b"], ["c"]]}],
-    "/v2/models/{name:path}/infer": [{"id": "1", "inputs": [
-        {"name": "problem", "datatype": "BYTES", "shape": [1], "data": ["2 + 3?"]},
-        {"name": "steps", "datatype": "BYTES", "shape": [2], "data": ["Add.", "5"]}]}],
-    "/seed_session": [{"id": 1}],
-    "/verify": [{"responses_create_params": {"input": _ITEMS[:1], "instructions": "Be brief.", "tools": [_TOOL]},
-                 "response": {"output": _ITEMS[1:]}},
-                {"responses_create_params": {"input": "2 + 3?"}, "response": {"output": _ITEMS[-1:]}}],
+    **{path: [_RANKED] for path in ("/rerank", "/v1/rerank", "/v2/rerank")},
+    **{path: [_PAIRS] for path in ("/score", "/v1/score")},
     "/v1/chat/completions": [_CHAT, _CHAT | {"stream": True, "model": "majority-2@m", "unprm": {}}],
     "/v1/completions": [{"model": "m", "prompt": "2 + 3 =", "n": 1, "best_of": 1, "stream": False}],
     "/v1/responses": [{"model": "m", "input": _ITEMS, "instructions": "Be brief.", "temperature": 0.5,

@@ -30,7 +30,6 @@ OBJECTS = 8500
 """As many objects as may be in one."""
 STEPS, TEXT, PART, CALL = "a\n\n", "a b ", {"type": "text", "text": "a"}, {"function": {"name": "f"}}
 USER, AGENT = {"role": "user", "content": "a"}, {"role": "assistant", "content": "a"}
-ITEM = {"role": "assistant", "content": [PART] * 4}
 ATIF = {"source": "agent", "message": "a"}
 
 
@@ -44,14 +43,6 @@ def filled(piece: Any, share: float = 1.0) -> Any:
 
 def chat(content: Any, **more: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": content}], "unprm": {"budget": 2}, **more}
-
-
-def verified(output: Any, asked: Any = "a") -> dict[str, Any]:
-    return {"responses_create_params": {"input": asked}, "response": {"output": output}}
-
-
-def tensor(name: str, data: Any) -> dict[str, Any]:
-    return {"name": name, "shape": [1], "datatype": "BYTES", "data": data}
 
 
 WORST: dict[str, list[dict[str, Any]]] = {
@@ -74,17 +65,8 @@ WORST: dict[str, list[dict[str, Any]]] = {
     "/pooling": [{"messages": [USER | {"content": filled(PART)}, AGENT]}, {"input": filled(1)},
                  {"input": ["ş" * 150] * 256}],
     "/tokenize": [{"prompt": filled(TEXT)}],
-    "/rerank": [{"query": "q", "documents": [filled(STEPS)]}, {"query": "q", "documents": filled(1)},
-                {"query": "q", "texts": filled(1)}],
-    "/score": [{"text_1": filled(1), "text_2": "a"}, {"text_1": ["a"] * 100_000, "text_2": ["a"]},
-               {"query": "q", "items": filled(1)}, {"query": filled(TEXT), "items": ["ş" * 150] * 256}],
-    "/predict": [{"inputs": filled(TEXT)}, {"inputs": filled(["a"])}, {"inputs": filled(1)}],
-    "/v2/models/fake/infer": [{"inputs": filled({})},
-                              {"inputs": [tensor("problem", ["p"]), tensor("steps", [filled(STEPS)])]},
-                              {"inputs": [tensor("problem", ["p"]), tensor("steps", ["a"] * 100_000)]}],
-    "/verify": [verified([ITEM] * 1500), verified([AGENT] * 1900), verified([AGENT], [ITEM] * 1500),
-                verified(filled(1)), verified([AGENT], [USER | {"content": filled(PART)}])],
-    "/seed_session": [{"x": filled({})}],
+    "/rerank": [{"query": "q", "documents": [filled(STEPS)]}, {"query": "q", "documents": filled(1)}],
+    "/score": [{"text_1": filled(1), "text_2": "a"}, {"text_1": ["a"] * 100_000, "text_2": ["a"]}],
     "/v1/chat/completions": [chat(filled("(A) ")), chat(filled(PART)), chat("a", tools=filled(1)),
                              chat(filled(PART)) | {"unprm": {"budget": 2, "strategy": "wrf"}}],
     "/v1/completions": [{"model": "m", "prompt": filled(TEXT)}, {"model": "m", "prompt": filled(1)}],
@@ -208,7 +190,7 @@ def test_no_more_memory_is_taken_than_is_counted(body: dict[str, Any]) -> None:
 
 
 def test_a_body_of_too_many_values_is_too_large(server: Running) -> None:
-    refused = server.post("/seed_session", {"x": [{}] * (PARSED * 2**23 // OBJECT_BYTES)})
+    refused = server.post("/rerank", {"x": [{}] * (PARSED * 2**23 // OBJECT_BYTES)})
     assert (refused.status_code, refused.json()["code"]) == (413, "body_too_large")
     assert "its values take" in refused.json()["detail"]
 

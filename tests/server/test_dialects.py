@@ -1,14 +1,16 @@
-"""vLLM's addresses of reward models, by the requests of its own clients and of verl's."""
+"""Requests to other servers' endpoints, as their clients send them: vLLM's own, verl's, and Cohere's and Jina's through
+LiteLLM."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from server.routes.dialects import DIALECTS
 from tests import checkpoints
 from tests.fake_engine import FakeEngine, FakeFormat, hashed
 from tests.judge_server import judging, served
-from tests.server.harness import Running, serving
+from tests.server.harness import Running, bearer, serving
 from unprm.calibration import log_odds
 from unprm.models.load import load_engine
 from unprm.types import Prompt
@@ -23,6 +25,10 @@ POOLED = {"input": "vLLM is great!"}
 CHAT = {"messages": [{"role": "user", "content": [{"type": "text", "text": "vLLM is great!"}]}]}
 # verl, verl/experimental/reward_loop/reward_loop.py: the prompt is rendered; the field's name differs among versions
 VERL: list[dict[str, Any]] = [{"activation": False}, {"use_activation": False}]
+RIGHT, WRONG, BLANK = "6 * 7 = 42.", "6 * 7 = 43.", " "
+LITELLM = {"model": "fake", "query": QUESTION, "documents": [WRONG, RIGHT], "top_n": 1, "return_documents": True,
+           "max_chunks_per_doc": 10, "rank_fields": ["text"]}  # fmt: skip
+PAIRS = {"model": "fake", "encoding_format": "float", "text_1": QUESTION, "text_2": [WRONG, RIGHT]}
 
 
 def scores(text: str) -> list[float]:
@@ -180,8 +186,76 @@ def test_served_models_are_listed_without_an_upstream() -> None:
         assert running.get("/v1/models/three").status_code == 404
 
 
+def reward(running: Running, solution: str) -> float:
+    scored = running.post("/score_steps", {"problem": QUESTION, "solutions": [solution]}).json()
+    found: float = scored["solutions"][0]["reward"]
+    return found
+
+
+@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank"])
+def test_solutions_are_ordered_by_their_rewards(server: Running, path: str) -> None:
+    rewards = {text: reward(server, text) for text in (WRONG, RIGHT)}
+    best = max(rewards, key=lambda text: rewards[text])
+    answer = server.post(path, LITELLM)
+    assert answer.status_code == 200
+    found = answer.json()
+    index = [WRONG, RIGHT].index(best)
+    assert found["results"] == [{"index": index, "relevance_score": rewards[best], "document": {"text": best}}]
+    assert found["usage"]["total_tokens"] > 0
+    assert found["id"]
+    everything = server.post(path, {**LITELLM, "top_n": None, "return_documents": False, "documents": [
+        {"text": WRONG}, {"text": RIGHT}]}).json()["results"]  # fmt: skip
+    assert [each["relevance_score"] for each in everything] == sorted(rewards.values(), reverse=True)
+    assert {each["document"] for each in everything} == {None}
+
+
+@pytest.mark.parametrize("path", ["/score", "/v1/score"])
+@pytest.mark.parametrize(("first", "second"), [("text_1", "text_2"), ("queries", "documents"), ("queries", "items")])
+def test_pairs_are_scored_in_order(server: Running, path: str, first: str, second: str) -> None:
+    found = server.post(path, {"model": "fake", first: QUESTION, second: [WRONG, RIGHT]}).json()
+    assert [each["score"] for each in found["data"]] == [reward(server, text) for text in (WRONG, RIGHT)]
+    assert [each["index"] for each in found["data"]] == [0, 1]
+
+
+def test_as_many_problems_as_solutions_are_paired(server: Running) -> None:
+    both = server.post("/score", PAIRS | {"text_1": [QUESTION, "Another?"], "text_2": [RIGHT, RIGHT]}).json()
+    one, other = (each["score"] for each in both["data"])
+    assert one == reward(server, RIGHT) != other
+    single = server.post("/score", PAIRS | {"text_2": RIGHT}).json()
+    assert [each["score"] for each in single["data"]] == [one]
+    assert both["usage"]["total_tokens"] > single["usage"]["total_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "pointer"),
+    [
+        ("/rerank", {"query": " "}, "/query"),
+        ("/rerank", {"documents": []}, "/documents"),
+        ("/rerank", {"documents": [RIGHT, BLANK]}, "/documents/1"),
+        ("/rerank", {"documents": [RIGHT, "a\n\n" * 1025]}, "/documents/1"),
+        ("/rerank", {"documents": [RIGHT, "x" * 9000]}, "/documents/1"),
+        ("/rerank", {"model": "another"}, "/model"),
+        ("/score", {"text_1": [QUESTION, QUESTION, QUESTION]}, "/text_1"),
+        ("/score", {"text_2": BLANK}, "/text_2/0"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)
+def test_what_is_wrong_is_pointed_at(server: Running, path: str, change: dict[str, Any], pointer: str) -> None:
+    answer = server.post(path, (LITELLM if path == "/rerank" else PAIRS) | change)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == pointer
+    assert QUESTION not in answer.text
+
+
+def test_they_have_no_more_solutions_than_others() -> None:
+    with serving(FakeEngine(), max_solutions=1) as running:
+        for path, body in (("/classify", {"input": [RIGHT, WRONG]}), ("/rerank", LITELLM), ("/score", PAIRS)):
+            assert running.post(path, body).json()["code"] == "too_many_solutions"
+
+
 def test_they_need_the_key() -> None:
     with serving(FakeEngine(), api_key="secret") as running:
-        for path in ("/classify", "/pooling", "/tokenize"):
+        for path in [path for dialect in DIALECTS for path in dialect.paths] + ["/tokenize"]:
             assert running.post(path, {"input": PLAIN, "prompt": PLAIN}).status_code == 401
         assert running.get("/v1/models").status_code == 401
+        assert running.post("/rerank", LITELLM, headers=bearer("secret")).status_code == 200

@@ -1,0 +1,270 @@
+"""The endpoints of other servers, as their clients call them: vLLM's `/classify`, `/pooling`, `/score` and `/tokenize`,
+and `/rerank` of Cohere, Jina and vLLM.
+
+A row of `DIALECTS` says how a body becomes solutions, and their step scores a response. A prompt arrives rendered, as
+text or token ids, and is scored at each of its step tags. Of messages the last one is the solution, the earlier ones
+are the problem. To a reranking client, a query is the problem, documents are its solutions, relevance is the reward. A
+reward is the lowest step score.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from fastapi import APIRouter
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from unprm import steps as step_text
+from unprm.ballot import why_unscorable
+from unprm.calibration import log_odds
+from unprm.errors import InvalidRequest, TooManySolutions
+from unprm.pipeline import refuse
+from unprm.trajectories import Message, conversation, text_of
+from unprm.types import Format, Prompt, Solution, StepScores
+from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, Request, Text, check_one
+
+from ..admission import TheContext
+from ..scoring import RequestScorer
+from ..service import TheService
+from .route import WorkRoute
+
+router = APIRouter(route_class=WorkRoute)
+
+Json = dict[str, Any]
+Scores = Sequence[Sequence[float]]
+"""The step scores of each solution, in [0, 1]."""
+
+
+class Form(Request):
+    """The body of a request."""
+
+    model: ModelName | None = None
+
+
+class Dialect(NamedTuple):
+    """An endpoint: its paths, of which the first names the ids of responses, and the form of its bodies.
+
+    `to_request`: the solutions of a body, split into at most so many steps (and a rest), and the JSON pointer of a
+    solution, {} being its index. `to_response`: the response to a body, without what all responses have.
+    """
+
+    paths: Sequence[str]
+    form: type[Form]
+    to_request: Callable[[Any, Format, int], tuple[list[Solution], str]]
+    to_response: Callable[[Any, Scores], Json]
+
+
+_TokenIds = Annotated[
+    tuple[Annotated[int, Field(ge=0, lt=2**32, strict=True)], ...], Field(min_length=1, fail_fast=True)
+]
+_Prompt = Annotated[
+    Annotated[Text, Tag("text")] | Annotated[_TokenIds, Tag("other")],
+    Discriminator(lambda value: "text" if isinstance(value, str) else "other"),
+]
+
+
+def _as_list(value: object) -> object:
+    alone = isinstance(value, str) or (isinstance(value, list) and bool(value) and isinstance(value[0], int))
+    return [value] if alone else value
+
+
+def _last_part(value: object) -> object:
+    """A trainer names the model by the path of its tokenizer; a model is served by the last part of its path."""
+    return value.rstrip("/").rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
+
+
+class PromptForm(Form):
+    """Fields that can't be honoured are refused by name. `user` and `request_id` are for the caller's own use."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: Annotated[ModelName | None, BeforeValidator(_last_part)] = None
+    add_special_tokens: bool = True
+    user: str | None = None
+    request_id: str | None = None
+
+
+class ClassifyRequest(PromptForm):
+    """Prompts, or a conversation. `use_activation`: whether probabilities are returned, or logits."""
+
+    input: Annotated[
+        list[_Prompt] | None, Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True), BeforeValidator(_as_list)
+    ] = None
+    messages: list[Message] | None = Field(None, min_length=1, max_length=2000, fail_fast=True)
+    use_activation: bool = Field(True, validation_alias=AliasChoices("use_activation", "activation", "softmax"))
+    add_generation_prompt: Literal[False] = False
+    continue_final_message: Literal[False] = False
+    priority: Literal[0] = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_one(self, "input", "messages")
+        return self
+
+    def row(self, score: float) -> list[float]:
+        """A score as the classes `incorrect` and `correct`."""
+        return [1 - score, score] if self.use_activation else [0.0, log_odds(score)]
+
+
+class PoolingRequest(ClassifyRequest):
+    """As `ClassifyRequest`; `task`: whether there is a row for each step, or one for each prompt."""
+
+    task: Literal["token_classify", "classify"] = "token_classify"
+    encoding_format: Literal["float"] = "float"
+
+
+class TokenizeRequest(PromptForm):
+    """A prompt."""
+
+    prompt: Text
+
+
+class _Document(BaseModel):
+    text: FreeText
+
+
+_Documents = Annotated[list[FreeText | _Document], Field(min_length=1, max_length=MAX_SOLUTIONS)]
+
+
+class RerankRequest(Form):
+    """Solutions to be ordered by their rewards. Fields that only a text retriever could use are ignored."""
+
+    query: Text
+    documents: _Documents
+    top_n: int | None = Field(None, ge=1)
+    return_documents: bool = True
+
+
+class PairsRequest(Form):
+    """A problem and its solutions, or as many problems as solutions, which are then paired in order."""
+
+    problems: Text | Annotated[list[Text], Field(fail_fast=True)] = Field(
+        validation_alias=AliasChoices("text_1", "queries")
+    )
+    solutions: FreeText | _Documents = Field(validation_alias=AliasChoices("text_2", "documents", "items"))
+
+
+def _texts(documents: Iterable[str | _Document]) -> list[str]:
+    return [document if isinstance(document, str) else document.text for document in documents]
+
+
+def _solution(problem: str, text: str, format: Format, max_steps: int) -> Solution:
+    """A text with the family's separators is split there, any other as elsewhere."""
+    steps = format.steps(text, max_steps)
+    return Solution(tuple(step_text.split(text, "auto", max_steps) if steps is None else steps), problem=problem)
+
+
+def _read_prompts(request: ClassifyRequest, format: Format, max_steps: int) -> tuple[list[Solution], str]:
+    """Raises `InvalidRequest` for tool calls in the last message."""
+    if request.messages is None:
+        prompts = (Prompt(content, request.add_special_tokens) for content in request.input or ())
+        return [Solution((), prompt=prompt) for prompt in prompts], "/input/{}"
+    *before, last = request.messages
+    if last.tool_calls:
+        raise InvalidRequest("the last message's tool calls can't be scored", f"/messages/{len(before)}/tool_calls")
+    if before and before[0].role == "system" and text_of(0, before[0]) == format.system.strip():
+        before[0] = Message(role="system")  # which the model's own template begins with
+    return [_solution(conversation(before), text_of(len(before), last), format, max_steps)], "/messages"
+
+
+def _read_documents(request: RerankRequest, format: Format, max_steps: int) -> tuple[list[Solution], str]:
+    texts = _texts(request.documents)
+    return [_solution(request.query, text, format, max_steps) for text in texts], "/documents/{}"
+
+
+def _read_pairs(request: PairsRequest, format: Format, max_steps: int) -> tuple[list[Solution], str]:
+    """Raises `InvalidRequest` unless there is one problem, or one for each solution."""
+    texts = _texts([request.solutions] if isinstance(request.solutions, str) else request.solutions)
+    problems = [request.problems] if isinstance(request.problems, str) else request.problems
+    if len(problems) not in (1, len(texts)):
+        raise InvalidRequest(f"{len(problems)} problems were sent for {len(texts)} solutions", "/text_1")
+    pairs = zip(problems * (len(texts) // len(problems)), texts, strict=True)
+    return [_solution(problem, text, format, max_steps) for problem, text in pairs], "/text_2/{}"
+
+
+def _list(entries: Iterable[Json]) -> Json:
+    data = [{"index": index} | entry for index, entry in enumerate(entries)]
+    return {"object": "list", "created": int(time.time()), "data": data}
+
+
+def _classes(request: ClassifyRequest, scores: Scores) -> Json:
+    labels = ("incorrect", "correct")
+    return _list(
+        {"label": labels[reward >= 0.5], "probs": request.row(reward), "num_classes": 2} for reward in map(min, scores)
+    )
+
+
+def _rows(request: PoolingRequest, scores: Scores) -> Json:
+    whole = request.task == "classify"
+    rows = (request.row(min(steps)) if whole else list(map(request.row, steps)) for steps in scores)
+    return _list({"object": "pooling", "data": row} for row in rows)
+
+
+def _ranking(request: RerankRequest, scores: Scores) -> Json:
+    """The solutions with the highest rewards, best first; of equal ones in the order of the request."""
+    texts = _texts(request.documents)
+    results: list[Json] = [
+        {
+            "index": index,
+            "relevance_score": min(steps),
+            "document": {"text": text} if request.return_documents else None,
+        }
+        for index, (text, steps) in enumerate(zip(texts, scores, strict=True))
+    ]
+    return {"results": sorted(results, key=lambda result: -result["relevance_score"])[: request.top_n]}
+
+
+def _rewards(_: PairsRequest, scores: Scores) -> Json:
+    return _list({"object": "score", "score": min(steps)} for steps in scores)
+
+
+DIALECTS = (
+    Dialect(("/classify",), ClassifyRequest, _read_prompts, _classes),
+    Dialect(("/pooling",), PoolingRequest, _read_prompts, _rows),
+    Dialect(("/rerank", "/v1/rerank", "/v2/rerank"), RerankRequest, _read_documents, _ranking),
+    Dialect(("/score", "/v1/score"), PairsRequest, _read_pairs, _rewards),
+)
+
+
+def _add(dialect: Dialect) -> None:
+    form = dialect.form
+
+    async def answer(service: TheService, request: form, context: TheContext) -> Json:  # type: ignore[valid-type]
+        """Raises `Unscorable` if a solution can't be scored."""
+        settings = service.settings
+        with service.models.chosen(request.model) as models:  # type: ignore[attr-defined]
+            scorer = RequestScorer(service, models, context)
+            reading = partial(dialect.to_request, request, models[0].engine.format, settings.max_steps)
+            solutions, pointer = await scorer.read(reading)
+            context.solutions = len(solutions)
+            if len(solutions) > settings.max_solutions:
+                raise TooManySolutions(len(solutions), settings.max_solutions)
+            of_steps = [each for each in enumerate(solutions) if each[1].prompt is None]
+            refuse((why_unscorable(*each, settings.max_steps) for each in of_steps), pointer)
+            outcomes = (await scorer.score(dict(enumerate(solutions)), strict=True)).values()
+            refuse(outcomes, pointer)
+        scores = [each.values for each in outcomes if isinstance(each, StepScores)]
+        response = await scorer.read(partial(dialect.to_response, request, scores))
+        named = {"id": f"{dialect.paths[0][1:]}-{uuid.uuid4().hex}", "model": scorer.name}
+        return named | response | {"usage": dict.fromkeys(("prompt_tokens", "total_tokens"), context.usage.tokens)}
+
+    for path in dialect.paths:
+        router.add_api_route(path, answer, methods=["POST"], include_in_schema=False)
+
+
+for _dialect in DIALECTS:
+    _add(_dialect)
+
+
+@router.post("/tokenize", include_in_schema=False)
+async def tokenize(service: TheService, request: TokenizeRequest, context: TheContext) -> Json:
+    """The token ids of a prompt. Raises `InvalidRequest` for a prompt that can't fit the model's window."""
+    prompt, size = Prompt(request.prompt, request.add_special_tokens), len(request.prompt)
+    with service.models.chosen(request.model) as (model,), model.encoding([size], context.claims.share):
+        format, limit = model.engine.format, model.engine.description.max_tokens
+        if (least := -(-size // format.longest_token)) > limit:
+            raise InvalidRequest(f"the prompt takes at least {least} tokens, the limit is {limit}", "/prompt")
+        ids = await model.encoders.run(context.claims, size, partial(format.tokenize, prompt))
+        return {"count": len(ids), "max_model_len": limit, "tokens": ids, "token_strs": None}
