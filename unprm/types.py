@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Protocol
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import ConfigDict, Field, PlainSerializer
 
@@ -370,6 +370,14 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Frees the model's memory; the engine can't be used afterwards."""
+
+
+@runtime_checkable
+class PrefixEngine(Engine, Protocol):
+    """An engine that runs a prefix once for all items of a batch and of earlier ones."""
+
+    def new_tokens(self, item: Encoded) -> int:
+        """Tokens of an item that it would run now. Called only while it does not score."""
 
 
 class Sampler(Protocol):

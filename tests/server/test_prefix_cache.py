@@ -1,5 +1,6 @@
 """What an agent that searches sees: unchanged scores, and tokens that are run once."""
 
+import random
 import threading
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from tests.fake_engine import FakeEngine
 from tests.server.harness import Background, serving
 from tests.support import until
+from tests.tiny import write_prm
 from unprm import mini
 from unprm.models.load import load_engine
 
@@ -95,6 +97,56 @@ def test_a_model_that_runs_out_of_memory_answers_all_the_same():
         for actual, reference in zip(scores, expected, strict=True):
             assert actual == pytest.approx(reference, abs=1e-5)
         assert server.get("/readyz").status_code == 200
+
+
+class Paced:
+    """Takes 5 ms a batch and the rest by its tokens, as `unprm-mini` on a slow processor, whatever the machine's."""
+
+    def __init__(self, engine):
+        self.format, self.description, self.close = engine.format, engine.description, engine.close
+        self.new_tokens, self._score, self.now, self.batches = engine.new_tokens, engine.score, 0.0, []
+
+    def score(self, batch):
+        scores = self._score(batch)
+        self.batches.append(sum(each.computed for each in scores))
+        read = sum(each.tokens - each.computed for each in scores if each.computed)
+        self.now += 0.005 + (self.batches[-1] + read / 8) / 6000
+        return scores
+
+
+@pytest.fixture(scope="module")
+def tiny_prm(tmp_path_factory):
+    place = tmp_path_factory.mktemp("tiny")
+    write_prm(place, "tiny", window=2048)
+    return place
+
+
+def words(rng, count):
+    return " ".join(rng.choices(["12", "+", "34", "=", "46", "is", "what"], k=count))
+
+
+def test_a_request_of_a_search_is_one_batch(tiny_prm):
+    """Ten requests of 64 solutions, on a server whose model's speed is not known yet."""
+    rng = random.Random(0)
+    problem, beams = words(rng, 80), [[] for _ in range(8)]
+    engine = Paced(load_engine(str(tiny_prm), device="cpu", prefix_cache_gb=0.1))
+    with serving(engine, clock=lambda: engine.now) as server:
+        for _ in range(10):
+            grown = [[*beam, words(rng, 11)] for beam in beams for _ in range(8)]
+            assert server.post("/score_steps", {"problem": problem, "solutions": grown}).status_code == 200
+            beams = rng.sample(grown, 8)
+    assert 10_000 < sum(engine.batches) < 16_000
+    assert len(engine.batches) <= 12, engine.batches
+
+
+def test_solutions_of_a_long_problem_are_two_batches_at_most(tiny_prm):
+    rng = random.Random(0)
+    engine = Paced(load_engine(str(tiny_prm), device="cpu", prefix_cache_gb=0.1))
+    body = {"problem": words(rng, 900), "solutions": [[words(rng, 40)] for _ in range(8)]}
+    with serving(engine, clock=lambda: engine.now) as server:
+        usage = server.post("/score_steps", body).json()["usage"]
+    assert usage["tokens"] > 10_000
+    assert len(engine.batches) <= 2, engine.batches
 
 
 def test_the_server_tells_what_the_self_test_found(server):

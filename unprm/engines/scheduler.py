@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from unprm.engines.waiting import Batch, QueuedRequest, ScoredItems, Waiting
+from unprm.engines.waiting import Batch, BatchCost, QueuedRequest, ScoredItems, Waiting
 from unprm.engines.worker import Worker, checked_scores, plain_sum
 from unprm.errors import (
     DeadlineExceeded,
@@ -29,14 +29,14 @@ from unprm.errors import (
     UnprmError,
 )
 from unprm.shares import Capacity, Held
-from unprm.types import Encoded, Engine, StepScores, Usage
+from unprm.types import Encoded, Engine, PrefixEngine, StepScores, Usage
 
 logger = logging.getLogger(__name__)
 
 _MOMENT = 0.25
 """Seconds that a batch should take: a request that comes meanwhile waits for it, and for its own batch."""
 _ALONE = 0.5
-"""A request that waits alone gets a full batch if that should take at most so many seconds."""
+"""A request that waits alone gets one batch, or full ones, if each should take at most so many seconds."""
 _SMALLEST = 256
 """Tokens of a batch whatever time they take: fewer would take hardly less."""
 _MEMORY = 0.8
@@ -63,16 +63,17 @@ class BatchFigures(NamedTuple):
 
 @dataclass(slots=True)
 class Recent:
-    """Sums over recent batches, older ones counting less: their `tokens`, those `computed`, and the seconds. They
-    hardly depend on small batches, whose time says little about larger ones."""
+    """Sums over recent batches, older ones counting less: their `tokens`, their `work` in tokens that were run or
+    would take as long, and the seconds. They hardly depend on small batches, whose time says little about larger ones.
+    """
 
     tokens: float = 0.0
-    computed: float = 0.0
+    work: float = 0.0
     seconds: float = 0.0
 
-    def add(self, tokens: int, computed: int, seconds: float) -> None:
+    def add(self, tokens: int, work: float, seconds: float) -> None:
         self.tokens = _MEMORY * self.tokens + tokens
-        self.computed = _MEMORY * self.computed + computed
+        self.work = _MEMORY * self.work + work
         self.seconds = _MEMORY * self.seconds + max(seconds, 1e-6)
 
 
@@ -102,6 +103,7 @@ class Scheduler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine, self._worker = engine, Worker("engine")
+        self._new_tokens = engine.new_tokens if isinstance(engine, PrefixEngine) else None
         self._batch_tokens, self._patience, self._retry = batch_tokens, patience, retry
         self._observe, self._on_loss, self._clock = observe, on_loss, clock
         self._room = Capacity(max_queued_tokens, "tokens", self._retry_after)
@@ -211,10 +213,7 @@ class Scheduler:
         if not self._waiting:
             await self._give_back(before)
             return None
-        about = self._engine.description
-        # others that cache prefixes may still run one several times in a batch
-        once = about.engine == "torch" and about.self_test is not None and about.self_test.cached
-        batch = self._waiting.take(self._batch_limit(), once)
+        batch = self._waiting.take(*self._batch_limits(), self._new_tokens)
         scores, _ = await asyncio.gather(self._run(batch), self._give_back(before))
         return None if scores is None else (batch, scores)
 
@@ -263,14 +262,15 @@ class Scheduler:
 
     # what is batched
 
-    def _batch_limit(self) -> int:
-        """Maximum tokens of the next batch."""
+    def _batch_limits(self) -> tuple[int, int]:
+        """Maximum tokens of the next batch, and of one that is all of a request that waits alone."""
         if (limits := self._engine.description.prompt_limits) is not None:
-            return limits.batch
-        speed = self._recent.computed / self._recent.seconds if self._recent.seconds else 0.0
-        if len(self._waiting) == 1 and self._batch_tokens <= _ALONE * speed:
-            return self._batch_tokens
-        return min(self._batch_tokens, max(_SMALLEST, int(_MOMENT * speed)))
+            return limits.batch, limits.batch
+        speed = self._recent.work / self._recent.seconds if self._recent.seconds else 0.0
+        alone = min(self._batch_tokens, int(_ALONE * speed))
+        if len(self._waiting) == 1 and alone == self._batch_tokens:
+            return alone, alone
+        return min(self._batch_tokens, max(_SMALLEST, int(_MOMENT * speed))), alone
 
     # what is run
 
@@ -290,7 +290,8 @@ class Scheduler:
         self._failures, self._unreachable = 0, None
         tokens, seconds = sum(item.cost for item in batch), self._clock() - begun
         computed, unread = sum(each.computed for each in scores), sum(each.missing for each in scores)
-        self._recent.add(tokens, computed, seconds)
+        read = sum(each.tokens - each.computed for each in scores if each.computed) if self._new_tokens else 0
+        self._recent.add(tokens, computed + read / BatchCost.READ, seconds)
         waits = [begun - request.arrived for holders in batch.values() for request, index in holders if index == 0]
         self._observe(BatchFigures(len(batch), tokens, computed, seconds, waits, unread))
         return scores

@@ -6,7 +6,7 @@ request neither waits for the rest nor holds it up.
 
 import asyncio
 from bisect import bisect, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -59,25 +59,35 @@ Batch = dict[Encoded, list[tuple[QueuedRequest, int]]]
 """Distinct sequences; for each the requests that have it, and its index among their items. Equal ones run once."""
 
 
-class Prefixes:
-    """What items of a batch have in common with one another, where a model runs that only once. It still reads it: so
-    many tokens cost as much as a `SHARED`-th of them."""
+class BatchCost:
+    """Cost of a batch's items in tokens. `new_tokens`: those of an item that the engine would run, if it runs a prefix
+    once for all items of a batch and of earlier ones; every other token costs a `SHARED`-th. Without it all are run.
+    """
 
-    SHARED = 8
+    READ = 8
+    """Tokens of a known prefix that a CPU reads in the time in which it runs one; a GPU reads far more."""
+    SHARED = 4 * READ
+    """So a batch takes at most four times as long as its new tokens."""
 
-    def __init__(self) -> None:
+    def __init__(self, new_tokens: Callable[[Encoded], int] | None) -> None:
+        self._new_tokens = new_tokens
         self._items: list[tuple[str, tuple[int, ...]]] = []  # sorted, so an item's longest prefix is its neighbours'
 
-    def add(self, item: Encoded) -> None:
-        """Counts an item's tokens as known from now on."""
-        insort(self._items, (item.scope, item.ids))
-
-    def saved(self, item: Encoded) -> int:
-        """Tokens that an item costs less because of the ones before."""
+    def of(self, item: Encoded) -> int:
+        """Cost of an item that is not in the batch yet."""
+        if self._new_tokens is None:
+            return item.cost
         place = bisect(self._items, (item.scope, item.ids))
         near = self._items[max(0, place - 1) : place + 1]
         shared = max((common(item.ids, ids) for scope, ids in near if scope == item.scope), default=0)
-        return shared - shared // self.SHARED
+        new = min(len(item.ids) - shared, self._new_tokens(item))
+        return new + (len(item.ids) - new) // self.SHARED
+
+    def add(self, item: Encoded) -> int:
+        """Adds an item to the batch; returns its cost."""
+        cost = self.of(item)
+        insort(self._items, (item.scope, item.ids))
+        return cost
 
 
 def common(first: Sequence[int], second: Sequence[int]) -> int:
@@ -120,29 +130,29 @@ class Waiting:
         """Requests whose deadline is not after `now`, a time of the event loop's clock."""
         return [request for request in self._requests if request.deadline is not None and request.deadline <= now]
 
-    def take(self, tokens: int, once: bool = False) -> Batch:
-        """The next batch, of at most `tokens` tokens; a longer item forms a batch alone. `once`: the model runs a
-        prefix that items of the batch share only once, so it counts as in `Prefixes`."""
+    def take(self, tokens: int, whole: int = 0, new_tokens: Callable[[Encoded], int] | None = None) -> Batch:
+        """The next batch, which costs at most `tokens`, or `whole` if that is a single request that no batch has taken
+        from yet; a longer item forms a batch alone. `new_tokens`: as in `BatchCost`."""
         self._batches += 1
         batch: Batch = {}
+        costs = BatchCost(new_tokens if self.tokens > tokens else None)
+        if self.tokens > tokens and len(self._requests) == 1 and self._costs_at_most(whole, new_tokens):
+            tokens = whole
         left = tokens
-        prefixes = Prefixes() if once and self.tokens > tokens else None
 
         def move(request: QueuedRequest, spared: int = 0) -> bool:
             """Moves a request's next item to the batch, unless it has none or there is no room for it."""
             nonlocal left
             if request.taken == len(request.items):
                 return False
-            item, room = request.items[request.taken], max(0, left - spared)
-            cost = 0 if item in batch else item.cost
-            if prefixes is not None and cost and room:
-                cost -= prefixes.saved(item)
-            if batch and cost > room:
-                return False
-            if prefixes is not None and item not in batch:
-                prefixes.add(item)
-            left -= cost
-            self._turns.charge(request.caller, cost)
+            item = request.items[request.taken]
+            if item not in batch:
+                room = max(0, left - spared)
+                if batch and (not room or costs.of(item) > room):
+                    return False
+                cost = costs.add(item)
+                left -= cost
+                self._turns.charge(request.caller, cost)
             batch.setdefault(item, []).append((request, request.taken))
             request.taken, request.rank = request.taken + 1, self._batches
             self._set_tokens(request, request.tokens - item.cost)
@@ -156,6 +166,16 @@ class Waiting:
                 break
         self._requests = {request: None for request in self._requests if request.taken < len(request.items)}
         return batch
+
+    def _costs_at_most(self, tokens: int, new_tokens: Callable[[Encoded], int] | None) -> bool:
+        """Whether the oldest request is new, and all of it costs at most so many tokens."""
+        request = next(iter(self._requests))
+        costs, total = BatchCost(new_tokens), 0
+        for item in dict.fromkeys(request.items):
+            total += costs.add(item)
+            if total > tokens:
+                return False
+        return not request.taken
 
     def _set_tokens(self, request: QueuedRequest, tokens: int) -> None:
         self.tokens += tokens - request.tokens

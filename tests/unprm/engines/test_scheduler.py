@@ -28,7 +28,7 @@ from unprm.errors import (
     SolutionTooLong,
     UnprmError,
 )
-from unprm.types import Encoded, PromptLimits, SelfTest, StepScores, Usage
+from unprm.types import Encoded, PromptLimits, StepScores, Usage
 
 
 def item(name: int, tokens: int = 10) -> Encoded:
@@ -378,38 +378,52 @@ async def test_a_batch_takes_a_moment_whatever_the_model_s_speed(per_second: flo
 
 
 class Once(Timed):
-    """Runs tokens that items of a batch have in common only once, as the torch engine does, or as another that does
-    not say so."""
+    """Runs each prefix once, also one of an earlier batch, which takes a while to read."""
 
-    def __init__(self, per_second: float, engine: str) -> None:
+    def __init__(self, per_second: float) -> None:
         super().__init__(per_second)
-        tested = SelfTest(difference=0.0, tolerance=1.0, cached=True)
-        self.description = replace(self.description, engine=engine, self_test=tested)
+        self.known = set[tuple[int, ...]]()
+
+    def new_tokens(self, item: Encoded) -> int:
+        return len({item.ids[:length] for length in range(1, len(item.ids) + 1)} - self.known)
 
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
-        known, computed = set[tuple[int, ...]](), []
+        computed = []
         for one in batch:
-            prefixes = {one.ids[:length] for length in range(1, len(one.ids) + 1)}
-            computed.append(len(prefixes - known))
-            known |= prefixes
-        self.now += sum(computed) / self.per_second
+            computed.append(self.new_tokens(one))
+            self.known |= {one.ids[:length] for length in range(1, len(one.ids) + 1)}
+        work = sum(new + (len(one.ids) - new) / 8 for new, one in zip(computed, batch, strict=True) if new)
+        self.now += work / self.per_second
         scores = FakeEngine.score(self, batch)
         return [each._replace(computed=new) for each, new in zip(scores, computed, strict=True)]
 
 
-@pytest.mark.parametrize(("engine", "most"), [("torch", 28), ("vllm", 9)])
 @asynchronous
-async def test_a_prefix_that_the_model_runs_once_counts_once_in_a_batch(engine: str, most: int) -> None:
-    model = Once(1e4, engine)
+async def test_a_prefix_that_the_model_runs_once_counts_once() -> None:
+    model = Once(1e4)
     scorer = Scheduler(model, clock=lambda: model.now)
     await scorer.score([item(1000 + k, 256) for k in range(40)])  # its speed is known now
     shared = [Encoded((7,) * 200 + (k,) * 56, (255,)) for k in range(200)]
     requests = [await ask(scorer, *shared[start : start + 4], caller=f"{start}") for start in range(0, 200, 4)]
     first = len(model.batches) + 1  # the first was taken when the others were not there yet
-    began = model.now
     await asyncio.gather(*requests)
-    assert max(map(len, model.batches[first:])) == most
-    assert model.now - began <= 0.25 * len(model.batches[first - 1 :])
+    assert max(map(len, model.batches[first:])) == 2500 // (56 + 200 // 32)
+    await scorer.drain(PATIENCE)
+
+
+@pytest.mark.parametrize(("solutions", "batches"), [(64, 1), (160, 3)])
+@asynchronous
+async def test_a_search_has_a_batch_for_each_request_as_long_as_its_new_tokens_are_few(
+    solutions: int, batches: int
+) -> None:
+    model = Once(6000)  # as unprm-mini on a slow processor
+    scorer = Scheduler(model, clock=lambda: model.now)
+    await scorer.score([item(1000, 100)])
+    for depth in range(1, 5):
+        beams = [Encoded((7,) * 100 + (k,) * 20 * depth, (0,)) for k in range(1000, 1000 + solutions)]
+        before = len(model.batches)
+        await scorer.score(beams)
+        assert len(model.batches) - before == batches
     await scorer.drain(PATIENCE)
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unprm.engines.waiting import Prefixes, common
+from unprm.engines.waiting import BatchCost, common
 from unprm.types import Encoded
 
 IDS = st.lists(st.integers(0, 2), min_size=1, max_size=40).map(tuple)
@@ -21,13 +21,13 @@ def test_the_common_prefix(first: tuple[int, ...], second: tuple[int, ...]) -> N
     assert common(first, second) == _shared(first, second)
 
 
-@given(ITEMS)
-def test_an_item_shares_its_longest_prefix_with_any_before_it_of_its_scope(
-    items: list[tuple[tuple[int, ...], str]],
+@given(ITEMS, st.integers(0, 40))
+def test_an_item_costs_what_is_new_to_the_engine_and_to_the_batch(
+    items: list[tuple[tuple[int, ...], str]], known: int
 ) -> None:
-    prefixes = Prefixes()
+    costs = BatchCost(lambda item: max(0, len(item.ids) - known))
     for number, (ids, scope) in enumerate(items):
         longest = max((_shared(ids, other) for other, where in items[:number] if where == scope), default=0)
+        shared = min(len(ids), max(known, longest))
         item = Encoded(ids, (0,), scope=scope)
-        assert prefixes.saved(item) == longest - longest // 8
-        prefixes.add(item)
+        assert costs.of(item) == costs.add(item) == len(ids) - shared + shared // 32

@@ -87,6 +87,10 @@ class TorchEngine:
         self._tree.trim(self._cached_tokens)
         return list(map(scores_of, batch, margins, computed))
 
+    def new_tokens(self, item: Encoded) -> int:
+        """Tokens of an item that are not in the tree."""
+        return self._tree.missing(item.needed, item.scope)
+
     def margins(self, batch: Sequence[Encoded], pass_tokens: int | None = None) -> tuple[list[list[Any]], list[int]]:
         """The margins of each item's positions, and the tokens that were run for each item; what was run is kept.
         `pass_tokens` replaces the engine's. Raises `RuntimeError` if the engine is closed."""

@@ -147,7 +147,12 @@ def test_where_positions_are_those_of_tags_nothing_is_run_twice(case, items):
     tagged = [item for item in tagged if item.positions]
     assert len(tagged) > 10
     engine = case.engine(50, 5000)
-    computed = sum(sum(columns(engine.score([item])).computed) for item in tagged)
+    computed = 0
+    for item in tagged:
+        new = engine.new_tokens(item)
+        (scored,) = engine.score([item])
+        assert new <= scored.computed <= new + len(item.positions)
+        computed += scored.computed
     distinct = len({item.ids[:k] for item in tagged for k in range(1, item.positions[-1] + 2)})
     again = len(tagged) * max(case.reader.sources)  # a ratio is read off at the token before it
     assert distinct <= computed <= distinct + again
