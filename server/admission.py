@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
-from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from unprm.election.acceptance import ElectionRecord
@@ -21,13 +20,8 @@ from unprm.errors import DeadlineExceeded, ShuttingDown
 from unprm.shares import Capacity, Held, Quota, Turns
 from unprm.types import Usage
 
-from .errors import code_of
-
 CONTEXT = "unprm.context"
 """Key of the context in a request's scope."""
-CALLER_DEADLINE = "caller_deadline"
-"""Code in logs and metrics of a `deadline_exceeded` for which the caller gave too little time, or sent its body too
-slowly: the server has not failed."""
 BODIES = 32
 """Bodies and answers in flight may total this many maximum-size bodies."""
 _HURRIED = 0.5
@@ -168,12 +162,6 @@ class Context:
     code: str = ""
     election: ElectionRecord | None = None
     response_id: str = ""
-
-    def note(self, error: Exception) -> None:
-        """Notes an error's code, or `CALLER_DEADLINE`."""
-        code = code_of(error)
-        by_caller = isinstance(error, HTTPException) or self.claims.hurried  # the former: the body was too slow
-        self.code = CALLER_DEADLINE if code == "deadline_exceeded" and by_caller else code
 
 
 def context_of(scope: Scope) -> Context:

@@ -18,7 +18,7 @@ from . import page
 from .middleware import Authorization, Envelope, Keys
 from .models.model import Open, Source
 from .observe import Metrics
-from .refusals import respond
+from .problem_details import respond
 from .routes import about, dialects, feedback, votes
 from .routes.openapi import ABOUT, DocumentedApp
 from .service import Service

@@ -26,7 +26,7 @@ from . import page
 from .admission import CONTEXT, Claims, Context, context_of
 from .journal import Entry
 from .observe import log_request
-from .refusals import respond
+from .problem_details import respond
 from .reloading import Reloading
 from .service import Service
 from .settings import Settings

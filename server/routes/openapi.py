@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.wire import ProblemDetails
 
-from ..errors import MEDIA_TYPE, TABLE, details_of
+from ..problem_details import MEDIA_TYPE, TABLE, details_of
 from .route import TIMEOUT_HEADER
 
 Json = dict[str, Any]

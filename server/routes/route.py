@@ -26,8 +26,7 @@ from unprm.fields import field_errors, invalid
 from unprm.wire import MAX_FIELDS
 
 from ..admission import Claims, context_of
-from ..errors import event
-from ..refusals import respond
+from ..problem_details import event, respond
 from ..service import Service
 from ..settings import Settings
 

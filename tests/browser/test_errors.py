@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from server.errors import TABLE
+from server.problem_details import TABLE
 from tests.browser.harness import Sheet, scored
 from tests.fake_engine import FakeEngine
 from tests.server.harness import serving

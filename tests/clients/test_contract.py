@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import unprm.errors
-from server.errors import TABLE
+from server.problem_details import TABLE
 from tests.fake_engine import FakeEngine
 from tests.server.harness import PROBLEM, Running, ask, boxed, serving
 from unprm.votes.registry import REWARD_STRATEGIES

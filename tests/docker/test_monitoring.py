@@ -11,8 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from server.admission import CALLER_DEADLINE
-from server.errors import TABLE
+from server.problem_details import CALLER_DEADLINE, TABLE
 from tests.server.harness import serving
 from tests.support import ROOT
 

@@ -10,7 +10,7 @@ from unprm.errors import InvalidRequest, UpstreamFailed
 from unprm.openai.models import Json
 from unprm.wire import Request
 
-from ...errors import event
+from ...problem_details import event
 from .completion import calls_of, refusal_of, text_of, thoughts_of
 from .election import ElectionResult, ElectionUpdate
 from .schema import ChatRequest, Election, UpstreamRequest, chat_request

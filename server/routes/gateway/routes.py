@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from unprm.openai.models import Json
 
 from ...admission import context_of
-from ...errors import TABLE
+from ...problem_details import TABLE
 from ..openapi import problems
 from ..route import WorkRoute
 from .gateway import Gateway

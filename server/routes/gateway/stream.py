@@ -12,8 +12,7 @@ from starlette.types import Receive, Scope, Send
 from unprm.concurrent import all_of
 from unprm.openai.models import Json
 
-from ...errors import event
-from ...refusals import respond
+from ...problem_details import event, respond
 from .completion import calls_of, text_of
 from .election import ElectionResult, ElectionUpdate, Observer
 from .report import Progress, TextPiece, WrittenCandidate

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from server.app import create_app
-from server.errors import TABLE
+from server.problem_details import TABLE
 from server.routes import openapi
 from server.settings import Settings
 from tests.fake_engine import FakeEngine

@@ -1,33 +1,39 @@
-"""Maps errors to responses by one table: RFC 9457 problem details."""
+"""Errors as responses: RFC 9457 problem details, by one table, with what clients of the called API expect beside."""
 
 import json
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Literal
+from typing import NamedTuple
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Scope
 
 from unprm.errors import FieldError, InvalidRequest, UnprmError
-from unprm.fields import MAX_ERRORS, field_errors, summary
+from unprm.fields import MAX_ERRORS, field_errors, invalid, unknown
+from unprm.votes.registry import VOTES
 from unprm.wire import ProblemDetails
 
+from .admission import context_of
+
 MEDIA_TYPE = "application/problem+json"
+CALLER_DEADLINE = "caller_deadline"
+"""Code in logs and metrics of a `deadline_exceeded` for which the caller gave too little time, or sent its body too
+slowly: the server has not failed."""
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorRow:
+class ErrorRow(NamedTuple):
     """The response to an error code; `retry_after`: seconds after which the same request may succeed."""
 
     status: int
     title: str
-    retry_after: int | None = None
+    retry_after: float | None = None
 
 
 TABLE = {
@@ -56,9 +62,8 @@ TABLE = {
     "deadline_exceeded": ErrorRow(504, "The request timed out"),
 }
 
-
-Dialect = Literal["unprm", "openai", "anthropic"]
-"""Whose API an endpoint belongs to. OpenAI's clients expect a member `error`, Anthropic's also their own `type`."""
+ANTHROPIC = "/v1/messages"
+"""Path of Anthropic's API; others below `/v1` are of OpenAI's."""
 _ANTHROPIC = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -73,39 +78,62 @@ _ANTHROPIC = {
     504: "timeout_error",
 }
 """Anthropic's types of errors by their statuses; `api_error` for all others."""
+_OPTIONS = {
+    "/v1/": ("upstream_url", "this path needs a model to sample from: start the server with --upstream-url"),
+    "/feedback": ("journal", "feedback goes to the journal, and there is none: start the server with --journal FILE"),
+    "/admin/models": ("admin_key", "/admin/models needs a key of its own: start the server with --admin-key"),
+}
+"""Settings without which nothing is served at paths that begin so."""
 
 
-def problem(error: Exception, request_id: str, dialect: Dialect = "unprm") -> Response:
-    """The response to any error. An error that is not in the table is answered as `internal` and logged."""
-    code = code_of(error)
+def respond(error: Exception, scope: Scope) -> Response:
+    """The response to any error of a request, whose context notes the code. An error that is not in the table is
+    answered as `internal` and logged."""
+    context, path = context_of(scope), scope["path"]
+    if isinstance(error, RequestValidationError):
+        error = invalid(field_errors(error.errors(), error.body))
+    code = context.code = code_of(error)
     row = TABLE[code]
-    detail, fields, headers = row.title, list[FieldError](), dict[str, str]()
-    if row.retry_after is not None:
-        headers["Retry-After"] = str(row.retry_after)
+    detail, retry_after = row.title, row.retry_after
+    fields, headers = list[FieldError](), dict[str, str]()
     if code == "internal":
-        logger.error("request %s failed", request_id, exc_info=error)
-    elif isinstance(error, RequestValidationError):
-        fields = field_errors(error.errors(), error.body)
-        detail = summary(fields)
+        logger.error("request %s failed", context.request_id, exc_info=error)
     elif isinstance(error, HTTPException):
+        detail = _detail(error, scope) or detail
         headers |= error.headers or {}
-        if error.detail != HTTPStatus(error.status_code).phrase:  # which is what Starlette says of its own
-            detail = error.detail
-    else:
-        detail = str(error)
+    elif isinstance(error, UnprmError):
+        detail, retry_after = str(error), error.retry_after or retry_after
         if isinstance(error, InvalidRequest):
             fields = list(error.errors) or [FieldError(error.pointer, detail)] * bool(error.pointer)
-        if isinstance(error, UnprmError) and error.retry_after is not None:
-            headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
-    details = details_of(code, detail, request_id, fields[:MAX_ERRORS])
-    body = details.model_dump(mode="json")
-    if dialect == "openai":
-        param = fields[0].pointer if fields else None
-        body["error"] = {"message": detail, "type": code, "param": param, "code": code}
-    elif dialect == "anthropic":
-        kind = _ANTHROPIC.get(row.status, "api_error")
-        body |= {"type": "error", "error": {"type": kind, "message": detail}}
+    if code == "deadline_exceeded" and (isinstance(error, HTTPException) or context.claims.hurried):
+        context.code = CALLER_DEADLINE  # the former: the body was too slow
+    if retry_after is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+    body = details_of(code, detail, context.request_id, fields[:MAX_ERRORS]).model_dump(mode="json")
+    if f"{path}/".startswith(f"{ANTHROPIC}/"):
+        body |= {"type": "error", "error": {"type": _ANTHROPIC.get(row.status, "api_error"), "message": detail}}
+    elif path.startswith("/v1/"):
+        body["error"] = {"message": detail, "type": code, "param": fields[0].pointer if fields else None, "code": code}
     return Response(json.dumps(body), row.status, headers, MEDIA_TYPE)
+
+
+def _detail(error: HTTPException, scope: Scope) -> str | None:
+    """The sentence of an error, if it has one; for a path or a method that is not served, with what is."""
+    path, app = scope["path"], scope["app"]
+    if error.status_code == 405:
+        methods = [getattr(route, "methods", ()) for route in app.routes if route.matches(scope)[0] is not Match.NONE]
+        allowed = ", ".join(sorted({method for each in methods for method in each}))
+        error.headers = {"Allow": allowed}
+        return f"expected {allowed}, got {scope['method']}"
+    if error.detail != HTTPStatus(error.status_code).phrase:  # which is what Starlette says of its own
+        return error.detail
+    if error.status_code != 404:
+        return None
+    if path.startswith("/vote/"):
+        return f"what follows /vote/ {unknown(path.removeprefix('/vote/'), [*VOTES, 'compare'], 'a vote')}"
+    settings = app.state.service.settings
+    hints = [hint for start, (name, hint) in _OPTIONS.items() if path.startswith(start) and not getattr(settings, name)]
+    return hints[0] if hints else "nothing is served at this path; /docs lists what is"
 
 
 def event(data: bytes | memoryview, name: str = "") -> bytes:
@@ -129,10 +157,6 @@ def details_of(code: str, detail: str, request_id: str, errors: Sequence[FieldEr
 
 def code_of(error: Exception) -> str:
     """The error's code, a key of the table; of an `HTTPException` the first with its status."""
-    if isinstance(error, RequestValidationError):
-        return "invalid_request"
     if isinstance(error, HTTPException):
         return next((code for code, row in TABLE.items() if row.status == error.status_code), "internal")
-    if isinstance(error, UnprmError) and error.code in TABLE:
-        return error.code
-    return "internal"
+    return error.code if isinstance(error, UnprmError) and error.code in TABLE else "internal"
