@@ -259,7 +259,10 @@ class MemoryPlan:
 
     weights: Annotated[int, Field(ge=0)]
     slots: Annotated[int, Field(ge=0, description="KV cache when full, including the prefix cache.")]
-    activations: Annotated[int, Field(ge=0, description="Peak of a pass of --batch-tokens, on a CPU of 1,024 tokens.")]
+    activations: Annotated[
+        int,
+        Field(ge=0, description="Peak of a pass of --batch-tokens, on a CPU of 1,024 tokens, with its CUDA graphs."),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from unprm import mini
 from unprm.engines.torch import attention
 from unprm.engines.torch.devices import Gpu, multiplies_bf16_fast, multiplies_int8_fast, pick_device
 from unprm.engines.torch.engine import TorchEngine, planned, slot_bytes
-from unprm.engines.torch.memory import cache_bytes, release_freed
+from unprm.engines.torch.memory import cache_bytes, pass_tokens, release_freed
 from unprm.engines.torch.plain import PlainEngine
 from unprm.engines.torch.quantized import quantize, widen_all
 from unprm.engines.torch.readers import Reader
@@ -91,7 +91,10 @@ def _in_process(
     if place.type == "cpu" and not (number is torch.bfloat16 and multiplies_bf16_fast(place)):
         for module in reader.modules:
             widen_all(module)
-    tokens = options.batch_tokens if place.type == "cuda" else min(options.batch_tokens, CPU_TOKENS)
+    tokens = min(options.batch_tokens, CPU_TOKENS)
+    if place.type == "cuda":
+        total = torch.cuda.get_device_properties(place).total_memory
+        tokens = pass_tokens(options.batch_tokens, planned(reader, 0, options.batch_tokens), total)
     cache = _cache_bytes(reader, options, description.max_tokens, tokens, place)
     engine = torch_engine(reader, source.format, description, tokens, cache)
     release_freed()

@@ -166,7 +166,7 @@ class EngineOptions(BaseModel):
     max_solution_tokens: int = Field(
         default=8192, ge=1, description="Maximum tokens of problem and solution together; at most the model's window."
     )
-    batch_tokens: int = Field(default=16_384, ge=1, description="Maximum tokens that the model runs at once.")
+    batch_tokens: int = Field(default=32_768, ge=1, description="Maximum tokens that the model runs at once.")
     prefix_cache_gb: float | None = Field(
         default=None,
         ge=0,

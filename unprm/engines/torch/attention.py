@@ -145,7 +145,7 @@ def _attend(
         return torch.cat(made)[layout.order][None]
     parts = queries.split([packed.tokens for packed in layout])
     made = [_flash(*each, keys, values, scaling, window) for each in zip(parts, layout, strict=True)]
-    return torch.cat(made)[None]
+    return (made[0] if len(made) == 1 else torch.cat(made))[None]
 
 
 def _flash(

@@ -7,21 +7,22 @@ batches.
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from unprm.engines.torch import attention
 from unprm.engines.torch.attention import KeyValues
-from unprm.engines.torch.compiled import CompiledLayers
+from unprm.engines.torch.compiled import LINE, CompiledLayers
+from unprm.engines.torch.graphs import SIZES, TOKENS, CudaGraphs, Graphs, Inputs, Record, Size, records
 from unprm.engines.torch.memory import RunLimit, plan
-from unprm.engines.torch.passes import Pass, Pending, admit
+from unprm.engines.torch.passes import Pass, PassItem, Pending, admit
 from unprm.engines.torch.plain import check_lengths
 from unprm.engines.torch.readers import Reader, scores_of, states
-from unprm.engines.torch.segments import TOGETHER, Segments
+from unprm.engines.torch.segments import TOGETHER, Segments, sent
 from unprm.engines.torch.tree import PrefixTree
 from unprm.formats.family import PrmFormat
 from unprm.types import Encoded, MemoryPlan, ModelDescription, StepScores
@@ -43,7 +44,8 @@ def planned(reader: Reader, max_tokens: int, pass_tokens: int, cache_bytes: int 
     """The memory that an engine takes. `max_tokens`: of a sequence; the others as those of `TorchEngine`."""
     slot = slot_bytes(reader)
     slots = cache_bytes // slot + max(pass_tokens, max_tokens)
-    return plan(reader.modules, reader.decoders, slots * slot, pass_tokens, reader.kept)
+    recorded = TOKENS[-1] if records(reader.decoders[0]) else 0
+    return plan(reader.modules, reader.decoders, slots * slot, pass_tokens + recorded, reader.kept)
 
 
 class TorchEngine:
@@ -68,7 +70,9 @@ class TorchEngine:
         self.description = replace(description, memory=memory)
         self._cached_tokens = cache_bytes // slot
         self._tree = PrefixTree(memory.slots // slot)
-        self._stores = [KeyValues(decoder, memory.slots // slot) for decoder in reader.decoders]
+        # one more, for what fills a graph
+        self._stores = [KeyValues(decoder, self._tree.capacity + 1) for decoder in reader.decoders]
+        self._graphs: Graphs | None = None
         for decoder in reader.decoders:
             attention.use(decoder)
             # a CPU would gain 8 %, and compile for a minute
@@ -98,26 +102,41 @@ class TorchEngine:
             raise RuntimeError("the engine is closed")
         margins: list[list[Any]] = [[] for _ in batch]
         computed = [0] * len(batch)
+
+        def end(run: Run | None) -> None:
+            """Waits for a pass."""
+            if run is None:
+                return
+            run.work.end(run.values())
+            for share, cost in zip(run.shares, run.work.computed, strict=True):
+                computed[share.index] += cost
+                if share.whole:
+                    margins[share.index] = run.work.margins(share)
+
         # sorted, so that shared prefixes are in the same pass
         entries = map(Pending, range(len(batch)), batch)
         waiting = deque(sorted(entries, key=lambda entry: (entry.item.scope, entry.item.ids)))
-        while waiting:
-            shares = admit(self._tree, waiting, min(pass_tokens or self._limit.most, self._limit.now))
-            work = Pass(shares, self._reader)
-            try:
-                work.end(self._read(work, self._reader))
-            except torch.OutOfMemoryError:
-                self._shrink(len(work.ids))
-                waiting.extendleft(Pending(share.index, share.item) for share in reversed(shares) if share.whole)
-                continue
-            except BaseException:
-                self._tree.clear()  # tokens that were not run must not stay in the tree
-                raise
-            self._limit.note_run()
-            for share, cost in zip(shares, work.computed, strict=True):
-                computed[share.index] += cost
-                if share.whole:
-                    margins[share.index] = work.margins(share)
+        last: Run | None = None
+        try:
+            while waiting:
+                shares = admit(self._tree, waiting, min(pass_tokens or self._limit.most, self._limit.now))
+                work = Pass(shares, self._reader)
+                try:
+                    run = Run(shares, work, self._read(work, self._reader))
+                except torch.OutOfMemoryError:
+                    end(last)
+                    last = None
+                    self._shrink(len(work.ids))
+                    waiting.extendleft(Pending(share.index, share.item) for share in reversed(shares) if share.whole)
+                    continue
+                work.begin()
+                self._limit.note_run()
+                end(last)  # while a GPU computes the next
+                last = run
+            end(last)
+        except BaseException:
+            self._tree.clear()  # tokens that were not run must not stay in the tree
+            raise
         return margins, computed
 
     @property
@@ -125,13 +144,31 @@ class TorchEngine:
         """The fraction of the cache that is in use."""
         return min(1.0, len(self._tree) / self._cached_tokens) if self._cached_tokens else 0.0
 
+    @torch.inference_mode()
+    def record(self, record: Record | None = None, sizes: Sequence[Size] = SIZES) -> None:
+        """Records graphs of small passes, which replace those of before; by default on a GPU with FlashAttention. What
+        can't be recorded is run as before, with a warning in the log."""
+        self._graphs = None
+        reader = self._reader
+        assert reader is not None
+        decoder = reader.decoders[0]
+        if record is None and not records(decoder):
+            return
+        try:
+            recorder = record or CudaGraphs()
+            padding = self._tree.capacity
+            self._graphs = Graphs(self._states, len(reader.sources), padding, decoder.device, recorder, sizes)
+        except Exception as error:  # whatever of a model can't be recorded, its passes are right without
+            reason = " ".join(str(error).split())[:LINE]
+            logger.warning("passes are not recorded, small ones are slower: %s: %s", type(error).__name__, reason)
+
     def forget(self) -> None:
         """Evicts everything that was run."""
         self._tree.clear()
 
     def close(self) -> None:
         """Frees the weights and the cache."""
-        self._reader = None
+        self._reader = self._graphs = None
         self._stores.clear()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -146,22 +183,51 @@ class TorchEngine:
         logger.warning("out of memory with %d tokens at once; at most %d for the next %d passes", tokens, now, RECOVERY)
 
     @torch.inference_mode()
-    def _read(self, work: Pass, reader: Reader) -> list[Any]:
-        """The values of the pass's `reads`."""
+    def _read(self, work: Pass, reader: Reader) -> Callable[[], list[Any]]:
+        """Starts a pass; what it returns waits for the values of the pass's `columns`."""
         if not work.ids:
-            return []
-        device = reader.decoders[0].device
-        ids, depths = (torch.tensor([numbers], device=device) for numbers in (work.ids, work.depths))
-        segments = Segments(work.segments, device, reader.decoders[0].dtype, self._together)
-        reads = [[*places, token] for places, token in work.reads]
-        columns = torch.tensor(reads, dtype=torch.long, device=device).view(-1, len(reader.sources) + 1).T
-        inputs = {"input_ids": ids, "position_ids": depths, "segments": segments}
-        hidden = []
-        for decoder, kept in zip(reader.decoders, self._stores, strict=True):
-            hidden += states(decoder, reader.sources, columns[:-1], **inputs, kept=kept)
-        if not reads:
-            return []
-        values: list[Any] = reader.read(hidden, columns[-1]).tolist()
-        if not np.isfinite(values).all():
+            return list
+        made = self._graphs.run(work) if self._graphs is not None else None
+        if made is None:
+            device = reader.decoders[0].device
+            ids, depths = (sent(np.array([numbers]), device) for numbers in (work.ids, work.depths))
+            segments = Segments.of(work.segments, device, reader.decoders[0].dtype, self._together)
+            *places, read = sent(work.columns, device)
+            made = self._states(Inputs(ids, depths, segments, places, read)), read
+        return _values(reader.read(*made)) if work.columns.size else list
+
+    def _states(self, inputs: Inputs) -> list[torch.Tensor]:
+        """Runs the networks, and returns the hidden states of the reader's sources."""
+        assert self._reader is not None
+        given = {"input_ids": inputs.ids, "position_ids": inputs.depths, "segments": inputs.segments}
+        return [
+            hidden
+            for decoder, kept in zip(self._reader.decoders, self._stores, strict=True)
+            for hidden in states(decoder, self._reader.sources, inputs.places, **given, kept=kept)
+        ]
+
+
+class Run(NamedTuple):
+    """A pass that was started for some items; `values` waits for its values."""
+
+    shares: list[PassItem]
+    work: Pass
+    values: Callable[[], list[Any]]
+
+
+def _values(values: torch.Tensor) -> Callable[[], list[Any]]:
+    """Starts to copy values to the host; returns what waits for them. Raises `RuntimeError` for what is no number."""
+    copied = values.to("cpu", non_blocking=True)
+    done = torch.cuda.Event() if values.is_cuda else None
+    if done is not None:
+        done.record()
+
+    def wait() -> list[Any]:
+        if done is not None:
+            done.synchronize()
+        found: list[Any] = copied.tolist()
+        if not np.isfinite(found).all():
             raise RuntimeError("the model's hidden states are not finite numbers")
-        return values
+        return found
+
+    return wait

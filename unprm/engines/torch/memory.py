@@ -13,6 +13,8 @@ from unprm.types import MemoryPlan
 
 SPARE = 2**30
 """Bytes of a GPU that are always left free: libraries load their code when it is first needed."""
+PASS_SHARE = 0.125
+"""Maximum share of a GPU that a pass takes for keys, values and activations."""
 CACHED = 2**20
 """Maximum tokens of a prefix cache whose size is not given: their ids and scores take memory of the host as well."""
 
@@ -50,6 +52,11 @@ def cache_bytes(model: MemoryPlan, slot: int, share: float, free: int, total: in
     with its weights there: all that the model's plan without a cache leaves. `slot`: bytes for a token."""
     left = min(int(share * total) - model.weights, free - SPARE) - model.slots - model.activations
     return min(max(0, left), CACHED * slot)
+
+
+def pass_tokens(asked: int, model: MemoryPlan, total: int) -> int:
+    """Tokens that a GPU of `total` bytes runs at once: at most as `asked`, for which the model's plan is made."""
+    return min(asked, int(asked * PASS_SHARE * total / (model.slots + model.activations)))
 
 
 def weight_bytes(modules: Iterable[nn.Module]) -> int:

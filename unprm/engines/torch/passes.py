@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,17 +75,26 @@ class Pass:
         self._reads: dict[tuple[Node, int], tuple[list[int], int]] = {}  # tokens whose values are missing
         self.computed = [self._add(share) for share in shares]
 
-    @property
-    def reads(self) -> list[tuple[list[int], int]]:
-        """For each value that is missing, the positions in the pass where it is read, one for each lag of the reader's
-        sources, and the id of the token whose value it is."""
-        return list(self._reads.values())
+    @cached_property
+    def columns(self) -> np.ndarray[Any, Any]:
+        """For each value that is missing, a column: the positions in the pass where it is read, one for each lag of the
+        reader's sources, and the id of the token whose value it is; (lags + 1, reads), int64."""
+        rows = [[*places, token] for places, token in self._reads.values()]
+        return np.array(rows, np.int64).reshape(-1, len(self._reader.sources) + 1).T.copy()
 
-    def end(self, values: Sequence[Any]) -> None:
-        """Stores the values that were read, one for each of `reads`, and marks the nodes as computed."""
+    def begin(self) -> None:
+        """Marks the nodes as computed, and the values as read: the next pass, which runs later, may rely on them."""
         for node, _ in self._places:
             node.fresh = False
+        for node, index in self._reads:
+            node.values[index] = None
+
+    def end(self, values: Sequence[Any]) -> None:
+        """Stores the values that were read, one for each column."""
         for (node, index), value in zip(self._reads, values, strict=True):
+            while index < node.start:  # the next pass has cut it
+                assert node.parent is not None
+                node = node.parent
             node.values[index] = value
 
     def margins(self, share: PassItem) -> list[Any]:

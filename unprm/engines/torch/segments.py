@@ -67,72 +67,74 @@ class Padded(NamedTuple):
     order: torch.Tensor
 
 
-class Segments:
-    """The tokens of a pass, one segment after the other, and what each attends to, for attention in `dtype`.
+class Segments(NamedTuple):
+    """The tokens of a pass, one segment after the other, and what each attends to.
 
-    `slots`: of the tokens, (tokens,). `layout`: packed for FlashAttention where it is used, padded elsewhere.
-    `together`: maximum keys that are gathered at once. Everything is on the device before the first layer runs, so that
-    no layer waits for the host.
+    `slots`: of the tokens, (tokens,). `layout`: packed for FlashAttention where it is used, padded elsewhere. All is on
+    the device before the first layer runs, so that no layer waits for the host.
     """
 
-    def __init__(
-        self, segments: Sequence[Segment], device: torch.device, dtype: torch.dtype, together: int = TOGETHER
-    ) -> None:
-        self._spans, self._together = segments, together
-        self._device = device
-        self.slots = self._tensor(np.concatenate([segment.slots[-segment.length :] for segment in segments]))
-        self.layout: list[Packed] | Padded = self._in_runs() if has_flash(device, dtype) else self._in_groups()
+    slots: torch.Tensor
+    layout: list[Packed] | Padded
 
-    def _in_runs(self) -> list[Packed]:
-        """Consecutive segments in runs that attend to at most `together` keys each, or of a single segment."""
-        runs: list[list[Segment]] = []
-        room = 0
-        for segment in self._spans:
-            if len(segment.slots) > room:
-                runs.append([])
-                room = self._together
-            runs[-1].append(segment)
-            room -= len(segment.slots)
-        return [self._pack(run) for run in runs]
-
-    def _pack(self, segments: Sequence[Segment]) -> Packed:
-        lengths, seen = [segment.length for segment in segments], [len(segment.slots) for segment in segments]
-        return Packed(
-            self._tensor(np.concatenate([segment.slots for segment in segments])),
-            self._tensor(np.cumsum([0, *lengths])).int(),
-            self._tensor(np.cumsum([0, *seen])).int(),
-            max(lengths),
-            max(seen),
-            sum(lengths),
-        )
-
-    def _in_groups(self) -> Padded:
-        """The segments in groups of similar shape."""
-        starts = np.cumsum([0, *(segment.length for segment in self._spans)])
-        groups = [self._group(indices, starts) for indices in _alike(self._spans, self._together)]
+    @classmethod
+    def of(
+        cls, spans: Sequence[Segment], device: torch.device, dtype: torch.dtype, together: int = TOGETHER
+    ) -> "Segments":
+        """For attention in `dtype`. `together`: maximum keys that are gathered at once."""
+        slots = sent(np.concatenate([span.slots[-span.length :] for span in spans]), device)
+        if has_flash(device, dtype):
+            return cls(slots, [_pack(run, device) for run in _runs(spans, together)])
+        starts = np.cumsum([0, *(span.length for span in spans)])
+        groups = [_group([spans[k] for k in each], starts[each], device) for each in _alike(spans, together)]
         flat = torch.cat([group.queries.flatten()[group.real] for group in groups])
-        return Padded(groups, flat.argsort())
+        return cls(slots, Padded(groups, flat.argsort()))
 
-    def _group(self, indices: Sequence[int], starts: np.ndarray[Any, Any]) -> PaddedGroup:
-        segments = [self._spans[index] for index in indices]
-        lengths = np.array([segment.length for segment in segments])
-        seen = np.array([len(segment.slots) for segment in segments])
-        steps = np.arange(lengths.max())
-        places = np.arange(seen.max())
-        # padding repeats the last entry: its keys are finite, and no real token attends to them
-        queries = starts[list(indices)][:, None] + np.minimum(steps, lengths[:, None] - 1)
-        keys = np.stack([segment.slots[np.minimum(places, len(segment.slots) - 1)] for segment in segments])
-        depths = (seen - lengths)[:, None] + steps
-        return PaddedGroup(
-            self._tensor(queries),
-            self._tensor(keys),
-            self._tensor(depths),
-            self._tensor(np.flatnonzero(steps < lengths[:, None])),
-            bool((seen == lengths).all()),
-        )
 
-    def _tensor(self, numbers: np.ndarray[Any, Any]) -> torch.Tensor:
-        return torch.from_numpy(numbers).to(self._device)
+def sent(numbers: np.ndarray[Any, Any], to: torch.device | torch.Tensor) -> torch.Tensor:
+    """Numbers on a device, or in a tensor there, of their shape. A GPU copies them from memory that is not paged, for
+    which the host does not wait."""
+    made = torch.from_numpy(numbers)
+    device = to if isinstance(to, torch.device) else to.device
+    if device.type == "cuda":
+        made = made.pin_memory()
+    return made.to(to, non_blocking=True) if isinstance(to, torch.device) else to.copy_(made, non_blocking=True)
+
+
+def _runs(spans: Sequence[Segment], together: int) -> list[list[Segment]]:
+    """Consecutive segments in runs that attend to at most `together` keys each, or of a single segment."""
+    runs: list[list[Segment]] = []
+    room = 0
+    for span in spans:
+        if len(span.slots) > room:
+            runs.append([])
+            room = together
+        runs[-1].append(span)
+        room -= len(span.slots)
+    return runs
+
+
+def _pack(spans: Sequence[Segment], device: torch.device) -> Packed:
+    lengths, seen = [span.length for span in spans], [len(span.slots) for span in spans]
+    ends = sent(np.cumsum([[0, *lengths], [0, *seen]], axis=1, dtype=np.int32), device)
+    keys = sent(np.concatenate([span.slots for span in spans]), device)
+    return Packed(keys, ends[0], ends[1], max(lengths), max(seen), sum(lengths))
+
+
+def _group(spans: Sequence[Segment], starts: np.ndarray[Any, Any], device: torch.device) -> PaddedGroup:
+    """`starts`: where each segment begins in the pass."""
+    lengths = np.array([span.length for span in spans])
+    seen = np.array([len(span.slots) for span in spans])
+    steps = np.arange(lengths.max())
+    places = np.arange(seen.max())
+    # padding repeats the last entry: its keys are finite, and no real token attends to them
+    queries = starts[:, None] + np.minimum(steps, lengths[:, None] - 1)
+    keys = np.stack([span.slots[np.minimum(places, len(span.slots) - 1)] for span in spans])
+    depths = (seen - lengths)[:, None] + steps
+    real = np.flatnonzero(steps < lengths[:, None])
+    return PaddedGroup(
+        *(sent(numbers, device) for numbers in (queries, keys, depths, real)), whole=bool((seen == lengths).all())
+    )
 
 
 def _alike(segments: Sequence[Segment], together: int) -> list[list[int]]:

@@ -67,7 +67,8 @@ class TreeTest:
         every = [first, second, third]
         engine.margins(self._items)  # the first pass compiles layers, and is to do so for the windows that they have
         engine.forget()
-        with _prepared(self._decoders):
+        with _prepared(self._decoders) as changed:
+            engine.record()
             found = [self._tried(engine, every, 0, LENGTH * len(every))]
             engine.forget()
             found += [self._tried(engine, chosen, 0, LENGTH) for chosen in ([second], [third, first])]
@@ -75,6 +76,8 @@ class TreeTest:
             engine.forget()
             found += [self._tried(engine, every, 0, PART)]
             engine.forget()
+        if changed:
+            engine.record()
         return SelfTest(max(found), self._tolerance, cached=True)
 
     def _tried(self, engine: TorchEngine, chosen: Sequence[int], start: int, pass_tokens: int) -> float:
@@ -121,9 +124,10 @@ def _root_mean_square(expected: Sequence[Sequence[Any]], found: Sequence[Sequenc
 
 
 @contextmanager
-def _prepared(networks: Sequence[PreTrainedModel]) -> Iterator[None]:
+def _prepared(networks: Sequence[PreTrainedModel]) -> Iterator[bool]:
     """Sets the window of sliding attention to `WINDOW` tokens, and leaves activations in float32 before int8 layers:
-    rounded, numbers that differ in their last bit may come out a 127th of the largest apart."""
+    rounded, numbers that differ in their last bit may come out a 127th of the largest apart. Yields whether anything is
+    changed."""
     parts = [part for network in networks for part in (network.config, *network.modules())]
     changes: list[tuple[Any, str, object]] = [
         (part, "sliding_window", WINDOW) for part in parts if isinstance(getattr(part, "sliding_window", None), int)
@@ -133,7 +137,7 @@ def _prepared(networks: Sequence[PreTrainedModel]) -> Iterator[None]:
     for part, name, value in changes:
         setattr(part, name, value)
     try:
-        yield
+        yield bool(changes)
     finally:
         for part, name, value in before:
             setattr(part, name, value)

@@ -21,15 +21,35 @@ def installed() -> Varlen | None:
     return fitted(varlen_attn)
 
 
-def fitted(varlen_attn: Varlen) -> Varlen | None:
+def fitted(varlen_attn: Varlen, device: str = "cuda") -> Varlen | None:
     """The function for keys and values with fewer heads than the queries; None if it doesn't take windows and
-    scales."""
+    scales. It is tried on `device`."""
     parameters = signature(varlen_attn).parameters
     if not {"scale", "window_size"} <= parameters.keys():
         return None
     if "enable_gqa" in parameters:
         return partial(varlen_attn, enable_gqa=True)
-    return partial(_with_repeated_heads, varlen_attn)
+    repeating = partial(_with_repeated_heads, varlen_attn)
+    return varlen_attn if _agree(varlen_attn, repeating, device) else repeating
+
+
+@torch.inference_mode(False)
+@torch.enable_grad()
+def _agree(shares: Varlen, repeats: Varlen, device: str) -> bool:
+    """Whether a function that was not told so shares key heads, as its kernel may: tried on two segments, with
+    gradients."""
+    numbers = torch.Generator().manual_seed(0)
+    drawn = [torch.randn(40, heads, 64, generator=numbers) for heads in (4, 2, 2)]
+    found = []
+    try:
+        inputs = [each.to(device, torch.bfloat16).requires_grad_() for each in drawn]
+        ends = torch.tensor([0, 13, 40], dtype=torch.int32, device=device)
+        for function in (shares, repeats):
+            attended = function(*inputs, ends, ends, 27, 27, scale=0.125, window_size=(-1, 0))
+            found.append([attended, *torch.autograd.grad(attended.float().square().sum(), inputs)])
+    except Exception:  # without a GPU, or of heads that differ
+        return False
+    return all(torch.allclose(*pair, rtol=0.05, atol=0.05) for pair in zip(*found, strict=True))
 
 
 def repeated(shared: torch.Tensor, heads: int) -> torch.Tensor:

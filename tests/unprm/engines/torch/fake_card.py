@@ -6,7 +6,7 @@ Registering the device type changes the whole process, so run this in a separate
 
 import math
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -215,7 +215,9 @@ class _Unread(AtPositions):
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> Any:
         """One zero per token: fake tensors have no values."""
         assert self._head(hidden[0].float()).shape == (len(tokens), 1)
-        return SimpleNamespace(tolist=lambda: [0.0] * len(tokens))
+        values = SimpleNamespace(is_cuda=False, tolist=lambda: [0.0] * len(tokens))
+        values.to = lambda *place, **how: values
+        return values
 
 
 class CardEngine(TorchEngine):
@@ -228,6 +230,6 @@ class CardEngine(TorchEngine):
         card.watch(network)
         self._card = card
 
-    def _read(self, work: Pass, reader: Reader) -> list[float]:
+    def _read(self, work: Pass, reader: Reader) -> Callable[[], list[Any]]:
         self._card.begin(work.segments)
         return super()._read(work, reader)

@@ -15,9 +15,11 @@ from torch.overrides import TorchFunctionMode
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from tests.support import columns
+from tests.unprm.engines.torch.stand_ins import CALLS, Recorder, varlen_attn
 from unprm.engines.torch import attention, segments, varlen
 from unprm.engines.torch.attention import KeyValues
 from unprm.engines.torch.engine import RECOVERY, SMALLEST, TorchEngine
+from unprm.engines.torch.graphs import Size
 from unprm.engines.torch.readers import AtPositions, LikelihoodRatios
 from unprm.engines.torch.segments import PaddedGroup
 from unprm.types import Encoded, ModelDescription
@@ -248,46 +250,89 @@ def test_hidden_states_that_are_no_numbers_are_neither_scores_nor_kept(case, ite
     assert columns(engine.score(items[:1])).values[0] == pytest.approx(expected[0], abs=1e-5)
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["shared heads", "repeated heads"])
-def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, expected, shared, monkeypatch):
-    keys_at_once = []
+def _of_2_11(query, key, value, first_queries, first_keys, longest_query, longest_key, *, scale, window_size):
+    """Refuses fewer key heads."""
+    assert query.shape[1] == key.shape[1] == value.shape[1]
+    return _sharing(
+        query, key, value, first_queries, first_keys, longest_query, longest_key, scale=scale, window_size=window_size
+    )
 
-    def of_2_11(query, key, value, first_queries, first_keys, longest_query, longest_key, *, scale, window_size):
-        assert query.shape[1] == key.shape[1] == value.shape[1]
-        return latest(
-            query, key, value, first_queries, first_keys, longest_query, longest_key,
-            scale=scale, window_size=window_size, enable_gqa=False,
-        )  # fmt: skip
 
-    def latest(
-        query, key, value, first_queries, first_keys, longest_query, longest_key, *, scale, window_size, enable_gqa
-    ):
-        """What FlashAttention computes: the last query of a segment sees all of its keys."""
-        keys_at_once.append((len(key), len(first_keys) - 1))
-        made = []
-        for k in range(len(first_keys) - 1):
-            q, seen = query[first_queries[k] : first_queries[k + 1]], slice(first_keys[k], first_keys[k + 1])
-            length, count = len(q), seen.stop - seen.start
-            assert length <= longest_query
-            assert count <= longest_key
-            distance = torch.arange(count - length, count)[:, None] - torch.arange(count)
-            mask = distance >= 0 if window_size[0] < 0 else (distance >= 0) & (distance <= window_size[0])
-            q, k_, v = (part.transpose(0, 1)[None] for part in (q, key[seen], value[seen]))
-            attended = functional.scaled_dot_product_attention(
-                q, k_, v, attn_mask=mask, scale=scale, enable_gqa=enable_gqa
-            )
-            made.append(attended[0].transpose(0, 1))
-        return torch.cat(made)
+def _sharing(query, key, value, first_queries, first_keys, longest_query, longest_key, *, scale, window_size):
+    """Takes fewer key heads without being told."""
+    return varlen_attn(
+        query, key, value, first_queries, first_keys, longest_query, longest_key,
+        scale=scale, window_size=window_size, enable_gqa=True,
+    )  # fmt: skip
 
-    function = varlen.fitted(latest if shared else of_2_11)
-    monkeypatch.setattr(varlen, "installed", lambda: function)
-    monkeypatch.setattr(segments, "has_flash", lambda device, dtype: True)
+
+@pytest.fixture
+def flash(monkeypatch):
+    """Makes engines use a function as FlashAttention."""
+
+    def use(function):
+        fitted = varlen.fitted(function, "cpu")
+        monkeypatch.setattr(varlen, "installed", lambda: fitted)
+        monkeypatch.setattr(segments, "has_flash", lambda device, dtype: True)
+        CALLS.clear()
+
+    return use
+
+
+@pytest.mark.parametrize("function", [varlen_attn, _of_2_11, _sharing], ids=["told to share", "repeated", "shares"])
+def test_flash_attention_takes_all_spans_in_runs_of_a_bounded_size(case, items, expected, function, flash):
+    flash(function)
     engine = case.engine(512, 5000, together=100)
     for _ in range(2):
         for values, scores in zip(expected, columns(engine.score(items)).values, strict=True):
             assert scores == pytest.approx(values, abs=1e-5)
-    assert all(keys <= 100 or segments == 1 for keys, segments in keys_at_once)
-    assert len(keys_at_once) > 8
+    assert all(keys <= 100 or segments == 1 for keys, segments in CALLS)
+    assert len(CALLS) > 8
+
+
+SIZES = [Size(8, 2, 8, 64), Size(8, 8, 4, 128), Size(40, 5, 40, 200), Size(40, 10, 12, 400), Size(60, 30, 60, 900)]
+
+
+@pytest.mark.parametrize("sizes", [SIZES, SIZES[-1:]], ids=["the smallest", "the largest"])
+def test_recorded_passes_of_any_size_give_the_same_scores_in_any_company(case, items, flash, sizes):
+    flash(varlen_attn)
+    plain, engine, recorder = case.engine(60, 700), case.engine(60, 700), Recorder()
+    engine.record(recorder, sizes)
+    expected = [plain.score([item])[0].values for item in items]
+    batches = [items[:1], items[:3], items[2:9], items, items[::-1], items[5:6]]
+    rng = random.Random(2)
+    batches += [rng.sample(items, rng.randint(1, 6)) for _ in range(20)]
+    for forgets, batch in enumerate(batches):
+        if forgets % 3 == 0:
+            engine.forget()
+        for item, scores in zip(batch, engine.score(batch), strict=True):
+            assert scores.values == pytest.approx(expected[items.index(item)], abs=1e-6)
+    assert recorder.replays > 20
+
+
+def test_a_pass_that_has_room_in_no_graph_is_run_as_it_is(case, items, flash):
+    flash(varlen_attn)
+    engine, recorder = case.engine(60, 700), Recorder()
+    engine.record(recorder, [Size(4, 1, 4, 10)])
+    plain = case.engine(60, 700)
+    assert [each.values for each in engine.score(items)] == [each.values for each in plain.score(items)]
+    assert recorder.replays == 0
+
+
+def test_what_can_t_be_recorded_is_run_as_it_is(case, items, flash, caplog):
+    def fails(run):
+        run()
+        raise RuntimeError("operation not permitted when stream is capturing\nand much more")
+
+    flash(varlen_attn)
+    engine = case.engine(60, 700)
+    engine.record(fails)
+    (record,) = caplog.records
+    assert record.message == (
+        "passes are not recorded, small ones are slower: RuntimeError: operation not permitted when stream is "
+        "capturing and much more"
+    )
+    assert [each.values for each in engine.score(items)] == [each.values for each in case.engine(60, 700).score(items)]
 
 
 class _Attended(TorchFunctionMode):

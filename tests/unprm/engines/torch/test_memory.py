@@ -2,7 +2,7 @@
 
 import pytest
 
-from unprm.engines.torch.memory import CACHED, SPARE, cache_bytes
+from unprm.engines.torch.memory import CACHED, SPARE, cache_bytes, pass_tokens
 from unprm.models.load import CPU_CACHE, load_model
 from unprm.models.options import EngineOptions, ModelSpec
 from unprm.types import MemoryPlan
@@ -27,6 +27,11 @@ def test_a_cache_takes_what_the_share_of_the_gpu_leaves_and_never_the_last_of_it
 
 def test_a_cache_of_no_given_size_has_at_most_a_million_tokens():
     assert cache_bytes(MODEL, SLOT, 0.9, 170 * GB, 190 * GB) == CACHED * SLOT
+
+
+@pytest.mark.parametrize(("total", "tokens"), [(80, 1000), (24, 1000), (12, 500), (6, 250)])
+def test_a_pass_takes_an_eighth_of_the_gpu_at_most(total, tokens):
+    assert pass_tokens(1000, MODEL, total * GB) == tokens
 
 
 @pytest.mark.parametrize(("given", "size"), [({}, CPU_CACHE), ({"prefix_cache_gb": 0.01}, int(0.01 * 2**30))])

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from importlib import import_module
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -216,10 +217,8 @@ def _keeps_keys_and_values_of_others(monkeypatch):
 
 
 def _reads_a_token_too_early(monkeypatch):
-    kind = Pass.reads.fget
-    monkeypatch.setattr(
-        Pass, "reads", property(lambda self: [([max(0, place - 1)], id) for (place,), id in kind(self)])
-    )
+    kind = Pass.columns.func
+    monkeypatch.setattr(Pass, "columns", property(lambda self: np.maximum(kind(self) - [[1], [0]], 0)))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
@@ -244,8 +243,8 @@ def test_a_tree_that_went_wrong_is_not_served(spoil, dtype, form, monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 def test_an_error_of_a_few_hundredths_is_found_in_every_type(dtype, monkeypatch):
-    kind = TorchEngine._read
-    monkeypatch.setattr(TorchEngine, "_read", lambda *given: [value + 0.1 for value in kind(*given)])
+    kind = Pass.end
+    monkeypatch.setattr(Pass, "end", lambda work, values: kind(work, [value + 0.1 for value in values]))
     with pytest.raises(ModelInvalid, match="in the self-test margins differ"):
         load_engine(mini.NAME, device="cpu", dtype=dtype, prefix_cache_gb=0.1)
 

@@ -83,7 +83,7 @@ def test_what_is_longer_than_the_window_is_refused(engine):
 def test_room_is_kept_for_what_a_solution_may_come_to(adapter):
     small = load_engine(str(adapter), device="cpu", batch_tokens=10, max_solution_tokens=100)
     assert small.description.max_tokens == 100  # of a window of 256
-    assert [len(keys) for keys, _ in small._stores[0].layers] == [100, 100]
+    assert [len(keys) for keys, _ in small._stores[0].layers] == [101, 101]
     assert load_engine(str(adapter), device="cpu", max_solution_tokens=1000).description.max_tokens == 256
 
 
