@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import torch
 from rich.console import Console
 from tokenizers import Tokenizer
@@ -144,8 +145,10 @@ def _engine(work: Workload, device: torch.device, operations: float) -> Iterator
         start = time.perf_counter()
         scored = engine.score(batches[0])
         first = time.perf_counter() - start
+        recorded = timed(engine.record)
         seconds = median(engine.score, batches[1:])
         yield Comparison("the first vote, for which layers are compiled", first, "a later one", seconds)
+        yield Comparison("small passes recorded as graphs", recorded)
         computed = models.distinct(batches[0])
         close = models.apart([each.values for each in scored], expected)
         share = sum(each.computed for each in scored) / computed
@@ -223,10 +226,12 @@ def _requests(work: Workload, url: str, tokenizer: Tokenizer, peak: float) -> It
     writer = Writer(tokenizer, random.Random(0))
 
     def run(requests: Sequence[Request], count: int) -> tuple[list[float], float, float]:
-        """Seconds of each request and of all, and the tokens that the model ran."""
-        before, start = _computed(url), time.perf_counter()
+        """Seconds of each request and of all, and the tokens that the model ran; tells of its batches."""
+        before, start = _counted(url), time.perf_counter()
         taken = clients.call(url, requests, count)
-        return taken, time.perf_counter() - start, _computed(url) - before
+        seconds, (computed, batches) = time.perf_counter() - start, _counted(url) - before
+        console.print(f"{batches:.0f} batches for {len(requests)} requests, {computed:,.0f} tokens computed")
+        return taken, seconds, computed
 
     def votes(count: int) -> list[Request]:
         return [writer.vote(work.problem, work.candidates, work.length) for _ in range(count)]
@@ -297,10 +302,11 @@ def _get(url: str) -> str:
     return httpx.get(url, timeout=60, trust_env=False).raise_for_status().text
 
 
-def _computed(url: str) -> float:
-    """Tokens that the server's model has run."""
+def _counted(url: str) -> np.ndarray[Any, Any]:
+    """Tokens that the server's model has run, and its batches."""
     lines = _get(f"{url}/metrics").splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("unprm_computed_tokens_total"))
+    names = ("unprm_computed_tokens_total", "unprm_batch_tokens_count")
+    return np.array([sum(float(line.split()[-1]) for line in lines if line.startswith(name)) for name in names])
 
 
 def _linear(shape: Mapping[str, int]) -> int:
