@@ -9,7 +9,7 @@ from transformers import Qwen2Config, Qwen2Model
 
 from benchmarks.models import ONE_AND_A_HALF_BILLION, SEVEN_BILLION
 from unprm.engines.torch.engine import planned, slot_bytes
-from unprm.engines.torch.memory import cache_bytes
+from unprm.engines.torch.memory import cache_bytes, pass_tokens
 from unprm.engines.torch.readers import AtPositions
 from unprm.models.options import MEMORY, EngineOptions
 
@@ -40,9 +40,11 @@ def _memory() -> Iterator[str]:
     options = EngineOptions()
     for name, shape in MODELS.items():
         reader = _reader(shape)
-        plan, slot = planned(reader, options.max_solution_tokens, options.batch_tokens), slot_bytes(reader)
+        slot = slot_bytes(reader)
         for card, size in CARDS.items():
             total = size * 10**9
+            run = pass_tokens(options.batch_tokens, planned(reader, 0, options.batch_tokens), total)
+            plan = planned(reader, options.max_solution_tokens, run)
             cached = cache_bytes(plan, slot, MEMORY, total - CONTEXT - plan.weights, total)
             sizes = (plan.weights, plan.slots + plan.activations, cached)
             shown = " | ".join(f"{each / 1e9:.1f} GB" for each in sizes)

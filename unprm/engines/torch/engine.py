@@ -192,8 +192,8 @@ class TorchEngine:
             device = reader.decoders[0].device
             ids, depths = (sent(np.array([numbers]), device) for numbers in (work.ids, work.depths))
             segments = Segments.of(work.segments, device, reader.decoders[0].dtype, self._together)
-            *places, read = sent(work.columns, device)
-            made = self._states(Inputs(ids, depths, segments, places, read)), read
+            columns = sent(work.columns, device)
+            made = self._states(Inputs(ids, depths, segments, columns[:-1], columns[-1])), columns[-1]
         return _values(reader.read(*made)) if work.columns.size else list
 
     def _states(self, inputs: Inputs) -> list[torch.Tensor]:

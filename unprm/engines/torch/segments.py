@@ -133,7 +133,11 @@ def _group(spans: Sequence[Segment], starts: np.ndarray[Any, Any], device: torch
     depths = (seen - lengths)[:, None] + steps
     real = np.flatnonzero(steps < lengths[:, None])
     return PaddedGroup(
-        *(sent(numbers, device) for numbers in (queries, keys, depths, real)), whole=bool((seen == lengths).all())
+        sent(queries, device),
+        sent(keys, device),
+        sent(depths, device),
+        sent(real, device),
+        bool((seen == lengths).all()),
     )
 
 

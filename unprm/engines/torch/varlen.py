@@ -49,7 +49,7 @@ def _agree(shares: Varlen, repeats: Varlen, device: str) -> bool:
             found.append([attended, *torch.autograd.grad(attended.float().square().sum(), inputs)])
     except Exception:  # without a GPU, or of heads that differ
         return False
-    return all(torch.allclose(*pair, rtol=0.05, atol=0.05) for pair in zip(*found, strict=True))
+    return all(torch.allclose(one, other, 0.05, 0.05) for one, other in zip(*found, strict=True))
 
 
 def repeated(shared: torch.Tensor, heads: int) -> torch.Tensor:

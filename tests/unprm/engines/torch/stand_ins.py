@@ -60,7 +60,8 @@ def varlen_attn(
     """As PyTorch's."""
     assert enable_gqa or query.shape[1] == key.shape[1] == value.shape[1]
     ends = first_queries, first_keys, longest_query, longest_key
-    return _attend(query, key, value, *ends, scale, window_size[0], enable_gqa)
+    attended: torch.Tensor = _attend(query, key, value, *ends, scale, window_size[0], enable_gqa)
+    return attended
 
 
 class Recorder(TorchDispatchMode):
