@@ -61,16 +61,14 @@ Batch = dict[Encoded, list[tuple[QueuedRequest, int]]]
 
 class BatchCost:
     """Cost of a batch's items in tokens. `new_tokens`: those of an item that the engine would run, if it runs a prefix
-    once for all items of a batch and of earlier ones; every other token costs a `SHARED`-th. Without it all are run.
-    """
+    once for all items of a batch and of earlier ones; `read` other tokens cost as much as a new one. Without it all
+    tokens are run."""
 
     READ = 8
-    """Tokens of a known prefix that a CPU reads in the time in which it runs one; a GPU reads far more."""
-    SHARED = 4 * READ
-    """So a batch takes at most four times as long as its new tokens."""
+    """Known tokens that a CPU reads in the time in which it runs a new one; a GPU reads far more."""
 
-    def __init__(self, new_tokens: Callable[[Encoded], int] | None) -> None:
-        self._new_tokens = new_tokens
+    def __init__(self, new_tokens: Callable[[Encoded], int] | None, read: int = READ) -> None:
+        self._new_tokens, self._read = new_tokens, read
         self._items: list[tuple[str, tuple[int, ...]]] = []  # sorted, so an item's longest prefix is its neighbours'
 
     def of(self, item: Encoded) -> int:
@@ -81,7 +79,7 @@ class BatchCost:
         near = self._items[max(0, place - 1) : place + 1]
         shared = max((common(item.ids, ids) for scope, ids in near if scope == item.scope), default=0)
         new = min(len(item.ids) - shared, self._new_tokens(item))
-        return new + (len(item.ids) - new) // self.SHARED
+        return new + (len(item.ids) - new) // self._read
 
     def add(self, item: Encoded) -> int:
         """Adds an item to the batch; returns its cost."""
@@ -131,13 +129,13 @@ class Waiting:
         return [request for request in self._requests if request.deadline is not None and request.deadline <= now]
 
     def take(self, tokens: int, whole: int = 0, new_tokens: Callable[[Encoded], int] | None = None) -> Batch:
-        """The next batch, which costs at most `tokens`, or `whole` if that is a single request that no batch has taken
-        from yet; a longer item forms a batch alone. `new_tokens`: as in `BatchCost`."""
+        """The next batch, which costs at most `tokens`; a longer item forms a batch alone. A request that waits alone
+        is one batch if its new tokens are at most `whole`. `new_tokens`: as in `BatchCost`."""
         self._batches += 1
         batch: Batch = {}
         costs = BatchCost(new_tokens if self.tokens > tokens else None)
-        if self.tokens > tokens and len(self._requests) == 1 and self._costs_at_most(whole, new_tokens):
-            tokens = whole
+        if self.tokens > tokens and len(self._requests) == 1 and self._is_small(whole, new_tokens):
+            tokens = self.tokens
         left = tokens
 
         def move(request: QueuedRequest, spared: int = 0) -> bool:
@@ -167,15 +165,16 @@ class Waiting:
         self._requests = {request: None for request in self._requests if request.taken < len(request.items)}
         return batch
 
-    def _costs_at_most(self, tokens: int, new_tokens: Callable[[Encoded], int] | None) -> bool:
-        """Whether the oldest request is new, and all of it costs at most so many tokens."""
+    def _is_small(self, whole: int, new_tokens: Callable[[Encoded], int] | None) -> bool:
+        """Whether the oldest request has at most so many new tokens, which may take four times as long for what is read
+        with them, and no batch has taken any of it but the first of all, which only told the speed."""
         request = next(iter(self._requests))
-        costs, total = BatchCost(new_tokens), 0
-        for item in dict.fromkeys(request.items):
+        costs, total = BatchCost(new_tokens, 4 * BatchCost.READ), 0
+        for item in dict.fromkeys(request.items[request.taken :]):
             total += costs.add(item)
-            if total > tokens:
+            if total > whole:
                 return False
-        return not request.taken
+        return not request.taken or self._batches == 2
 
     def _set_tokens(self, request: QueuedRequest, tokens: int) -> None:
         self.tokens += tokens - request.tokens
