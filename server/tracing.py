@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from unprm.openai.completion import Samples
+
 from .admission import Context
 
 Attributes = Mapping[str, str | int | float]
@@ -113,13 +115,14 @@ def annotate(attributes: Attributes, route: str | None = None) -> None:
             current.update_name(f"{attributes['method']} {route}")
 
 
-def annotate_generation(requested: str, model: str, answer: str, prompt_tokens: int, completion_tokens: int) -> None:
-    """Adds a completion to the current span by OpenTelemetry's conventions for generative AI: the models asked for and
-    answering, the answer's id, and its tokens."""
-    named = {"request.model": requested, "response.model": model, "response.id": answer}
+def annotate_generation(requested: str, samples: Samples, answer: str) -> None:
+    """Adds completions to the current span by OpenTelemetry's conventions for generative AI: the models asked for and
+    answering, the answer's id, and the tokens."""
+    named = {"request.model": requested, "response.model": samples.model, "response.id": answer}
     known = {f"gen_ai.{name}": value for name, value in named.items() if _NAME.fullmatch(value)}
-    tokens = {"gen_ai.usage.input_tokens": prompt_tokens, "gen_ai.usage.output_tokens": completion_tokens}
-    annotate({"gen_ai.operation.name": "chat", **known, **tokens})
+    usage = {"input_tokens": samples.usage.prompt_tokens, "output_tokens": samples.usage.completion_tokens}
+    told = {f"gen_ai.usage.{name}": tokens for name, tokens in usage.items()}
+    annotate({"gen_ai.operation.name": "chat", **known, **told})
 
 
 def report_evaluation(strategy: str, label: str, score: float | None, context: Context) -> None:

@@ -17,7 +17,7 @@ from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.self_test import QUESTIONS
 from unprm.models.judge import load_judge
 from unprm.models.options import EngineOptions, JudgeOptions
-from unprm.openai.models import ChatChoice
+from unprm.openai.completion import Completion
 
 MODEL = "some/llm"
 Choice = dict[str, Any]
@@ -35,9 +35,11 @@ def choice(text: str, *tokens: dict[str, Any]) -> Choice:
     return {"index": 0, "message": {"role": "assistant", "content": text}, "logprobs": logprobs}
 
 
-def written(text: str, *tokens: dict[str, Any]) -> ChatChoice:
+def written(text: str, *tokens: dict[str, Any]) -> Completion:
     """A completion as the judge reads it."""
-    return ChatChoice.model_validate(choice(text, *tokens))
+    read = Completion.read(choice(text, *tokens))
+    assert read is not None
+    return read
 
 
 def answered(*choices: Choice, prompt: int = 10, cached: int = 0, completion: int = 1) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from tests.fakes import Refusal, openai_server
 from tests.server.harness import serving
 from unprm.engines.judge.chat import JudgeChat
 from unprm.errors import SamplerFailed
+from unprm.openai import completion
 from unprm.openai.client import OpenAIClient
-from unprm.openai.models import ChatChoice
 from unprm.samplers.openai_sampler import ChatSampler, OpenAISampler
 from unprm.types import Completion, SamplingSettings, Usage
 
@@ -106,7 +106,7 @@ def test_candidates_of_a_chat(name: str) -> None:
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_answers_of_a_judge_and_their_cost(name: str) -> None:
-    async def story() -> tuple[list[ChatChoice], Usage]:
+    async def story() -> tuple[list[completion.Completion], Usage]:
         chat = JudgeChat(url, None, "m", 4, 20)
         try:
             return await chat.complete([{"role": "user", "content": "?"}], max_tokens=3, temperature=1.0, count=5)

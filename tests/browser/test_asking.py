@@ -80,7 +80,7 @@ def test_candidates_are_scored_as_they_arrive_and_vote(asking: Sheet) -> None:
     page.route("**/score_steps", by_a_demonstration)
     sent = page.evaluate("window.sentBody")
     assert (sent["model"], sent["stream"]) == ("reasoner", True)
-    assert sent["unprm"] == {"problem": "What is 3 + 5?", "budget": 8, "candidates": True}
+    assert sent["unprm"] == {"problem": "What is 3 + 5?", "budget": 8, "show_samples": True}
     assert sent["messages"][-1] == {"role": "user", "content": "What is 3 + 5?"}
     send(asking, ": keep-alive", 'data: {"choices": [{"delta": {"role": "assistant"}}]}', candidate(2, 7))
     expect(page.locator("#solutions .solution")).to_have_count(1)

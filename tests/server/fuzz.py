@@ -41,7 +41,7 @@ _AGENTS = [{"trajectories": [{"messages": _MESSAGES, "id": "a"}, _ATIF], "tools"
             "observation_tokens": 9, "thoughts": True}]  # fmt: skip
 _CHAT = {"model": "m", "messages": _MESSAGES, "tools": [_TOOL], "tool_choice": "auto", "n": 2, "temperature": 0.5,
          "seed": 1, "logprobs": True, "top_logprobs": 2, "max_tokens": 9, "stop": ["x"], "stream_options": {},
-         "unprm": {"strategy": "wrf", "budget": 2, "round": 1, "stable": 0.9, "candidates": True}}  # fmt: skip
+         "unprm": {"strategy": "wrf", "budget": 2, "round": 1, "stable": 0.9, "show_samples": True}}  # fmt: skip
 _ITEMS = [
     {"role": "user", "content": [{"type": "input_text", "text": "What is 2 + 3?"}]},
     {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "Add."}]},

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import unprm
-from server.routes.gateway.solutions import ActionSolution
+from server.routes.gateway.sampling import ActionSolution
 from tests.fake_engine import FakeEngine
 from tests.server.harness import PROBLEM, ask, boxed, serving
 from unprm import pipeline, scorer

@@ -6,11 +6,11 @@ llama.cpp refuses a request for more choices (`n`) than it has slots. Ollama and
 from collections.abc import Callable, Coroutine, Mapping, Sized
 from contextlib import AbstractAsyncContextManager, nullcontext
 from operator import attrgetter, itemgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from unprm.concurrent import settled
 from unprm.openai.client import APIStatusError, OpenAIClient
-from unprm.openai.models import AnyChoice, CompletionResponse
+from unprm.openai.completion import Samples
 
 Part = TypeVar("Part", bound=Sized)
 Ask = Callable[[int, int], Coroutine[Any, Any, Part]]
@@ -55,47 +55,38 @@ class Choices:
         return outcomes
 
 
-class Completions(Generic[AnyChoice]):
-    """Asks a server for completions at `path`, in as many requests as it takes; `form`: what each of them is answered.
-    A request waits for one of `places`."""
+class Completions:
+    """Asks a server for completions at `path`, in as many requests as it takes. A request waits for one of `places`."""
 
-    def __init__(
-        self,
-        client: OpenAIClient,
-        path: str,
-        form: type[CompletionResponse[AnyChoice]],
-        places: AbstractAsyncContextManager[Any] | None = None,
-    ) -> None:
-        self._client, self._path, self._form = client, path, form
+    def __init__(self, client: OpenAIClient, path: str, places: AbstractAsyncContextManager[Any] | None = None) -> None:
+        self._client, self._path = client, path
         self._places = places or nullcontext()
         self._choices = Choices()
 
-    async def sample(
-        self, body: Mapping[str, Any], count: int, seed: int | None = None, affinity: str = ""
-    ) -> list[CompletionResponse[AnyChoice]]:
-        """`count` choices, or fewer if the server returns none any more, each part in the order of `index`. `seed`: of
-        the first choice; each further one has the next number. `affinity` as in `OpenAIClient`.
+    async def sample(self, body: Mapping[str, Any], count: int, seed: int | None = None, affinity: str = "") -> Samples:
+        """`count` completions, or fewer if the server returns none any more, those of each answer in the order of
+        `index`. `seed`: of the first one; each further one has the next number. `affinity` as in `OpenAIClient`.
 
-        Raises the first `APIError` of a request, or a `ValidationError` if an answer has another form.
+        Raises the first `APIError` of a request.
         """
 
-        async def ask(first: int, size: int) -> CompletionResponse[AnyChoice]:
+        async def ask(first: int, size: int) -> Samples:
             fields = dict(body)
             if size > 1:
                 fields["n"] = size
             if seed is not None:
                 fields["seed"] = seed + first
             async with self._places:
-                answer = self._form.model_validate(await self._client.sample(self._path, fields, affinity))
-            answer.choices = sorted(answer.choices, key=attrgetter("index"))[:size]
+                answer = Samples.read(await self._client.sample(self._path, fields, affinity))
+            answer.completions = sorted(answer.completions, key=attrgetter("index"))[:size]
             return answer
 
-        parts = []
+        total = Samples()
         for part in await self._choices.gather(ask, count):
             if isinstance(part, Exception):
                 raise part
-            parts.append(part)
-        return parts
+            total.add(part)
+        return total
 
     async def close(self) -> None:
         await self._client.close()

@@ -96,7 +96,11 @@ class APIStatusError(APIError):
 
 
 class APIResponseError(APIError):
-    """An answer with status 200 that can't be read."""
+    """An answer with status 200 that can't be read; `message`: the server's own words, as in `APIStatusError`."""
+
+    def __init__(self, problem: str, message: str | None = None) -> None:
+        super().__init__(problem)
+        self.message = message
 
 
 @dataclass(slots=True)

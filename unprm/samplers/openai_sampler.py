@@ -5,18 +5,17 @@ llama.cpp support that. `ChatSampler` sends a problem to `/v1/chat/completions` 
 log-probabilities: enough for candidate solutions, not for annotating them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from unprm import fields
 from unprm.errors import SamplerFailed
 from unprm.openai.choices import Completions
 from unprm.openai.client import NEUTRAL, APIError, APIStatusError, OpenAIClient
-from unprm.openai.models import AnyChoice, ChatChoice, CompletionResponse, Json, TextChoice, Token
+from unprm.openai.completion import Completion as ServerCompletion
+from unprm.openai.models import Json, Token
 from unprm.samplers.prompts import TokenSampler, messages
 from unprm.types import Completion, SamplingSettings
 
@@ -27,30 +26,31 @@ _LETTERS: dict[int, str] = bytes_to_unicode()
 _BYTES = {letter: byte for byte, letter in _LETTERS.items()}
 
 
-class _Endpoint(Completions[AnyChoice]):
-    """Samples from a model at a path of a server; `form`: what is answered."""
+class _Endpoint(Completions):
+    """Samples from a model at a path of a server; `read`: makes a sampler's completion of the server's."""
 
     def __init__(
         self,
         client: OpenAIClient,
         path: str,
-        form: type[CompletionResponse[AnyChoice]],
         model: str,
         settings: SamplingSettings,
+        read: Callable[[ServerCompletion], Completion],
     ) -> None:
-        super().__init__(client, path, form)
+        super().__init__(client, path)
         self._common = {"model": model, "temperature": settings.temperature, "top_p": settings.top_p}
+        self._read = read
 
-    async def choices(self, fields: Json, count: int, seed: int, affinity: str) -> list[AnyChoice]:
-        """`count` choices of a body with these fields. Raises `SamplerFailed`."""
+    async def complete(self, fields: Json, count: int, seed: int, affinity: str) -> list[Completion]:
+        """`count` completions for a body with these fields. Raises `SamplerFailed`."""
         try:
-            parts = await self.sample(self._common | fields, count, seed, affinity)
-        except (APIError, ValidationError) as error:
-            raise _failure(self._path, error) from error
-        found = [choice for part in parts for choice in part.choices]
-        if len(found) < count:
-            raise SamplerFailed(f"{count} completions were asked for, {len(found)} came back")
-        return found
+            found = (await self.sample(self._common | fields, count, seed, affinity)).completions
+            if len(found) == count:
+                return list(map(self._read, found))
+        except APIError as error:
+            words = f": {error.message}" if isinstance(error, APIStatusError) and error.message else ""
+            raise SamplerFailed(f"POST /v1{self._path}: {error} ({error.attempts} attempts){words}") from error
+        raise SamplerFailed(f"{count} completions were asked for, {len(found)} came back")
 
 
 class OpenAISampler(TokenSampler):
@@ -60,7 +60,7 @@ class OpenAISampler(TokenSampler):
 
     def __init__(self, client: OpenAIClient, model: str, tokenizer: Path, settings: SamplingSettings) -> None:
         super().__init__(tokenizer, model, settings)
-        self._server = _Endpoint(client, "/completions", CompletionResponse[TextChoice], model, settings)
+        self._server = _Endpoint(client, "/completions", model, settings, self._completion)
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """`count` completions of a prompt.
@@ -74,15 +74,15 @@ class OpenAISampler(TokenSampler):
             "logprobs": 1,
             "return_token_ids": True,  # vLLM's; llama.cpp sends them anyway
         }
-        return [self._completion(choice) for choice in await self._server.choices(fields, count, seed, affinity)]
+        return await self._server.complete(fields, count, seed, affinity)
 
     async def close(self) -> None:
         await self._server.close()
 
-    def _completion(self, choice: TextChoice) -> Completion:
-        if choice.logprobs.content is not None:
-            choice.logprobs.content = [each for token in choice.logprobs.content for each in self._restored(token)]
-        ids, logprobs = choice.ids, choice.logprobs.sampled
+    def _completion(self, sent: ServerCompletion) -> Completion:
+        if sent.logprobs.content is not None:
+            sent.logprobs.content = [each for token in sent.logprobs.content for each in self._restored(token)]
+        ids, logprobs = sent.ids, sent.logprobs.sampled
         if ids is None or logprobs is None:
             raise SamplerFailed(
                 f"the server of {self.model} sends no token ids (return_token_ids) or no log-probabilities; "
@@ -91,12 +91,12 @@ class OpenAISampler(TokenSampler):
         if len(logprobs) != len(ids):
             raise SamplerFailed(f"{len(logprobs)} log-probabilities were sent for {len(ids)} token ids")
         text = self.decode(ids)
-        if _letters(text) != _letters(choice.text):
+        if _letters(text) != _letters(sent.text):
             raise SamplerFailed(
                 f"the server's text is not what its tokens are in the tokenizer here: give that of {self.model} "
                 "(--tokenizer)"
             )
-        return Completion(text, ids, logprobs, choice.finish_reason == "stop")
+        return Completion(text, ids, logprobs, sent.finish == "stop")
 
     def _restored(self, token: Token) -> list[Token]:
         """The token, after those that llama.cpp leaves out before it since each ends within a character: their bytes
@@ -138,7 +138,7 @@ class ChatSampler:
         more: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self._settings = model, settings
-        self._server = _Endpoint(client, "/chat/completions", CompletionResponse[ChatChoice], model, settings)
+        self._server = _Endpoint(client, "/chat/completions", model, settings, self._completion)
         self._system, self._more = system, dict(more or {})
 
     def prompt(self, problem: str) -> tuple[int, ...]:
@@ -159,7 +159,7 @@ class ChatSampler:
             "max_completion_tokens": self._settings.max_tokens,
             "logprobs": True,
         }
-        return [self._completion(choice) for choice in await self._server.choices(fields, count, seed, problem)]
+        return await self._server.complete(fields, count, seed, problem)
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
         """Raises `SamplerFailed`: annotation continues the tokens of a prefix, which a chat API can't do."""
@@ -176,23 +176,13 @@ class ChatSampler:
             return messages(problem, self._settings.worked_examples)
         return [{"role": "system", "content": self._system}, {"role": "user", "content": problem}]
 
-    def _completion(self, choice: ChatChoice) -> Completion:
-        logprobs = choice.logprobs.sampled
+    def _completion(self, sent: ServerCompletion) -> Completion:
+        logprobs = sent.logprobs.sampled
         if logprobs is None:
             raise SamplerFailed(f"the chat API of {self.model} sends no log-probabilities")
-        return Completion(choice.text, (), logprobs, choice.finish_reason == "stop")
+        return Completion(sent.text, (), logprobs, sent.finish == "stop")
 
 
 def _letters(text: str) -> str:
     """A text without white space and unfinished characters, which servers write differently."""
     return "".join(text.replace("\N{REPLACEMENT CHARACTER}", "").split())
-
-
-def _failure(path: str, error: APIError | ValidationError) -> SamplerFailed:
-    """What is raised for an error of a request."""
-    if isinstance(error, ValidationError):
-        fault = error.errors(include_url=False)[0]
-        where = ".".join(map(str, fault["loc"]))
-        return SamplerFailed(f"/v1{path}: an answer in another form: {where}: {fields.message([fault])}")
-    words = f": {error.message}" if isinstance(error, APIStatusError) and error.message else ""
-    return SamplerFailed(f"POST /v1{path}: {error} ({error.attempts} attempts){words}")

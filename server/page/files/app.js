@@ -222,7 +222,7 @@ async function ask() {
 /** Candidates are scored as they arrive, and their steps as they end; in the end all are as if they had been pasted. */
 async function askAndVote({ problem, model, budget }, stop, signal) {
   const messages = Object.entries({ system: INSTRUCTION, user: problem }).map(([role, content]) => ({ role, content }));
-  const body = { model, messages, stream: true, unprm: { problem, budget, candidates: true } };
+  const body = { model, messages, stream: true, unprm: { problem, budget, show_samples: true } };
   const drafts = new Map(); // by the numbers of the candidates that are being written
   const arrived = []; // `scored`: as it is sent once it has been scored
   let scoring = Promise.resolve();

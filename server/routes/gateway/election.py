@@ -1,4 +1,4 @@
-"""The election of one answer: rounds of candidates until the vote is stable."""
+"""The election of one answer: rounds of candidates until the vote is stable; what follows if it is not accepted."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,8 @@ from unprm.ballot import Ballot
 from unprm.election.acceptance import ElectionRecord
 from unprm.election.adaptive import stability
 from unprm.election.decide import representative
-from unprm.errors import DeadlineExceeded, NoAnswer, Unscorable, UpstreamFailed
+from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable, UpstreamFailed, UpstreamRefused
+from unprm.openai.completion import Completion, Samples
 from unprm.openai.models import Json
 from unprm.pipeline import NoConfidence
 from unprm.types import Extraction
@@ -20,20 +21,19 @@ from unprm.wire import LONGEST_COMPARED, AnySolution, Unscored, VoteOut, VoteReq
 
 from ...models.model import Model
 from ...scoring import RequestScorer
-from ...tracing import report_evaluation
-from .candidates import SampledCandidates
-from .replies import SampledCompletions
+from ...tracing import annotate_generation, report_evaluation
 from .report import (
+    Attempt,
     ElectionUsage,
     Progress,
     Report,
-    ReportedUsage,
     Stopped,
     TextPiece,
     UnscoredCandidate,
     WrittenCandidate,
     notes,
 )
+from .sampling import Sampling
 from .schema import Election
 
 PROBE = 2
@@ -61,11 +61,11 @@ def ignore(update: ElectionUpdate) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """A completion of each answer as the upstream sent it, the elected one first, then those of the other answers
-    in the order of the vote; the tokens of all, with the model of the elected one; the report."""
+    """`choices`: a completion of each answer in the order of the vote, the elected one first; `sampled`: what all
+    candidates cost, with the model of the elected one."""
 
-    choices: list[Json]
-    sampled: SampledCompletions
+    choices: list[Completion]
+    sampled: Samples
     report: Report
 
 
@@ -78,75 +78,71 @@ class RunningElection:
     """
 
     def __init__(
-        self, models: Sequence[Model], candidates: SampledCandidates, observe: Observer = ignore, waiting: int = 0
+        self, models: Sequence[Model], sampling: Sampling, observe: Observer = ignore, waiting: int = 0
     ) -> None:
-        self.candidates, self._observe, self._waiting = candidates, observe, waiting
-        self._terms, self._context = candidates.terms, candidates.context
-        self._scorer = RequestScorer(candidates.service, models, candidates.context)
+        self.sampling, self._observe, self._waiting = sampling, observe, waiting
+        self._plan, self._context = sampling.plan, sampling.context
+        self._scorer = RequestScorer(sampling.service, models, sampling.context)
         self.stopped: Stopped | None = None
         self.stable = 0.0
         self._ballot: Ballot | None = None
         self._leader: str | None = None
-        settings = self._terms.settings
+        settings = self._plan.settings
         self._question_decides = "extraction" not in settings.model_fields_set
         self._extraction: Extraction | None = None if self._question_decides else settings.extraction
         self._exhaust = False
         self._probes = (
-            VOTES[self._terms.strategy].signal == "none"
+            VOTES[self._plan.strategy].signal == "none"
             and "round" not in settings.model_fields_set
-            and candidates.budget > settings.round
+            and sampling.budget > settings.round
         )
 
-    @property
-    def next_size(self) -> int:
-        attempted, size = self.candidates.attempted, self._terms.settings.round
-        if self._probes and attempted < size:
-            size = size - attempted if attempted else PROBE
-        return min(size, self.candidates.budget - attempted)
-
     async def run(self) -> ElectionResult:
-        """Samples until the election stops. Raises as `sample` and `result`."""
+        """Samples until the election stops.
+
+        Raises the upstream's errors if there is no candidate at all, those of voting, and `UpstreamFailed` if rewards
+        are to decide and none has text that can be scored.
+        """
         while self.stopped is None:
-            await self.sample(self.next_size)
-        return await self.result()
+            await self._sample()
+        return await self._result()
 
     def exhaust(self) -> None:
         """Lets an election that has stopped go on until the budget is used up."""
         self._exhaust, self.stopped = True, None
 
-    async def sample(self, count: int) -> None:
-        """One more round, of `count` candidates, and a vote.
-
-        Raises the upstream's errors if there is no candidate at all, and those of voting.
-        """
-        claims = self._context.claims
+    async def _sample(self) -> None:
+        """One more round, and a vote."""
+        claims, attempted, size = self._context.claims, self.sampling.attempted, self._plan.settings.round
+        if self._probes and attempted < size:
+            size = size - attempted if attempted else PROBE
+        size = min(size, self.sampling.budget - attempted)
         assert claims.deadline is not None, "every request that works has one"
         until, now = claims.deadline - _RESERVE * claims.seconds, asyncio.get_running_loop().time()
         try:
             share = now + (until - now) / (1 + self._waiting)
-            await self.candidates.sample(count, share, self._note_arrival, self._is_enough)
+            await self.sampling.sample(size, share, self._note_arrival, self._is_enough)
         except TimeoutError:
             raise DeadlineExceeded((1 - _RESERVE) * claims.seconds) from None
-        self._ballot = await self._vote(self._terms.strategy)
+        self._ballot = await self._vote(self._plan.strategy)
         if self._ballot is not None:
-            self._leader = self._ballot.outcome(self._terms.strategy, LONGEST_COMPARED).answer
+            self._leader = self._ballot.outcome(self._plan.strategy, LONGEST_COMPARED).answer
         await self._stop_if_decided()
         if self.stopped is None:
-            self._observe_progress(len(self.candidates.sampled))
+            self._observe_progress(len(self.sampling.samples))
 
     def _note_arrival(self, update: WrittenCandidate | TextPiece) -> None:
-        if self._terms.settings.candidates:
+        if self._plan.settings.show_samples:
             self._observe(update)
         if isinstance(update, WrittenCandidate):
             self._observe_progress(update.index + 1)
 
     def _observe_progress(self, sampled: int) -> None:
-        self._observe(Progress(sampled=sampled, budget=self.candidates.budget, answer=self._leader))
+        self._observe(Progress(sampled=sampled, budget=self.sampling.budget, answer=self._leader))
 
-    async def result(self) -> ElectionResult:
-        """What the last vote elects. Raises `UpstreamFailed` if rewards are to decide and none has text that can be
-        scored."""
-        candidates, terms, settings, context = self.candidates, self._terms, self._terms.settings, self._context
+    async def _result(self) -> ElectionResult:
+        """What the last vote elects."""
+        sampling, terms, settings, context = self.sampling, self._plan, self._plan.settings, self._context
         ballot, strategy = self._ballot, terms.strategy
         if ballot is None:  # there may be answers, but without what the vote needs: then their frequency decides
             ballot, strategy = await self._vote("majority"), "majority"
@@ -155,47 +151,46 @@ class RunningElection:
             report_evaluation(terms.strategy, outcome.get("decided_by") or "none", outcome.get("reward"), context)
         else:
             vote = ballot.outcome(strategy, LONGEST_COMPARED)
-            candidates.service.metrics.count_vote(vote, context)
+            sampling.service.metrics.count_vote(vote, context)
             outcome, values = _outcome(ballot, vote), ballot.values(strategy)
             others = [representative(each.members, values) for each in vote.candidates]
             del others[0]
             scored_by = self._scorer.name, settings.aggregate
             record = ElectionRecord.of(vote, len(ballot.classes), ballot.rewards, settings, *scored_by)
             context.election = replace(record, answer=ballot.solutions[vote.solution_index].answer)
-        sampled = SampledCompletions()
+        sampled = Samples()
         for source in terms.sources:
-            sampled.add(source.sampled)
-        sampled.model = candidates.origins[outcome["solution_index"]].sampled.model
+            sampled.count(source.sampled)
+        sampled.model = sampling.origins[outcome["solution_index"]].sampled.model
         report = self._report(outcome, sampled, by_frequency=ballot is not None and strategy != terms.strategy)
-        choices = [candidates.choice(index) for index in (report.solution_index, *others)]
+        choices = [sampling.choice(index) for index in (report.solution_index, *others)]
         return ElectionResult(choices, sampled, report)
 
-    def _report(self, outcome: Json, sampled: SampledCompletions, *, by_frequency: bool) -> Report:
-        candidates, terms = self.candidates, self._terms
+    def _report(self, outcome: Json, sampled: Samples, *, by_frequency: bool) -> Report:
+        sampling, terms = self.sampling, self._plan
         if terms.settings.risk is not None:  # what was not voted on as calibrated is not accepted
             outcome["accept"] = outcome.get("accept") or False
         if terms.several:
             costs = {source.name: source.cost for source in terms.sources if source.requested}
-            outcome |= {"upstream": candidates.origins[outcome["solution_index"]].name, "models": costs}
-        reported = ReportedUsage.model_validate(sampled.details) if sampled.details else None
+            outcome |= {"upstream": sampling.origins[outcome["solution_index"]].name, "models": costs}
         fields = outcome | {
             "model": self._scorer.name,
             "strategy": terms.strategy,
-            "budget": candidates.budget,
-            "sampled": len(candidates.sampled),
-            "saved": candidates.budget - candidates.attempted,
-            "cut": candidates.cut,
-            "rounds": candidates.rounds,
+            "budget": sampling.budget,
+            "sampled": len(sampling.samples),
+            "saved": sampling.budget - sampling.attempted,
+            "cut": sampling.cut,
+            "rounds": sampling.rounds,
             "stopped": self.stopped or "budget",
             "stable": self.stable,
-            "failures": candidates.failures,
-            "usage": ElectionUsage(**asdict(self._context.usage), upstream=reported),
-            "solutions": candidates.written if terms.settings.candidates else None,
+            "failures": sampling.failures,
+            "usage": ElectionUsage(**asdict(self._context.usage), upstream=sampled.usage.details),
+            "solutions": sampling.written if terms.settings.show_samples else None,
         }
         report = Report(**fields)
         report.notes = notes(
             report,
-            candidates.token_limit,
+            sampling.token_limit,
             why_majority=terms.why_majority,
             by_letters=self._question_decides and self._extraction == "choice",
             by_frequency=by_frequency,
@@ -203,14 +198,14 @@ class RunningElection:
         )
         return report
 
-    async def _is_enough(self, choices: Sequence[Json]) -> bool:
+    async def _is_enough(self, completions: Sequence[Completion]) -> bool:
         """Whether the vote on these completions is stable, so that no others need be waited for; False for a vote that
         needs more than answers: scoring some would delay the rest."""
-        terms = self._terms
+        terms = self._plan
         if VOTES[terms.strategy].signal != "none" or self._exhaust:
             return False
-        ballot = await self._vote(terms.strategy, partial(self.candidates.provisional, choices))
-        left = self.candidates.budget - self.candidates.attempted - (len(choices) - len(self.candidates.sampled))
+        ballot = await self._vote(terms.strategy, partial(self.sampling.provisional, completions))
+        left = self.sampling.budget - self.sampling.attempted - (len(completions) - len(self.sampling.samples))
         return ballot is not None and await self._stability(ballot, left) >= terms.stable
 
     async def _vote(
@@ -218,9 +213,9 @@ class RunningElection:
     ) -> Ballot | None:
         """The ballot of all candidates so far, or of these; None if none of them has an answer, or none that has one
         the reward or confidence that the vote needs."""
-        request = await self._scorer.read(partial(self._request, solutions or self.candidates.solutions))
+        request = await self._scorer.read(partial(self._request, solutions or self.sampling.solutions))
         self._context.solutions = request.count
-        if strategy != self._terms.strategy:
+        if strategy != self._plan.strategy:
             request.risk = None
         try:
             return await self._scorer.finish(pipeline.cast(request, [strategy], self._scorer))
@@ -228,39 +223,39 @@ class RunningElection:
             return None
 
     async def _stop_if_decided(self) -> None:
-        left = self.candidates.budget - self.candidates.attempted
+        left = self.sampling.budget - self.sampling.attempted
         self.stable = 0.0 if self._ballot is None else await self._stability(self._ballot, left)
-        if self.candidates.failing:
+        if self.sampling.failing:
             self.stopped = "failures"
         elif left == 0:
             self.stopped = "budget"
-        elif self._probes and self._ballot is None and self.candidates.attempted == PROBE and await self._none_votes():
+        elif self._probes and self._ballot is None and self.sampling.attempted == PROBE and await self._none_votes():
             self.stopped = "no_answer"
-        elif self.stable >= self._terms.stable and not self._exhaust:
+        elif self.stable >= self._plan.stable and not self._exhaust:
             self.stopped = "stable"
 
     async def _none_votes(self) -> bool:
         """Whether no candidate was truncated, or has an answer even alone: among more, others may be of its kind."""
-        alone = [partial(self.candidates.provisional, [choice]) for choice in self.candidates.sampled.choices]
-        return not self.candidates.cut and not any([await self._vote("majority", each) for each in alone])
+        alone = [partial(self.sampling.provisional, [each]) for each in self.sampling.samples.completions]
+        return not self.sampling.cut and not any([await self._vote("majority", each) for each in alone])
 
     async def _stability(self, ballot: Ballot, left: int) -> float:
         """The probability that the vote won't change when the candidates that are `left` have come."""
         # the final number of candidates: these and those still to come; failed ones are not replaced
-        strategy, whole = self._terms.strategy, len(ballot.classes) + left
+        strategy, whole = self._plan.strategy, len(ballot.classes) + left
         values = ballot.values(strategy)
-        return await asyncio.to_thread(stability, strategy, ballot.classes, values, whole, self._terms.settings)
+        return await asyncio.to_thread(stability, strategy, ballot.classes, values, whole, self._plan.settings)
 
     async def _without_answers(self) -> Json:
         """The outcome in the report if no candidate has an answer to vote for: the one with the highest reward, or
         confidence, is elected if the vote takes these."""
-        terms, count = self._terms, len(self.candidates.sampled)
-        whole = self.candidates.first_whole
+        terms, count = self._plan, len(self.sampling.samples)
+        whole = self.sampling.first_whole
         outcome: Json = {"solution_index": whole, "without_answer_count": count, "compared_as": "none"}
         signal, named = VOTES[terms.strategy].signal, terms.settings.strategy is not None
         if signal == "none" or (count == 1 and not named):
             return outcome
-        request = await self._scorer.read(partial(self._request, self.candidates.solutions))
+        request = await self._scorer.read(partial(self._request, self.sampling.solutions))
         values: list[float | None] = [getattr(solution, "confidence", None) for solution in request.solutions]
         if signal == "reward":
             try:
@@ -277,7 +272,7 @@ class RunningElection:
         return outcome | {"decided_by": signal, "solution_index": best, "reward": reward}
 
     def _request(self, solutions: Callable[[Extraction], list[AnySolution]]) -> _AnyVoteRequest:
-        terms = self._terms
+        terms = self._plan
         if self._extraction is None:
             self._extraction = "choice" if lists_options(terms.question) else "auto"
         fields = {name: getattr(terms.settings, name) for name in _COMMON}
@@ -300,3 +295,59 @@ def _outcome(ballot: Ballot, vote: VoteOut) -> Json:
 
 def _unscored(reasons: Iterable[tuple[int, Unscored | None]]) -> list[UnscoredCandidate]:
     return [UnscoredCandidate(index=index, **dict(reason)) for index, reason in reasons if reason is not None]
+
+
+async def elect(begun: Sequence[Sampling], observe: Observer = ignore) -> ElectionResult:
+    """The elected completion. If it is not accepted, `on_reject` says how far to go: to the rest of the budget, and to
+    the further sources of `begun`, which are given for `escalate`, until one is. The last one stands, accepted or not;
+    an upstream that fails, or takes more than its share of the time, has none.
+
+    Raises as `RunningElection`, if all fail the last one's error.
+    """
+    attempts: list[Attempt] = []
+    result: ElectionResult | None = None
+    failures: list[str] = []
+    first, plan = begun[0], begun[0].plan
+
+    def observe_progress(update: ElectionUpdate) -> None:
+        if isinstance(update, Progress):  # the numbers of candidates begin anew
+            observe(update)
+
+    with first.service.models.chosen(plan.settings.model) as models:
+        for waiting, sampling in zip(reversed(range(len(begun))), begun, strict=True):
+            election = RunningElection(models, sampling, observe if sampling is first else observe_progress, waiting)
+            try:
+                result = await _attempt(election, attempts)
+                more = sampling is first and plan.settings.on_reject in ("sample_more", "escalate")
+                if more and not result.report.accept and election.stopped == "stable":
+                    election.exhaust()
+                    result = await _attempt(election, attempts)
+            except (UpstreamFailed, UpstreamRefused, Overloaded, DeadlineExceeded) as error:
+                if result is None and not waiting:
+                    raise
+                failures.append(f"the upstream {_names(sampling)} gave no answer: {error}")
+            if result is not None and result.report.accept:
+                break
+    assert result is not None, "else the last one's error was raised"
+    result.report.notes += failures
+    if plan.settings.on_reject is not None:
+        result.report.attempts = attempts
+    annotate_generation(plan.request.model, result.sampled, first.context.response_id)
+    return result
+
+
+async def _attempt(election: RunningElection, attempts: list[Attempt]) -> ElectionResult:
+    samples = election.sampling.samples
+    count, before = len(samples), samples.usage
+    result = await election.run()
+    more = {
+        "upstream": _names(election.sampling),
+        "answer": result.report.answer,
+        "accept": bool(result.report.accept),
+    }
+    attempts.append(Attempt.of(result.sampled.model, len(samples) - count, samples.usage - before, **more))
+    return result
+
+
+def _names(sampling: Sampling) -> str:
+    return "+".join(source.name for source in sampling.sources)

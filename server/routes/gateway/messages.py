@@ -11,7 +11,6 @@ from unprm.openai.models import Json
 from unprm.wire import Request
 
 from ...problem_details import event
-from .completion import calls_of, refusal_of, text_of, thoughts_of
 from .election import ElectionResult, ElectionUpdate
 from .schema import ChatRequest, Election, UpstreamRequest, chat_request
 from .stream import describe, parts_of
@@ -177,21 +176,24 @@ def message(model: str, id: str, elected: ElectionResult) -> Json:
     """The elected completion as a message; its `usage` has the conversation's tokens once, and those of all candidates.
     Raises `UpstreamFailed` if its calls can't be made."""
     choice, sampled = elected.choices[0], elected.sampled
-    thoughts, text, calls = thoughts_of(choice), text_of(choice) or refusal_of(choice), calls_of(choice)
-    content: list[Json] = [{"type": "thinking", "thinking": thoughts, "signature": ""}] if thoughts else []
-    content += [{"type": "text", "text": text}] if text else []
+    content: list[Json] = []
+    if choice.thoughts:
+        content.append({"type": "thinking", "thinking": choice.thoughts, "signature": ""})
+    if text := choice.text or choice.refusal:
+        content.append({"type": "text", "text": text})
     # vLLM and SGLang tell the string that ended a text; of a token they tell its number
-    ended_by = next((end for name in ("stop_reason", "matched_stop") if isinstance(end := choice.get(name), str)), None)
-    reason = _STOPPED.get(str(choice.get("finish_reason")), "end_turn" if ended_by is None else "stop_sequence")
-    if calls:
+    ends = (choice.raw.get(name) for name in ("stop_reason", "matched_stop"))
+    ended_by = next((end for end in ends if isinstance(end, str)), None)
+    reason = _STOPPED.get(choice.finish or "", "end_turn" if ended_by is None else "stop_sequence")
+    if choice.calls:
         reason = "tool_use"
-    elif refusal_of(choice):
+    elif choice.refusal:
         reason = "refusal"
     return _empty(sampled.model or model, id) | {
-        "content": content + list(map(_tool_use, calls)),
+        "content": content + list(map(_tool_use, choice.calls)),
         "stop_reason": reason,
         "stop_sequence": ended_by if reason == "stop_sequence" else None,
-        "usage": {"input_tokens": sampled.context_tokens, "output_tokens": sampled.completion_tokens},
+        "usage": {"input_tokens": sampled.context_tokens, "output_tokens": sampled.usage.completion_tokens},
         "unprm": elected.report.model_dump(mode="json"),
     }
 

@@ -1,11 +1,12 @@
 """What the gateway reports about an election, in fields and in sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import BaseModel, Field
 
+from unprm.openai.completion import Completion, TokenUsage, UsageDetails
 from unprm.openai.models import Json
 from unprm.types import DecidedBy, Usage
 from unprm.votes.registry import VOTES, Strategy
@@ -37,8 +38,12 @@ class WrittenCandidate(BaseModel):
 
     index: int
     text: str
-    tool_calls: list[Json] | None = Field(default=None, exclude_if=_is_missing)
+    tool_calls: Sequence[Json] | None = Field(default=None, exclude_if=_is_missing)
     finish_reason: str | None
+
+    @classmethod
+    def of(cls, index: int, written: Completion) -> Self:
+        return cls(index=index, text=written.text, tool_calls=written.calls or None, finish_reason=written.finish)
 
 
 class TextPiece(BaseModel):
@@ -56,24 +61,15 @@ class Progress(BaseModel):
     answer: str | None
 
 
-class ReportedUsage(BaseModel):
-    """What the upstreams tell of the candidates' tokens and cost, summed over those that tell it; what none tells is
-    missing. `cached_tokens` of the prompts; `reasoning_tokens`; `cost` in the upstream's unit."""
-
-    cached_tokens: int | None = Field(default=None, exclude_if=_is_missing)
-    reasoning_tokens: int | None = Field(default=None, exclude_if=_is_missing)
-    cost: Annotated[float | None, AfterValidator(lambda cost: cost and round(cost, 12))] = Field(
-        default=None, exclude_if=_is_missing
-    )
-
-
-class SamplingCost(ReportedUsage):
+class SamplingCost(TokenUsage):
     """Candidates that were sampled, and the tokens they took."""
 
     model: str
     sampled: int
-    prompt_tokens: int
-    completion_tokens: int
+
+    @classmethod
+    def of(cls, model: str, sampled: int, usage: TokenUsage, **more: Any) -> Self:
+        return cls(model=model, sampled=sampled, **usage.model_dump(), **more)
 
 
 class Attempt(SamplingCost):
@@ -88,7 +84,7 @@ class Attempt(SamplingCost):
 class ElectionUsage(Usage):
     """Of the PRM, and of the upstreams what they tell."""
 
-    upstream: Annotated[ReportedUsage | None, Field(exclude_if=_is_missing)] = None
+    upstream: Annotated[UsageDetails | None, Field(exclude_if=_is_missing)] = None
 
 
 class Report(BaseModel):

@@ -11,7 +11,6 @@ from unprm.errors import InvalidRequest
 from unprm.openai.models import Json, JsonList
 from unprm.wire import Request
 
-from .completion import refusal_of, text_of, thoughts_of
 from .election import ElectionResult
 from .schema import MODEL, NAMED, PROBLEM, SYSTEM, UNPRM, ChatRequest, Election, UpstreamRequest, chat_request, read_all
 
@@ -139,13 +138,12 @@ class ResponsesRequest(UpstreamRequest):
 
 
 def response(request: ResponsesRequest, id: str, elected: ElectionResult) -> Json:
-    usage, details = elected.sampled.usage, elected.sampled.details
-    choice = elected.choices[0]
-    content: Json = {"type": "output_text", "text": text_of(choice), "annotations": []}
-    if refusal := refusal_of(choice):
-        content = {"type": "refusal", "refusal": refusal}
-    thoughts = {"type": "reasoning_text", "text": thoughts_of(choice)}
-    incomplete = _INCOMPLETE.get(str(choice.get("finish_reason")))
+    usage, choice = elected.sampled.usage, elected.choices[0]
+    content: Json = {"type": "output_text", "text": choice.text, "annotations": []}
+    if choice.refusal:
+        content = {"type": "refusal", "refusal": choice.refusal}
+    thoughts = {"type": "reasoning_text", "text": choice.thoughts}
+    incomplete = _INCOMPLETE.get(choice.finish or "")
     status = "completed" if incomplete is None else "incomplete"
     reasoning = {"type": "reasoning", "id": f"rs_{uuid.uuid4().hex}", "summary": [], "content": [thoughts]}
     message = {
@@ -165,17 +163,17 @@ def response(request: ResponsesRequest, id: str, elected: ElectionResult) -> Jso
         "model": elected.sampled.model or request.model,
         "instructions": request.instructions,
         "metadata": request.metadata,
-        "output": [reasoning, message] if thoughts["text"] else [message],
+        "output": [reasoning, message] if choice.thoughts else [message],
         "parallel_tool_calls": False,
         "tool_choice": "none",
         "tools": [],
         "usage": {
-            "input_tokens": usage["prompt_tokens"],
+            "input_tokens": usage.prompt_tokens,
             # required by the API, also where an upstream tells nothing
-            "input_tokens_details": {"cached_tokens": int(details.get("cached_tokens", 0))},
-            "output_tokens": usage["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": int(details.get("reasoning_tokens", 0))},
-            "total_tokens": usage["total_tokens"],
+            "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0},
+            "output_tokens": usage.completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+            "total_tokens": usage.total,
         },
         "unprm": elected.report.model_dump(mode="json"),
     }

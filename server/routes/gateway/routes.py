@@ -1,26 +1,33 @@
 """OpenAI's endpoints, and Anthropic's: a client of these APIs can use them unchanged."""
 
-from collections.abc import Iterable
-from dataclasses import replace
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 
+from unprm.openai.completion import Samples
 from unprm.openai.models import Json
 
-from ...admission import context_of
+from ...admission import Context, context_of
 from ...problem_details import TABLE
+from ...service import Service
 from ..openapi import problems
 from ..route import WorkRoute
-from .gateway import Gateway
+from .election import ElectionResult, elect
 from .messages import CountRequest, MessageEvents, MessagesRequest, message
-from .replies import SampledCompletions
+from .plan import check_count, plan
 from .responses import ResponsesRequest, response
-from .schema import MAX_CANDIDATES, NAMED, ChatRequest, CompletionRequest
-from .stream import Chunks, ElectionStream, chat_completion
+from .sampling import Sampling
+from .schema import MAX_CANDIDATES, NAMED, ChatRequest, CompletionRequest, UpstreamRequest
+from .stream import EVENTS, Chunks, ElectionStream, chat_completion
+from .upstream import Upstream
+
+T = TypeVar("T")
 
 _LISTED = (
     "invalid_request",
@@ -43,23 +50,61 @@ class GatewayRoute(WorkRoute):
     seconds = attrgetter("gateway_seconds")
 
 
-async def _gateway(request: Request) -> Gateway:
-    return Gateway(request.app.state.service, request.app.state.upstreams, context_of(request.scope))
-
-
-TheGateway = Annotated[Gateway, Depends(_gateway)]
-"""As a parameter of an endpoint."""
 _Budget = Annotated[
     int | None,
     Header(alias="X-ITS-Budget", ge=1, le=MAX_CANDIDATES, description="In place of a body's `budget`, as in its_hub."),
 ]
 
 
-async def _electing(gateway: TheGateway, budget: _Budget = None) -> Gateway:
-    return replace(gateway, budget=budget)
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """What an endpoint answers a request with. `budget`: of the request's header."""
+
+    service: Service
+    upstreams: Mapping[str, Upstream]
+    context: Context
+    budget: int | None = None
+
+    @property
+    def upstream(self) -> Upstream:
+        """The first one, for what is not elected."""
+        return next(iter(self.upstreams.values()))
+
+    async def read(self, function: Callable[[], T]) -> T:
+        return await self.service.read(self.context, function)
+
+    async def prepare_election(self, request: ChatRequest, prefix: str) -> partial[Coroutine[Any, Any, ElectionResult]]:
+        """The election, still to be called; `prefix`: of the response's id. Raises the errors that are known before the
+        upstream is called."""
+        self.context.response_id = prefix + uuid.uuid4().hex
+        planned = await plan(request, self.budget, self.upstreams, self.service, self.context)
+        begun = [
+            await self.read(partial(Sampling, self.service, group, planned, self.context)) for group in planned.groups
+        ]
+        return partial(elect, begun)
+
+    async def relay(self, path: str, request: UpstreamRequest, count: int) -> Response:
+        """The upstream's answer unchanged, streamed or not, to a request for a number of completions."""
+        check_count(count, self.service.settings)
+        dump = partial(request.model_dump, mode="json", exclude_unset=True, exclude={"unprm"})
+        parts = self.upstream.relay(path, await self.read(dump), self.context)
+        streamed = (await anext(parts)).startswith(b"text/event-stream")
+        # whatever else the upstream calls it: nobody's browser is to take it for a page
+        headers = {"X-Content-Type-Options": "nosniff"}
+        return StreamingResponse(parts, headers=headers, media_type=EVENTS if streamed else "application/json")
 
 
-ElectingGateway = Annotated[Gateway, Depends(_electing)]
+async def _gateway(request: Request, budget: _Budget = None) -> Gateway:
+    return Gateway(request.app.state.service, request.app.state.upstreams, context_of(request.scope), budget)
+
+
+async def _relaying(request: Request) -> Gateway:
+    return await _gateway(request)
+
+
+TheGateway = Annotated[Gateway, Depends(_relaying)]
+"""As a parameter of an endpoint."""
+ElectingGateway = Annotated[Gateway, Depends(_gateway)]
 """The same for an endpoint that elects."""
 
 router = APIRouter(prefix="/v1", route_class=GatewayRoute)
@@ -76,8 +121,8 @@ async def chat(gateway: ElectingGateway, chat_request: ChatRequest) -> Response 
 
     `unprm` has the settings of the vote in the request, and its report in the answer.
     """
-    id = gateway.assign_id("chatcmpl-")
-    election = await gateway.prepare_election(chat_request)
+    election = await gateway.prepare_election(chat_request, "chatcmpl-")
+    id = gateway.context.response_id
     if chat_request.stream:
         return ElectionStream(election, Chunks(chat_request, id))
     return await gateway.read(partial(chat_completion, chat_request, id, await election()))
@@ -94,16 +139,15 @@ async def respond(gateway: ElectingGateway, request: ResponsesRequest) -> Respon
     """As `/v1/chat/completions`, for OpenAI's responses API; with tools or as a stream, without a vote."""
     if request.passed_on:
         return await gateway.relay("/responses", request, 1)
-    id = gateway.assign_id("resp_")
-    election = await gateway.prepare_election(await gateway.read(request.chat))
-    return await gateway.read(partial(response, request, id, await election()))
+    election = await gateway.prepare_election(await gateway.read(request.chat), "resp_")
+    return await gateway.read(partial(response, request, gateway.context.response_id, await election()))
 
 
 @router.post("/messages", response_model=None, **_described("messages"))
 async def converse(gateway: ElectingGateway, request: MessagesRequest) -> Response | Json:
     """As `/v1/chat/completions`, for Anthropic's messages API."""
-    id = gateway.assign_id("msg_")
-    election = await gateway.prepare_election(await gateway.read(request.chat))
+    election = await gateway.prepare_election(await gateway.read(request.chat), "msg_")
+    id = gateway.context.response_id
     if request.stream:
         return ElectionStream(election, MessageEvents(request.model, id))
     return await gateway.read(partial(message, request.model, id, await election()))
@@ -113,11 +157,11 @@ async def converse(gateway: ElectingGateway, request: MessagesRequest) -> Respon
 async def count(gateway: TheGateway, request: CountRequest) -> Json:
     """The tokens of a conversation by the upstream's own count."""
     chat = await gateway.read(request.chat)
-    counted = SampledCompletions()
+    counted = Samples()
     body = await gateway.read(chat.for_upstream) | {"max_tokens": 1}
     body.pop("tool_choice", None)  # no call ends within a token
     await gateway.upstream.sample(body, 1, gateway.context, (), lambda _, sampled: counted.add(sampled))
-    gateway.context.claims.charge(counted.tokens)
+    gateway.context.claims.charge(counted.usage.total)
     return {"input_tokens": counted.context_tokens}
 
 

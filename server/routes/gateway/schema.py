@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from unprm.errors import InvalidRequest
 from unprm.fields import validation_errors
@@ -64,8 +64,9 @@ class Election(VoteTerms, RiskTerms):
     vote_on: list[Annotated[str, Field(pattern="^/")]] = Field(
         default=[], max_length=64, description='JSON pointers to what answers in JSON are compared by: `["/label"]`.'
     )
-    candidates: bool = Field(
+    show_samples: bool = Field(
         default=False,
+        validation_alias=AliasChoices("show_samples", "candidates"),  # until 0.4 the latter
         description="Show every candidate: in a stream as it is written, else as `solutions` in the report.",
     )
     on_reject: Literal["say_so", "sample_more", "escalate"] | None = Field(
@@ -139,7 +140,7 @@ class ChatRequest(UpstreamRequest):
         return self.unprm.strategy is None and _LIKE_NAMED.match(self.model) is not None
 
     @property
-    def answers(self) -> int:
+    def answer_count(self) -> int:
         return self.n or 1
 
     @property

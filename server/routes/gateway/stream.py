@@ -13,7 +13,6 @@ from unprm.concurrent import all_of
 from unprm.openai.models import Json
 
 from ...problem_details import event, respond
-from .completion import calls_of, text_of
 from .election import ElectionResult, ElectionUpdate, Observer
 from .report import Progress, TextPiece, WrittenCandidate
 from .schema import ChatRequest
@@ -30,17 +29,17 @@ _PARTS = 1000
 
 
 def chat_completion(request: ChatRequest, id: str, elected: ElectionResult) -> Json:
-    choices = [choice | {"index": index} for index, choice in enumerate(elected.choices[: request.answers])]
+    choices = [choice.raw | {"index": index} for index, choice in enumerate(elected.choices[: request.answer_count])]
     report = elected.report.model_dump(mode="json")
     about = _head("chat.completion", id, elected.sampled.model or request.model)
-    return about | {"choices": choices, "usage": elected.sampled.usage, "unprm": report}
+    return about | {"choices": choices, "usage": elected.sampled.usage.for_chat(), "unprm": report}
 
 
 class Chunks:
     """The events of a chat completion: its answers, and the usage if the request asks for it."""
 
     def __init__(self, request: ChatRequest, id: str) -> None:
-        self._answers = request.answers
+        self._answers = request.answer_count
         self._usage = bool((request.stream_options or {}).get("include_usage"))
         self._common = _head("chat.completion.chunk", id, request.model)
 
@@ -57,17 +56,17 @@ class Chunks:
         for index, choice in enumerate(elected.choices[: self._answers]):
             if index:
                 yield self.begin(index)
-            if rest := {name: value for name, value in choice["message"].items() if value and name not in _APART}:
+            if rest := {name: value for name, value in choice.raw["message"].items() if value and name not in _APART}:
                 yield self._chunk(rest, index=index)
-            for part, logprobs in _with_logprobs(list(parts_of(text_of(choice))), choice.get("logprobs")):
+            for part, logprobs in _with_logprobs(list(parts_of(choice.text)), choice.raw.get("logprobs")):
                 yield self._chunk({"content": part}, index=index, logprobs=logprobs)
-            if calls := [{"index": number} | call for number, call in enumerate(calls_of(choice))]:
+            if calls := [{"index": number} | call for number, call in enumerate(choice.calls)]:
                 yield self._chunk({"tool_calls": calls}, index=index)
-            reason = choice.get("finish_reason") or "stop"
+            reason = choice.finish or "stop"
             report = {} if index else {"unprm": elected.report.model_dump(mode="json", exclude={"solutions"})}
             yield self._chunk({}, reason, index, **report)
         if self._usage:
-            yield _encoded(self._common | {"choices": [], "usage": elected.sampled.usage})
+            yield _encoded(self._common | {"choices": [], "usage": elected.sampled.usage.for_chat()})
         yield event(b"[DONE]")
 
     def _chunk(

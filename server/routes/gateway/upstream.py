@@ -1,13 +1,15 @@
 """The server that candidates are sampled from: OpenAI's chat API over HTTP."""
 
 import asyncio
+import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from dataclasses import replace
 from functools import partial
+from typing import Any
 from weakref import WeakValueDictionary
 
+from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
 from unprm.errors import Overloaded, UnprmError, UpstreamFailed, UpstreamRefused
@@ -15,30 +17,22 @@ from unprm.openai.choices import Choices
 from unprm.openai.client import (
     LONGEST_RETRY_AFTER,
     APIConnectionError,
-    APIError,
+    APIResponseError,
     APIStatusError,
     OpenAIClient,
     Take,
     encoded,
     read_on,
 )
-from unprm.openai.models import Json, UsageInfo
+from unprm.openai.completion import Samples, TokenUsage
+from unprm.openai.models import Json, is_json
+from unprm.openai.stream import CompletionStream
+from unprm.trajectories import TOKEN
 
 from ...admission import Context
 from ...service import Service
 from ...settings import UpstreamOptions
 from ...tracing import annotate_generation, span
-from .completion import length_of
-from .deltas import Deltas
-from .replies import (
-    UNREADABLE,
-    KeptFields,
-    SampledCompletions,
-    TokenCounter,
-    read_choice,
-    read_completions,
-    read_models,
-)
 
 MAX_CONCURRENT = 64
 """Maximum number of concurrent requests to the upstream for one caller; further ones wait for their turn."""
@@ -54,9 +48,14 @@ _BYTES = 4
 _ENDING = re.compile(rb'"finish_reason": ?"')
 _WITH_LOGPROBS = 8
 """An answer may be as long as a request's body; with log-probabilities, this many times as long."""
+_TOTAL = re.compile(rb'(?<!\\)"total_tokens"\s*:\s*(\d{1,15})')
+"""Tokens in a report; quotes inside a text come after a backslash."""
+_REPORT_BYTES = 65_536
+"""Bytes at the end of an answer in which a report is looked for."""
 
-
-OnArrival = Callable[[int, SampledCompletions], None]
+KeptFields = Collection[str] | None
+"""Fields of a token with its log-probability that are kept; None: all of them."""
+OnArrival = Callable[[int, Samples], None]
 """Gets completions as soon as they have come, and the number of the first; and their tokens, with them or later."""
 OnText = Callable[[int, str], None]
 """Gets the text of a completion piece by piece, with its number, if the upstream streams it."""
@@ -96,11 +95,11 @@ class Upstream:
 
         apart = written is not None or bool(body.get("logprobs"))
 
-        async def ask(first: int, size: int) -> SampledCompletions:
-            total = SampledCompletions()
+        async def ask(first: int, size: int) -> Samples:
+            total = Samples()
 
-            def note(number: int, part: SampledCompletions) -> None:
-                total.add(replace(part, choices=[]))
+            def note(number: int, part: Samples) -> None:
+                total.count(part)
                 arrived(first + number, part)
 
             request = body | self._model | ({"n": size} if size > 1 else {})
@@ -109,18 +108,17 @@ class Upstream:
             shown = written and (lambda number, text: written(first + number, text))
             with span("chat", calls=True):
                 sampled = await self._ask(request, size, context, kept, note, shown)
-                tokens = total.prompt_tokens, total.completion_tokens
-                annotate_generation(request.get("model", ""), total.model, total.id, *tokens)
+                annotate_generation(request.get("model", ""), total, total.id)
                 return sampled
 
         results = await self._choices.gather(ask, count, 1 if apart else _PER_REQUEST)
-        if isinstance(results[0], Exception) and not any(isinstance(each, SampledCompletions) for each in results):
+        if isinstance(results[0], Exception) and not any(isinstance(each, Samples) for each in results):
             with _upstream_errors():
                 raise results[0]
 
     async def _ask(
         self, body: Json, count: int, context: Context, kept: KeptFields, arrived: OnArrival, written: OnText | None
-    ) -> SampledCompletions:
+    ) -> Samples:
         """The completions of one request. What the upstream refuses of the fields added to it is left out from then
         on. Raises an `APIError`."""
         # several are streamed, so that each comes as soon as it is written
@@ -149,7 +147,7 @@ class Upstream:
         async with self._memory_for(context, {}) as take:
             with _upstream_errors():
                 answer = await self._client.fetch("/models", None, take)
-            return await self._service.read(context, partial(read_models, answer), len(answer))
+                return await self._service.read(context, partial(_read_models, answer), len(answer))
 
     async def model(self, name: str, context: Context) -> Json:
         """One of the upstream's models. Raises `HTTPException` if it lists none of this name, and as `sample`."""
@@ -205,10 +203,10 @@ class Upstream:
 
     async def _complete(
         self, body: Json, count: int, context: Context, kept: KeptFields, arrived: OnArrival, written: OnText | None
-    ) -> SampledCompletions:
+    ) -> Samples:
         """`arrived` gets the whole answer; or if it is streamed, each completion once it is written, and at last the
         tokens of all, estimated if not all were waited for."""
-        deltas, unread, sampled = Deltas(count), bytearray(), SampledCompletions()
+        stream, unread, sampled = CompletionStream(count), bytearray(), Samples()
         content = await self._service.read(context, partial(encoded, body))
         async with (
             self._place(context, MAX_CONCURRENT),
@@ -218,16 +216,15 @@ class Upstream:
             streamed = (await anext(parts)).startswith(b"text/event-stream")
 
             async def read() -> None:
-                before, size = deltas.size, len(unread)
-                for index, part in await self._service.read(context, partial(deltas.feed, bytes(unread)), size):
+                before, size = stream.size, len(unread)
+                for index, part in await self._service.read(context, partial(stream.feed, bytes(unread)), size):
                     if not isinstance(part, str):
-                        choice = read_choice(part) or UNREADABLE
-                        sampled.choices.append(choice)
-                        arrived(index, SampledCompletions(deltas.model, [choice], size=length_of(choice)))
+                        sampled.completions.append(part)
+                        arrived(index, Samples([part], stream.model, size=part.length))
                     elif written is not None:
                         written(index, part)
                 unread.clear()
-                await take(deltas.size - before)
+                await take(stream.size - before)
 
             try:
                 async for part in parts:
@@ -245,10 +242,11 @@ class Upstream:
                     await read()
             finally:
                 if streamed:
-                    estimate = UsageInfo(prompt_tokens=len(content) // _BYTES, completion_tokens=deltas.written)
-                    arrived(0, SampledCompletions.of(deltas.model, [], deltas.usage or estimate, 0, deltas.id))
+                    estimate = TokenUsage(prompt_tokens=len(content) // _BYTES, completion_tokens=stream.written)
+                    usage = stream.usage or estimate
+                    arrived(0, Samples([], stream.model, stream.id, usage, usage.prompt_tokens))
             if not streamed:
-                whole = partial(read_completions, bytes(unread), count, kept)
+                whole = partial(_read_completions, bytes(unread), count, kept)
                 sampled = await self._service.read(context, whole, len(unread))
                 arrived(0, sampled)
         return sampled
@@ -256,6 +254,63 @@ class Upstream:
 
 def upstreams(service: Service) -> dict[str, Upstream]:
     return {name: Upstream(options, service) for name, options in service.settings.upstreams().items()}
+
+
+class TokenCounter:
+    """The tokens of an answer that is passed on: as many as it reports at last; without a report, or before it comes, a
+    token for every four bytes of the request, and of the answer, or for each event of a stream."""
+
+    def __init__(self, request_bytes: int, streamed: bool) -> None:
+        self._request_bytes, self._streamed, self._end = request_bytes, streamed, b""
+        self._size = self._events = 0
+
+    def read(self, part: bytes) -> None:
+        self._size += len(part)
+        self._events += part.count(b"data:")
+        self._end = (self._end + part)[-_REPORT_BYTES:]
+
+    @property
+    def tokens(self) -> int:
+        if reported := _TOTAL.findall(self._end):
+            return int(reported[-1])
+        return self._request_bytes // TOKEN + (self._events if self._streamed else self._size // TOKEN)
+
+
+def _parse_json(answer: bytes, keep: Callable[[Json], Json]) -> Any:
+    """The value of an answer in JSON, of each object what `keep` returns. Raises `APIResponseError`."""
+    try:
+        if b"\\ud" in answer or b"\\uD" in answer:
+            from_json(answer)  # unlike Python's, it refuses half a surrogate pair, which nobody could be sent
+        # whatever `keep` does, other threads get a turn when it is called: a long answer takes seconds
+        return json.loads(answer.decode(), object_hook=keep)
+    except (ValueError, RecursionError):
+        raise APIResponseError("not JSON") from None
+
+
+def _unchanged(value: Json) -> Json:
+    return value
+
+
+def _logprobs(kept: Collection[str], value: Json) -> Json:
+    """Of a token, what a vote needs: the rest is several times as much to keep, and for the garbage collector."""
+    return {name: value[name] for name in kept if name in value} if "logprob" in value else value
+
+
+def _read_completions(answer: bytes, count: int, kept: KeptFields) -> Samples:
+    """At most `count` completions. Raises `APIResponseError`, also if there is none."""
+    keep = _unchanged if kept is None else partial(_logprobs, kept)
+    if not (samples := Samples.read(_parse_json(answer, keep), count, len(answer))).completions:
+        raise APIResponseError("not a chat completion")
+    return samples
+
+
+def _read_models(answer: bytes) -> list[Json]:
+    """The models in a list of them. Raises `APIResponseError`."""
+    value = _parse_json(answer, _unchanged)
+    models = value.get("data") if isinstance(value, dict) and is_json(value) else None
+    if not isinstance(models, list) or not all(isinstance(card, dict) for card in models):
+        raise APIResponseError("not a list of models")
+    return models
 
 
 @contextmanager
@@ -267,8 +322,9 @@ def _upstream_errors() -> Iterator[None]:
         raise UpstreamFailed(f"the upstream can't be reached ({error.reason})") from error
     except APIStatusError as error:
         raise _refusal(error) from error
-    except APIError as error:
-        raise UpstreamFailed(f"the upstream's answer is {error}") from error
+    except APIResponseError as error:
+        words = f": {error.message}" if error.message else ""
+        raise UpstreamFailed(f"the upstream's answer is {error}{words}") from error
 
 
 def _refusal(error: APIStatusError) -> UnprmError:

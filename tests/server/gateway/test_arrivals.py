@@ -69,7 +69,7 @@ def test_a_stream_is_read_as_an_answer_would_be() -> None:
     found = []
     for streams in (True, False):
         with upstream(*texts, cut={3}, streams=streams) as reasoner, gateway(reasoner) as running:
-            answer = running.post(PATH, ask(candidates=True) | {"tools": tools}).json()
+            answer = running.post(PATH, ask(show_samples=True) | {"tools": tools}).json()
         assert answer["usage"] == {
             "prompt_tokens": PROMPT_TOKENS,
             "completion_tokens": 4 * COMPLETION_TOKENS,
@@ -173,7 +173,7 @@ def test_where_one_never_ends_another_is_asked_for_in_its_place() -> None:
 
     texts = [boxed(1), "lost", boxed(3), boxed(4)]
     with upstream(*texts, kind=Endless) as reasoner, gateway(reasoner) as running:
-        report = running.post(PATH, ask(candidates=True)).json()["unprm"]
+        report = running.post(PATH, ask(show_samples=True)).json()["unprm"]
     assert [each["text"] for each in report["solutions"]] == [boxed(1), boxed(3), boxed(4), boxed(1)]
     assert report["failures"] == []
 

@@ -13,7 +13,7 @@ from server import admission
 from server.admission import Claims, Context
 from server.app import create_app
 from server.routes import route
-from server.routes.gateway import candidates, replies
+from server.routes.gateway import sampling
 from server.routes.gateway import upstream as upstream_module
 from server.settings import Settings
 from tests.fake_engine import FakeEngine
@@ -30,11 +30,11 @@ LONG = "x" * 40_000
 @pytest.mark.parametrize(
     ("module", "name", "strategy"),
     [
-        (replies, "_logprobs", "cisc"),
-        (replies, "_unchanged", "cisc"),  # if the caller asks for log-probabilities
+        (upstream_module, "_logprobs", "cisc"),
+        (upstream_module, "_unchanged", "cisc"),  # if the caller asks for log-probabilities
         (upstream_module, "encoded", "cisc"),
         (upstream_module, "encoded", "majority"),  # whose completions are streamed
-        (candidates, "confidence_of", "cisc"),
+        (sampling, "confidence_of", "cisc"),
         (route, "to_json", "cisc"),
     ],
 )
@@ -174,7 +174,7 @@ def test_tokens_count_against_a_quota_whatever_becomes_of_the_answer(tmp_path: P
     file, key = tmp_path / "keys", {"Authorization": "Bearer CANARY-small"}
     file.write_text("a CANARY-small 1\n")
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}]}
-    body |= {"unprm": {"strategy": "majority", "budget": 2, "stable": 1, "candidates": True}, "stream": True}
+    body |= {"unprm": {"strategy": "majority", "budget": 2, "stable": 1, "show_samples": True}, "stream": True}
     never = threading.Event()
     limits: dict[str, Any] = {"max_body_bytes": 2500} if fails == "texts" else {}
     with (

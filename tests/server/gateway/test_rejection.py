@@ -148,7 +148,7 @@ def test_a_vote_that_falls_back_to_the_majority_is_not_accepted(tmp_path: Path) 
 
 def test_a_stream_reports_it_too(tmp_path: Path) -> None:
     with upstream(*SPLIT) as first, upstream(*AGREED) as second, judged(tmp_path, first, second) as running:
-        terms = TERMS | {"on_reject": "escalate", "candidates": True}
+        terms = TERMS | {"on_reject": "escalate", "show_samples": True}
         *chunks, last = ask(running, stream=True, extra_body={"unprm": terms})
     assert (last.unprm["accept"], len(last.unprm["attempts"])) == (True, 3)
     shown = [chunk.unprm["candidate"]["index"] for chunk in chunks if "candidate" in getattr(chunk, "unprm", {})]

@@ -165,12 +165,17 @@ def test_a_vote_that_falls_back_on_frequency_says_so() -> None:
 def test_all_candidates_are_in_the_report_if_the_request_wants_them() -> None:
     texts = [boxed(1), boxed(2)]
     with upstream(*texts, cut={1}) as reasoner, gateway(reasoner) as running:
-        _, report = elected(running, budget=2, candidates=True)
+        _, report = elected(running, budget=2, show_samples=True)
+        _, by_old_name = elected(running, budget=2, candidates=True)
         _, without = elected(running, budget=2)
-    assert report["solutions"] == [
-        {"index": 0, "text": texts[0], "finish_reason": "stop"},
-        {"index": 1, "text": texts[1], "finish_reason": "length"},
-    ]
+    assert (
+        report["solutions"]
+        == by_old_name["solutions"]
+        == [
+            {"index": 0, "text": texts[0], "finish_reason": "stop"},
+            {"index": 1, "text": texts[1], "finish_reason": "length"},
+        ]
+    )
     assert "solutions" not in without
 
 

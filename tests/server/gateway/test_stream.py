@@ -15,7 +15,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from server.admission import CONTEXT, Admission, Claims, Context
 from server.routes.gateway.election import ElectionResult, Observer
-from server.routes.gateway.replies import SampledCompletions
 from server.routes.gateway.report import Progress, Report, TextPiece, WrittenCandidate
 from server.routes.gateway.schema import ChatRequest
 from server.routes.gateway.stream import Chunks, ElectionStream
@@ -24,6 +23,7 @@ from tests.server.gateway.harness import PROBLEM, ask, boxed, gateway
 from tests.server.harness import Running
 from tests.support import asynchronous, until
 from unprm.errors import UpstreamFailed
+from unprm.openai.completion import Completion, Samples
 
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "stream": True}
 
@@ -108,7 +108,7 @@ def test_every_candidate_is_told_as_it_arrives_if_the_request_wants_it() -> None
     with (
         upstream(*texts, cut={0}, held={1: second}) as reasoner,
         gateway(reasoner) as running,
-        streamed(running, budget=4, strategy="majority", candidates=True) as events,
+        streamed(running, budget=4, strategy="majority", show_samples=True) as events,
     ):
         next(events)
         until(lambda: reasoner.given == 3)
@@ -136,7 +136,7 @@ def test_a_candidate_is_told_while_it_is_written() -> None:
     with (
         upstream(text, paused={0: more}) as reasoner,
         gateway(reasoner) as running,
-        streamed(running, budget=1, candidates=True) as events,
+        streamed(running, budget=1, show_samples=True) as events,
     ):
         next(events)
         assert told([next(events)], "piece") == [{"candidate": 0, "text": text[: len(text) // 2]}]
@@ -152,7 +152,7 @@ def test_a_candidate_that_is_not_streamed_is_one_piece(strategy: str) -> None:
     with (
         upstream(boxed(1), streams=strategy == "cisc") as reasoner,  # whose log-probabilities are not put together
         gateway(reasoner) as running,
-        streamed(running, budget=1, strategy=strategy, candidates=True) as events,
+        streamed(running, budget=1, strategy=strategy, show_samples=True) as events,
     ):
         assert told(events, "piece") == [{"candidate": 0, "text": boxed(1)}]
 
@@ -172,7 +172,7 @@ def test_what_was_told_of_a_candidate_that_is_lost_is_taken_back() -> None:
     with (
         upstream("It is", boxed(2), kind=Lossy, paused={0: more}) as reasoner,
         gateway(reasoner) as running,
-        streamed(running, budget=2, strategy="majority", candidates=True) as events,
+        streamed(running, budget=2, strategy="majority", show_samples=True) as events,
     ):
         (lost,) = next(found for event in events if (found := told([event], "piece")) and found[0]["text"] == "It")
         more.set()
@@ -191,7 +191,7 @@ def test_a_stream_that_ends_early_is_begun_anew() -> None:
     with (
         upstream(text, kind=Early) as reasoner,
         gateway(reasoner) as running,
-        streamed(running, budget=1, candidates=True) as events,
+        streamed(running, budget=1, show_samples=True) as events,
     ):
         seen = list(events)
     assert [each["text"] for each in told(seen, "piece")] == [text[: len(text) // 2], "", text]
@@ -200,7 +200,7 @@ def test_a_stream_that_ends_early_is_begun_anew() -> None:
 
 def test_a_caller_who_leaves_ends_what_is_being_written() -> None:
     with upstream(boxed(1), paused={0: threading.Event()}) as reasoner, gateway(reasoner) as running:
-        with streamed(running, budget=1, candidates=True) as events:
+        with streamed(running, budget=1, show_samples=True) as events:
             assert told(islice(events, 2), "piece")
         until(lambda: reasoner.gone == 1)
 
@@ -244,7 +244,9 @@ async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> N
         tell(Progress(sampled=1, budget=4, answer=None))
         await go_on.wait()
         choice = {"message": {"content": "It is 7"}, "finish_reason": "stop"}
-        return ElectionResult([choice], SampledCompletions(), Report.model_construct(answer="7"))
+        read = Completion.read(choice)
+        assert read is not None
+        return ElectionResult([read], Samples(), Report.model_construct(answer="7"))
 
     stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY), "chatcmpl-1"), silence=0.001)
     async with served(stream, sent, go_on) as client:

@@ -82,7 +82,7 @@ def test_candidates_agree_on_calls_or_answers(
 ) -> None:
     many = len(candidates)
     with upstream(*candidates) as reasoner, gateway(reasoner) as running:
-        more = {"unprm": {"strategy": "majority", "budget": many, "round": many, "stable": 1, "candidates": True}}
+        more = {"unprm": {"strategy": "majority", "budget": many, "round": many, "stable": 1, "show_samples": True}}
         got = ask(running, tools=TOOLS, extra_body=more)
         again = ask(running, tools=TOOLS, n=many, stream=True, extra_body=more)
     report = got.unprm

@@ -5,12 +5,11 @@ import math
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from tests.fakes import openai_server
 from unprm.openai.choices import Completions
 from unprm.openai.client import OpenAIClient
-from unprm.openai.models import ChatChoice, CompletionResponse, RawChatResponse, RawChoice, TextChoice, UsageInfo
+from unprm.openai.completion import Completion, Samples, TokenUsage
 
 TOKENS = [
     {"id": 7, "logprob": 1e-9, "top_logprobs": [{"token": "a", "logprob": 1e-9}, {"token": "b", "logprob": -2.0}]},
@@ -32,46 +31,48 @@ LISTS = {"token_logprobs": [1e-9, -0.5], "top_logprobs": [{"a": 1e-9, "b": -2.0}
     ],
 )
 def test_tokens_are_read_in_either_form(sent: Any, ids: Any, sampled: Any, likeliest: Any) -> None:
-    choice = TextChoice.model_validate({"index": 0, "text": "ab", **sent})
-    assert (choice.ids, choice.logprobs.sampled, choice.logprobs.likeliest) == (ids, sampled, likeliest)
+    read = Completion.read({"index": 0, "text": "ab", **sent})
+    assert read is not None
+    assert (read.text, read.ids, read.logprobs.sampled, read.logprobs.likeliest) == ("ab", ids, sampled, likeliest)
 
 
 @pytest.mark.parametrize(
     ("sent", "counts"),
     [
-        ({}, (0, 0, 0)),
-        ({"prompt_tokens": None, "completion_tokens": 3, "prompt_tokens_details": None}, (0, 3, 0)),
+        ({}, (0, 0, None)),
+        ({"prompt_tokens": None, "completion_tokens": 3, "prompt_tokens_details": None}, (0, 3, None)),
         ({"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 12}}, (9, 3, 9)),
-        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": None}}, (9, 0, 0)),
+        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": None}}, (9, 0, None)),
     ],
 )
-def test_what_a_server_does_not_count_is_none(sent: Any, counts: tuple[int, int, int]) -> None:
-    usage = UsageInfo.model_validate(sent)
+def test_what_a_server_does_not_count_is_none(sent: Any, counts: tuple[int, int, int | None]) -> None:
+    usage = TokenUsage.read(sent)
     assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == counts
 
 
 def test_of_the_details_only_what_is_told_as_a_number_is_known() -> None:
     told = {"prompt_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 0}, "cost": 0.5}
-    assert UsageInfo.model_validate(told).details == {"reasoning_tokens": 0, "cost": 0.5}
+    details = TokenUsage.read(told).details
+    assert details is not None
+    assert details.model_dump() == {"reasoning_tokens": 0, "cost": 0.5}
     odd = {"prompt_tokens_details": {"cached_tokens": -1}, "cost": {"total_cost": 1}}
     odd["completion_tokens_details"] = {"reasoning_tokens": "many"}
     for nothing in ({}, odd, {"cost": float("nan"), "completion_tokens_details": None}, {"cost": True}):
-        assert UsageInfo.model_validate(nothing).details == {}
+        assert TokenUsage.read(nothing).details is None
 
 
 def test_what_is_no_count_is_not_told() -> None:
     counts = {"prompt_tokens": -1}, {"completion_tokens": 10**400}, {"prompt_tokens": 1.5}, {"prompt_tokens": "many"}
     for usage in (*counts, {"prompt_tokens_details": 7}, "x", [], 5):
-        assert UsageInfo.model_validate(usage) == UsageInfo()
-    assert RawChatResponse.model_validate({"choices": [{}], "usage": None}).usage is None
+        assert TokenUsage.read(usage) == TokenUsage()
 
 
 def test_what_json_cannot_hold_is_refused_but_in_log_probabilities() -> None:
     choice = {"message": {"content": "a", "odd": 1}, "logprobs": {"content": [{"logprob": -math.inf}]}}
-    kept = RawChoice.model_validate(choice)
-    assert kept.message == choice["message"]
-    with pytest.raises(ValidationError, match="JSON can't hold"):
-        RawChoice.model_validate(choice | {"score": math.nan})
+    kept = Completion.read(choice)
+    assert kept is not None
+    assert kept.raw == choice
+    assert Completion.read(choice | {"score": math.nan}) is None
 
 
 def test_completions_come_in_their_order_in_as_many_requests_as_it_takes() -> None:
@@ -80,16 +81,14 @@ def test_completions_come_in_their_order_in_as_many_requests_as_it_takes() -> No
         choices = [{"index": k, "message": {"content": str(body["seed"] + k)}} for k in range(number)]
         return {"choices": choices[::-1]}
 
-    async def story() -> list[CompletionResponse[ChatChoice]]:
-        completions = Completions(
-            OpenAIClient([url], None, timeout=20), "/chat/completions", CompletionResponse[ChatChoice]
-        )
+    async def story() -> Samples:
+        completions = Completions(OpenAIClient([url], None, timeout=20), "/chat/completions")
         try:
             return await completions.sample({"model": "m"}, 5, seed=10)
         finally:
             await completions.close()
 
     with openai_server(answer) as (url, seen):
-        parts = asyncio.run(story())
-    assert [choice.text for part in parts for choice in part.choices] == ["10", "11", "12", "13", "14"]
+        samples = asyncio.run(story())
+    assert [completion.text for completion in samples.completions] == ["10", "11", "12", "13", "14"]
     assert sorted((request.body["seed"], request.body.get("n")) for request in seen) == [(10, 5), (12, 2), (14, None)]

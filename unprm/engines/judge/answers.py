@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from unprm.openai.models import Alternative, ChatChoice, Token
+from unprm.openai.completion import Completion
+from unprm.openai.models import Alternative, Token
 
 THOUGHT = "</think>"
 """Ends a reasoning model's thoughts; verdicts after it count before those within."""
@@ -29,7 +30,7 @@ class Verdict(NamedTuple):
     step: int | None
 
 
-def verdicts(choice: ChatChoice, answers: Mapping[str, float]) -> list[Verdict]:
+def verdicts(choice: Completion, answers: Mapping[str, float]) -> list[Verdict]:
     r"""The answers that a completion puts in `\boxed{}`, in their order. Without log-probabilities of an answer in that
     place, its expected score is the one stated. `answers`: scores of the answers, which are in lower case."""
     text = "".join(token.token for token in choice.tokens) or choice.text

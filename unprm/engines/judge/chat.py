@@ -3,13 +3,12 @@
 import asyncio
 from http import HTTPStatus
 
-from pydantic import ValidationError
-
 from unprm.engines.judge.layouts import Messages
 from unprm.errors import ModelBusy, ModelUnreachable
 from unprm.openai.choices import Completions
 from unprm.openai.client import APIConnectionError, APIError, APIStatusError, Observe, OpenAIClient, ignore
-from unprm.openai.models import ChatChoice, CompletionResponse, Json
+from unprm.openai.completion import Completion, Samples
+from unprm.openai.models import Json
 from unprm.types import Usage
 
 ATTEMPTS = 3
@@ -36,7 +35,7 @@ class JudgeChat:
         self._client = OpenAIClient([url], key, timeout=seconds, attempts=ATTEMPTS, observe=observe)
         self._model, self._concurrency, self._seconds = model, concurrency, seconds
         places = asyncio.Semaphore(concurrency)
-        self._completions = Completions(self._client, "/chat/completions", CompletionResponse[ChatChoice], places)
+        self._completions = Completions(self._client, "/chat/completions", places)
         self.likeliest = 0
         self.answer_tokens = 1
 
@@ -49,7 +48,7 @@ class JudgeChat:
         top_p: float = 1.0,
         count: int = 1,
         likeliest: int = 0,
-    ) -> tuple[list[ChatChoice], Usage]:
+    ) -> tuple[list[Completion], Usage]:
         """`count` completions, or fewer if the server returns none any more, and what they cost by the server's count.
         `likeliest`: of how many tokens the log-probabilities are asked for.
 
@@ -66,10 +65,10 @@ class JudgeChat:
         if likeliest:
             body |= {"logprobs": True, "top_logprobs": likeliest}
         try:
-            parts = await self._completions.sample(body, count)
-        except (APIError, ValidationError) as error:
+            samples = await self._completions.sample(body, count)
+            return samples.completions, _cost(samples)
+        except APIError as error:
             raise self._failure(error) from None
-        return [choice for part in parts for choice in part.choices], sum(map(_cost, parts), Usage())
 
     async def in_flight(self) -> int:
         """Maximum requests in flight: at most the server's slots, if it reports them."""
@@ -78,7 +77,7 @@ class JudgeChat:
     async def close(self) -> None:
         await self._client.close()
 
-    def _failure(self, error: APIError | ValidationError) -> Exception:
+    def _failure(self, error: APIError) -> Exception:
         """What `complete` raises for an error of a request."""
         if isinstance(error, APIStatusError):
             if error.status in _REFUSALS:
@@ -91,10 +90,9 @@ class JudgeChat:
         return ModelUnreachable("the judge's server did not answer with a chat completion")
 
 
-def _cost(part: CompletionResponse[ChatChoice]) -> Usage:
-    """With all tokens that came: llama.cpp counts those of one choice."""
-    if (usage := part.usage) is None:
-        return Usage()
-    came = sum(len(choice.tokens) for choice in part.choices)
-    tokens = usage.prompt_tokens + max(usage.completion_tokens, came)
-    return Usage(tokens, tokens - usage.cached_tokens, usage.cached_tokens)
+def _cost(samples: Samples) -> Usage:
+    """With all tokens that came, if the server counts any: llama.cpp counts those of one choice."""
+    usage, came = samples.usage, sum(len(completion.tokens) for completion in samples.completions)
+    cached = usage.cached_tokens or 0
+    tokens = usage.prompt_tokens + max(usage.completion_tokens, came) if usage.total else 0
+    return Usage(tokens, tokens - cached, cached)

@@ -25,7 +25,7 @@ from unprm.concurrent import all_of
 from unprm.engines.judge.answers import THOUGHT, expected, stated, verdicts
 from unprm.engines.judge.chat import JudgeChat, Refused
 from unprm.engines.judge.layouts import CHECKED, ChainLayout, Messages, StepLayout, plain
-from unprm.openai.models import ChatChoice
+from unprm.openai.completion import Completion
 from unprm.types import Evidence, Usage
 
 BYTES_PER_TOKEN = 4
@@ -52,7 +52,7 @@ class Inquiry:
         self.chat = chat
         self.usage = Usage()
 
-    async def ask(self, messages: Messages, **sampling: Any) -> list[ChatChoice]:
+    async def ask(self, messages: Messages, **sampling: Any) -> list[Completion]:
         """Completions, none if the server refuses the request. `sampling` as in `JudgeChat.complete`.
 
         Raises `ModelUnreachable`.
@@ -97,7 +97,7 @@ class Readout(ABC):
     async def read(self, inquiry: Inquiry, problem: str, steps: Sequence[str]) -> Scores:
         """The scores of a solution. Raises `ModelUnreachable`."""
 
-    async def _check(self, inquiry: Inquiry, messages: Messages, count: int = 1) -> list[ChatChoice]:
+    async def _check(self, inquiry: Inquiry, messages: Messages, count: int = 1) -> list[Completion]:
         """`count` written checks, or fewer."""
         likeliest = min(LIKELIEST, inquiry.chat.likeliest)
         return await inquiry.ask(messages, max_tokens=self.max_tokens, count=count, likeliest=likeliest, **SAMPLING)
@@ -176,7 +176,7 @@ class StepChain(Readout):
         return scores
 
 
-def chain_scores(choice: ChatChoice, steps: int, stops: bool = True) -> list[float] | None:
+def chain_scores(choice: Completion, steps: int, stops: bool = True) -> list[float] | None:
     """A chain's scores of its `steps` steps; None unless it has a verdict for each.
 
     A verdict is on the step that was named last before it, or on the only step; the last one on a step counts. A chain

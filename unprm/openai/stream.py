@@ -1,15 +1,13 @@
-"""A chat completion that arrives as server-sent events: its choices, put together from their deltas."""
+"""Completions of a chat that arrive as server-sent events, put together from their deltas."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from pydantic_core import from_json
 
-from unprm.errors import UpstreamFailed
-from unprm.openai.client import error_message
-from unprm.openai.models import Json, UsageInfo
-
-from .completion import joined_text
+from unprm.openai.client import APIResponseError, error_message
+from unprm.openai.completion import UNREADABLE, Completion, TokenUsage, joined_text
+from unprm.openai.models import Json
 
 _DATA = b"data:"
 _DONE = b"[DONE]"
@@ -17,14 +15,14 @@ _IN_PIECES = ("arguments", "input")
 """Fields of a call that come in pieces; the others come whole, and some servers repeat them."""
 
 
-class Deltas:
-    """The choices of a completion while they are written, `count` at most: those of other indices, and what comes after
-    the end of one, are left out. `usage`: their tokens, once the upstream has told them; `written`: deltas so far,
-    which are about as many as tokens."""
+class CompletionStream:
+    """At most `count` completions while they are written: other indices, and deltas after the end of a completion, are
+    left out. `usage`: their tokens, once the server has told them; `written`: deltas so far, about as many as tokens.
+    """
 
     def __init__(self, count: int) -> None:
         self.model = self.id = ""
-        self.usage: UsageInfo | None = None
+        self.usage: TokenUsage | None = None
         self.written = 0
         self._kept = 0
         self._waited_for = set(range(count))
@@ -36,39 +34,40 @@ class Deltas:
     def size(self) -> int:
         return self._kept + len(self._rest)
 
-    def feed(self, data: bytes) -> list[tuple[int, Json | str]]:
-        """Reads the next part of the stream; returns what it has of the choices, by their indices: pieces of their
-        texts, and the choices that end. Raises `UpstreamFailed`."""
+    def feed(self, data: bytes) -> list[tuple[int, Completion | str]]:
+        """Reads the next part of the stream; returns pieces of texts, and completions that end, each with its index.
+        Raises `APIResponseError`."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        parts: list[tuple[int, Json | str]] = []
+        parts: list[tuple[int, Completion | str]] = []
         for line in lines:
             if line.startswith(_DATA) and (event := line.removeprefix(_DATA).strip()):
                 parts += self._read(event) if event != _DONE else map(self._end, list(self._open))
         return parts
 
-    def _read(self, event: bytes) -> Iterator[tuple[int, Json | str]]:
+    def _read(self, event: bytes) -> Iterator[tuple[int, Completion | str]]:
         try:
             value = from_json(event, allow_inf_nan=False)
             if value.get("error"):
-                raise UpstreamFailed(f"the upstream's answer is an error: {error_message(value) or 'without a reason'}")
-            self.model, self.id = value.get("model") or self.model, str(value.get("id") or self.id)
+                raise APIResponseError("an error", error_message(value) or "without a reason")
+            self.model, self.id = (str(value.get(name) or getattr(self, name)) for name in ("model", "id"))
             usage = sent if isinstance(sent := value.get("usage"), dict) else None
             choices = (value["choices"] if usage is None else value.get("choices")) or ()
             if usage is not None:
-                self._count(UsageInfo.model_validate(usage), last=not choices)
+                self._count(TokenUsage.read(usage), last=not choices)
             for part in choices:
                 yield from self._add(part)
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise UpstreamFailed("the upstream's stream is not a chat completion") from None
+            raise APIResponseError("a stream that is not a chat completion") from None
 
-    def _count(self, usage: UsageInfo, *, last: bool) -> None:
-        """`last`: it is told after the choices, once, or by llama.cpp once for each; else it is that so far."""
+    def _count(self, usage: TokenUsage, *, last: bool) -> None:
+        """`last`: a final count, of which llama.cpp sends one for each completion; otherwise a running count, which
+        replaces the earlier."""
         if last and self._counted and self.usage is not None:
             usage.completion_tokens += self.usage.completion_tokens
         self.usage, self._counted = usage, last
 
-    def _add(self, part: Json) -> Iterator[tuple[int, Json | str]]:
-        """Adds a part to its choice; yields its piece of the text, and the choice if it ends with this part."""
+    def _add(self, part: Json) -> Iterator[tuple[int, Completion | str]]:
+        """Adds a part to its choice; yields its piece of the text, and the completion if it ends with this part."""
         index = part.get("index") or 0
         if index not in self._waited_for:
             return
@@ -84,12 +83,12 @@ class Deltas:
         if part.get("finish_reason") is not None:
             yield self._end(index)
 
-    def _end(self, index: int) -> tuple[int, Json]:
+    def _end(self, index: int) -> tuple[int, Completion]:
         self._waited_for.remove(index)
         choice = self._open.pop(index)
         if (calls := choice["message"].get("tool_calls")) is not None:
             choice["message"]["tool_calls"] = list(calls.values())
-        return index, choice
+        return index, Completion.read(choice) or UNREADABLE
 
 
 def _join(message: Json, delta: Json) -> int:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from server.routes.gateway.deltas import Deltas
-from unprm.errors import UpstreamFailed
+from unprm.openai.client import APIResponseError
+from unprm.openai.completion import Completion
+from unprm.openai.stream import CompletionStream
 
 CHOICES = 4
 
@@ -19,24 +20,24 @@ def part(delta: dict[str, Any], index: Any = 0, **more: Any) -> bytes:
     return event(index=index, delta=delta, **more)
 
 
-def ended(*events: bytes) -> list[tuple[int, dict[str, Any]]]:
+def ended(*events: bytes) -> list[tuple[int, Completion]]:
     return [(index, found) for index, found in read(*events) if not isinstance(found, str)]
 
 
-def read(*events: bytes) -> list[tuple[int, dict[str, Any] | str]]:
-    deltas = Deltas(CHOICES)
-    return [each for data in events for each in deltas.feed(data)]
+def read(*events: bytes) -> list[tuple[int, Completion | str]]:
+    stream = CompletionStream(CHOICES)
+    return [each for data in events for each in stream.feed(data)]
 
 
 def message(*events: bytes) -> dict[str, Any]:
-    ((_, choice),) = ended(*events, part({}, finish_reason="stop"))
-    made: dict[str, Any] = choice["message"]
+    ((_, completion),) = ended(*events, part({}, finish_reason="stop"))
+    made: dict[str, Any] = completion.raw["message"]
     return made
 
 
 def test_a_choice_counts_once_and_only_those_that_were_asked_for_do() -> None:
     ends = [part({"content": str(index)}, index, finish_reason="stop") for index in (3, 0, 3, 0, -1, CHOICES, 10**30)]
-    assert [(index, choice["message"]["content"]) for index, choice in ended(*ends)] == [(3, "3"), (0, "0")]
+    assert [(index, completion.text) for index, completion in ended(*ends)] == [(3, "3"), (0, "0")]
 
 
 def test_a_choice_without_an_index_is_the_first() -> None:
@@ -46,16 +47,16 @@ def test_a_choice_without_an_index_is_the_first() -> None:
 def test_what_goes_on_at_the_end_of_a_stream_is_whole_only_where_it_is_said_to_end() -> None:
     text = part({"content": "5"}, 1)
     assert ended(text) == []
-    ((index, choice),) = ended(text, b"data: [DONE]\n\n")
-    assert (index, choice["message"]["content"]) == (1, "5")
+    ((index, completion),) = ended(text, b"data: [DONE]\n\n")
+    assert (index, completion.text) == (1, "5")
 
 
 @pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n"])
 def test_comments_names_and_line_ends_are_those_of_any_stream(end: str) -> None:
     data = json.dumps({"choices": [{"index": 0, "delta": {"content": "5"}, "finish_reason": "stop"}]})
     lines = (": busy", f"event: x{end[: len(end) // 2]}data:{data}", "data:[DONE]")
-    ((_, choice),) = ended(*(f"{line}{end}".encode() for line in lines))
-    assert choice["message"]["content"] == "5"
+    ((_, completion),) = ended(*(f"{line}{end}".encode() for line in lines))
+    assert completion.text == "5"
 
 
 def test_calls_whose_names_and_ids_are_repeated_or_null_are_whole() -> None:
@@ -69,7 +70,7 @@ def test_calls_whose_names_and_ids_are_repeated_or_null_are_whole() -> None:
 def test_arguments_that_are_an_object_are_kept() -> None:
     calls = [{"function": {"name": "add", "arguments": ""}}, {"index": 0, "function": {"arguments": {"a": 1}}}]
     (call,) = message(*(part({"tool_calls": [each]}) for each in calls))["tool_calls"]
-    assert call["function"]["arguments"] == {"a": 1}
+    assert call["function"]["arguments"] == '{"a": 1}'
 
 
 def test_a_legacy_call_comes_in_pieces() -> None:
@@ -104,21 +105,22 @@ def test_a_message_may_come_whole() -> None:
 
 
 def test_usage_may_come_without_choices() -> None:
-    deltas = Deltas(CHOICES)
+    stream = CompletionStream(CHOICES)
     for more in ({}, {"choices": None}):
-        assert deltas.feed(f"data: {json.dumps({'usage': {'completion_tokens': 3}} | more)}\n\n".encode()) == []
-    assert deltas.usage is not None
+        assert stream.feed(f"data: {json.dumps({'usage': {'completion_tokens': 3}} | more)}\n\n".encode()) == []
+    assert stream.usage is not None
 
 
 @pytest.mark.parametrize("error", [{"code": 500}, ["busy"], {"message": "busy"}, "busy"], ids=str)
 def test_an_error_in_any_form_ends_the_stream(error: Any) -> None:
     data = {"error": error, "choices": []}
-    with pytest.raises(UpstreamFailed, match=r"busy|an error"):
-        Deltas(CHOICES).feed(f"data: {json.dumps(data)}\n\n".encode())
+    with pytest.raises(APIResponseError, match="an error") as caught:
+        CompletionStream(CHOICES).feed(f"data: {json.dumps(data)}\n\n".encode())
+    assert caught.value.message in ("busy", "without a reason")
 
 
 def test_all_that_is_kept_counts() -> None:
-    deltas, long = Deltas(CHOICES), "x" * 1000
+    stream, long = CompletionStream(CHOICES), "x" * 1000
     kept: tuple[bytes, ...] = (
         part({"content": long}),
         part({"tool_calls": [{"id": long}]}),
@@ -128,5 +130,5 @@ def test_all_that_is_kept_counts() -> None:
         b"data: " + long.encode(),  # a line that doesn't end
     )
     for count, data in enumerate(kept, 1):
-        deltas.feed(data)
-        assert deltas.size >= 1000 * count
+        stream.feed(data)
+        assert stream.size >= 1000 * count

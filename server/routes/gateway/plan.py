@@ -1,0 +1,183 @@
+"""From a chat request to the plan of its election, by what the server is and what it has in front of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from starlette.exceptions import HTTPException
+
+from unprm import pipeline
+from unprm.election.acceptance import acceptance
+from unprm.errors import InvalidRequest, NotText, UpstreamFailed, UpstreamRefused
+from unprm.fields import unknown
+from unprm.openai.completion import Samples
+from unprm.types import DEFAULT_STRATEGY
+from unprm.votes.registry import VOTES, Strategy
+
+from ...admission import Context
+from ...scoring import RequestScorer
+from ...service import Service
+from ...settings import Settings
+from .report import SamplingCost
+from .schema import BUDGET, MISSPELLED, ChatRequest, Election, TooManyCandidates
+from .upstream import Upstream
+
+_FAILED = 2
+"""Consecutive rounds without a candidate after which sampling stops."""
+_WITHOUT_READING = "send the problem as `unprm.problem`, or name a vote without rewards, as `majority`"
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """An upstream that candidates are sampled from, at most `budget` of them; what came of it, without the completions.
+    `requested`: whether any was; `failed`: candidates that did not come; `failing`: consecutive rounds without any."""
+
+    name: str
+    upstream: Upstream
+    budget: int
+    requested: bool = False
+    received: int = 0
+    failed: int = 0
+    failing: int = 0
+    sampled: Samples = field(default_factory=Samples)
+
+    @property
+    def left(self) -> int:
+        return self.budget - self.received - self.failed
+
+    @property
+    def given_up(self) -> bool:
+        return self.failing >= _FAILED
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether more is worth requesting."""
+        return self.left > 0 and not self.given_up
+
+    def give_up(self) -> None:
+        self.failing = _FAILED
+
+    @property
+    def cost(self) -> SamplingCost:
+        return SamplingCost.of(self.sampled.model, self.received, self.sampled.usage)
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionPlan:
+    """What the request says, and what the server decides where it says nothing.
+
+    `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `why_majority`: why a
+    vote that nobody named is by majority. `several`: whether the server has several upstreams.
+    """
+
+    request: ChatRequest
+    question: str
+    problem: str | None
+    strategy: Strategy
+    sources: Sequence[Source]
+    stable: float
+    why_majority: str | None
+    several: bool
+
+    @property
+    def settings(self) -> Election:
+        return self.request.unprm
+
+    @property
+    def by_confidence(self) -> bool:
+        return VOTES[self.strategy].signal == "confidence"
+
+    @property
+    def groups(self) -> list[Sequence[Source]]:
+        """The sources that vote together: all, or each by itself if one after the other is asked."""
+        return [[each] for each in self.sources] if self.settings.on_reject == "escalate" else [self.sources]
+
+
+async def plan(
+    request: ChatRequest,
+    budget: int | None,
+    upstreams: Mapping[str, Upstream],
+    service: Service,
+    context: Context,
+) -> ElectionPlan:
+    """The plan of an election; `budget`: of the request's header.
+
+    Raises `TooManyCandidates`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for a misspelled vote, messages
+    that the PRM would have to read and can't, and a risk that no calibration fits.
+    """
+    await _check_name(request, next(iter(upstreams.values())), context)
+    election, settings = request.unprm, service.settings
+    sources = _choose_sources(request, budget, upstreams, settings)
+    with service.models.chosen(election.model) as models:
+        scorer = RequestScorer(service, models, context)
+        strategy, problem, why_majority = await _choose_strategy(request, scorer, settings)
+        if VOTES[strategy].signal == "reward":  # nothing is bought that nobody can score
+            for model in models:
+                model.scorer.check_ready()
+            pipeline.check_vote(strategy, scorer)
+        if election.risk is not None:
+            at = "/unprm/risk"
+            if request.may_call:
+                raise InvalidRequest("a calibration is of answers, not of tool calls: send a risk without tools", at)
+            acceptance(scorer.calibration, election.risk, [strategy], election, scorer.name, election.aggregate, at)
+    question = await scorer.read(request.question)
+    stable = settings.gateway_stable if election.stable is None else election.stable
+    return ElectionPlan(request, question, problem, strategy, sources, stable, why_majority, len(upstreams) > 1)
+
+
+def check_count(candidates: int, settings: Settings) -> None:
+    if candidates > settings.max_candidates:
+        raise TooManyCandidates(candidates, settings.max_candidates)
+
+
+async def _check_name(request: ChatRequest, upstream: Upstream, context: Context) -> None:
+    """Raises `InvalidRequest` for a model whose name seems to choose a vote, unless the upstream lists that name or
+    can't list any."""
+    if request.may_be_misnamed:
+        try:
+            await upstream.model(request.model, context)
+        except HTTPException:
+            raise InvalidRequest(MISSPELLED, "/model") from None
+        except (UpstreamRefused, UpstreamFailed):
+            pass  # it has no list
+
+
+async def _choose_strategy(
+    request: ChatRequest, scorer: RequestScorer, settings: Settings
+) -> tuple[Strategy, str | None, str | None]:
+    """The vote; the problem, if it is by rewards; and why it is by majority, if nobody named one."""
+    named = request.unprm.strategy
+    chosen = named or settings.gateway_strategy
+    strategy = chosen or DEFAULT_STRATEGY
+    if chosen is None and request.may_call:
+        return "majority", None, "tools may be called"
+    if VOTES[strategy].signal != "reward":
+        return strategy, None, None
+    try:
+        problem = await scorer.read(request.problem)
+    except InvalidRequest as error:
+        if named is not None or not isinstance(error, NotText):
+            raise InvalidRequest(f"{error}; {_WITHOUT_READING}", error.pointer) from None
+        return "majority", None, f"the PRM can't read the conversation: {error}"
+    if chosen is None and (why := pipeline.why_majority(scorer, problem)):
+        return "majority", None, why
+    return strategy, problem, None
+
+
+def _choose_sources(
+    request: ChatRequest, budget: int | None, upstreams: Mapping[str, Upstream], settings: Settings
+) -> list[Source]:
+    """Where candidates are sampled, and how many. Raises `InvalidRequest`."""
+    election, at = request.unprm, "/unprm/models"
+    budgets = [budget or request.budget, election.budget]
+    if election.models and any(budgets):
+        raise InvalidRequest("models say how many candidates there are: send no budget", at)
+    for name in election.models:
+        if name not in upstreams:
+            raise InvalidRequest(f"{at}: a name {unknown(name, upstreams, 'an upstream')}", at)
+    most = next(filter(None, budgets), settings.gateway_budget or min(BUDGET, settings.max_candidates))
+    escalates = election.on_reject == "escalate"
+    counts = election.models or dict.fromkeys(upstreams if escalates else [*upstreams][:1], most)
+    check_count(sum(election.models.values()) or most, settings)
+    if escalates and len(counts) == 1:
+        raise InvalidRequest("there is no further upstream: it is set by another --upstream-url", "/unprm/on_reject")
+    return [Source(name, upstreams[name], count) for name, count in counts.items()]

@@ -1,0 +1,240 @@
+"""Completions as servers of OpenAI's API send them, and the tokens that they count."""
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+
+from unprm.openai.client import APIResponseError, error_message
+from unprm.openai.models import Json, LogProbs, Token, is_json
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One completion of a prompt.
+
+    `calls`: its tool calls. `thoughts`: reasoning that the server sends beside the text. `finish`: why it ended, as
+    `stop` or `length`. `raw`: all that the server sent, in OpenAI's form: the parts of a text joined, the arguments of
+    a call as the text of a JSON object, each call with an id, a legacy `function_call` as a call.
+    """
+
+    raw: Json
+    text: str = ""
+    calls: Sequence[Json] = ()
+    thoughts: str = ""
+    refusal: str = ""
+    finish: str | None = None
+
+    @classmethod
+    def read(cls, sent: Any) -> Self | None:
+        """Reads an element of `choices`, of a chat or of `/completions`. None if it is no completion, or has a number
+        that JSON can't hold, except in its log-probabilities."""
+        if not isinstance(sent, dict) or not is_json(sent | {"logprobs": None}):
+            return None
+        message = sent.get("message", {"content": sent["text"]} if "text" in sent else None)
+        finish = sent.get("finish_reason")
+        if not isinstance(message, dict) or not isinstance(finish, str | None):
+            return None
+        message = dict(message)
+        if "content" in message:
+            message["content"] = joined_text(message["content"])
+        calls = message.pop("tool_calls", None)
+        if isinstance(legacy := message.get("function_call"), dict) and not calls:
+            calls = [{"function": legacy}]
+        calls = [_call(call) for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        if calls:
+            message["tool_calls"] = calls
+
+        def said(*names: str) -> str:
+            return next((text for name in names if isinstance(text := message.get(name), str) and text), "")
+
+        thoughts = said("reasoning_content", "reasoning")
+        return cls(sent | {"message": message}, said("content"), calls, thoughts, said("refusal"), finish)
+
+    @property
+    def index(self) -> int:
+        return index if isinstance(index := self.raw.get("index"), int) else 0
+
+    @property
+    def is_cut(self) -> bool:
+        return self.finish == "length"
+
+    @property
+    def length(self) -> int:
+        """Characters of its text and its calls."""
+        return len(self.text) + (len(json.dumps(self.calls)) if self.calls else 0)
+
+    @cached_property
+    def logprobs(self) -> LogProbs:
+        """Raises `APIResponseError` if the server's can't be read."""
+        try:
+            return LogProbs.model_validate(self.raw.get("logprobs") or {})
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise APIResponseError(
+                f"a completion whose log-probabilities can't be read: {place}: {first['msg']}"
+            ) from None
+
+    @property
+    def tokens(self) -> Sequence[Token]:
+        """Its tokens with their log-probabilities; empty if the server sends none."""
+        return self.logprobs.content or ()
+
+    @property
+    def ids(self) -> tuple[int, ...] | None:
+        """The token ids; None if the server sends none."""
+        sent = self.raw.get("token_ids") or [token.id for token in self.tokens]
+        none = self.raw.get("token_ids") is None and self.logprobs.content is None
+        return None if none or not all(isinstance(id, int) for id in sent) else tuple(sent)
+
+
+UNREADABLE = Completion({"message": {"role": "assistant", "content": None}})
+"""In place of a completion that can't be read, which costs only itself."""
+
+
+def _number(*kinds: type, otherwise: int | None = None) -> BeforeValidator:
+    """A number of one of these kinds, else `otherwise`."""
+    return BeforeValidator(lambda sent: sent if type(sent) in kinds and 0 <= sent <= 2**53 else otherwise)
+
+
+def _is_missing(value: object) -> bool:
+    return value is None
+
+
+_Count = Annotated[int, _number(int, otherwise=0)]
+_Told = Annotated[int | None, _number(int), Field(exclude_if=_is_missing)]
+
+
+class UsageDetails(BaseModel):
+    """What only some servers tell of a completion, missing otherwise: `cached_tokens` of the prompt; `reasoning_tokens`
+    of the completion; `cost` in the server's unit."""
+
+    cached_tokens: _Told = None
+    reasoning_tokens: _Told = None
+    cost: Annotated[
+        float | None,
+        _number(int, float),
+        AfterValidator(lambda cost: cost and round(cost, 12)),
+        Field(exclude_if=_is_missing),
+    ] = None
+
+
+class TokenUsage(UsageDetails):
+    """The tokens of completions by the server's count, 0 if it doesn't tell."""
+
+    prompt_tokens: _Count = 0
+    completion_tokens: _Count = 0
+
+    @classmethod
+    def read(cls, sent: Any) -> "TokenUsage":
+        """Reads the `usage` of an answer. What can't be read counts as not told: vendors extend it each in their own
+        way, and a completion is worth more than the count of its tokens."""
+        told = sent if isinstance(sent, dict) else {}
+        prompt, completion = (
+            details if isinstance(details := told.get(f"{part}_tokens_details"), dict) else {}
+            for part in ("prompt", "completion")
+        )
+        details = {"cached_tokens": prompt.get("cached_tokens"), "reasoning_tokens": completion.get("reasoning_tokens")}
+        usage = TokenUsage.model_validate(told | details)
+        if usage.cached_tokens is not None:
+            usage.cached_tokens = min(usage.cached_tokens, usage.prompt_tokens)
+        return usage
+
+    @property
+    def total(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def details(self) -> UsageDetails | None:
+        """None if no server told any."""
+        told = self.model_dump(include={"cached_tokens", "reasoning_tokens", "cost"})
+        return UsageDetails(**told) if told else None
+
+    def __add__(self, other: "TokenUsage") -> "TokenUsage":
+        mine, others = self.model_dump(), other.model_dump()
+        return TokenUsage(**{name: mine.get(name, 0) + others.get(name, 0) for name in mine | others})
+
+    def __sub__(self, other: "TokenUsage") -> "TokenUsage":
+        others = other.model_dump()
+        return TokenUsage(**{name: value - others.get(name, 0) for name, value in self.model_dump().items()})
+
+    def for_chat(self) -> Json:
+        """In the form of OpenAI's API; the details in it are missing unless a server told them."""
+        used: Json = {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.total,
+        }
+        if self.cached_tokens is not None:
+            used["prompt_tokens_details"] = {"cached_tokens": self.cached_tokens}
+        if self.reasoning_tokens is not None:
+            used["completion_tokens_details"] = {"reasoning_tokens": self.reasoning_tokens}
+        return used
+
+
+@dataclass(slots=True)
+class Samples:
+    """Completions of one prompt, from one answer or several. `usage`: of all together; `context_tokens`: of the prompt,
+    however often it was sent; `size`: bytes of the answers; `model` and `id` as the last one tells them."""
+
+    completions: list[Completion] = field(default_factory=list)
+    model: str = ""
+    id: str = ""
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    context_tokens: int = 0
+    size: int = 0
+
+    @classmethod
+    def read(cls, answer: Any, count: int | None = None, size: int = 0) -> "Samples":
+        """Reads an answer, of its completions at most `count`. Raises `APIResponseError`."""
+        sent = answer.get("choices") if isinstance(answer, dict) else None
+        if not isinstance(sent, list):
+            message = error_message(answer)
+            raise APIResponseError("an error" if message else "not a chat completion", message)
+        read = list(map(Completion.read, sent[:count]))
+        if read and not any(read):
+            raise APIResponseError("not a chat completion")
+        completions, usage = [each or UNREADABLE for each in read], TokenUsage.read(answer.get("usage"))
+        if "timings" in answer:  # llama.cpp, which counts the first alone: the others' tokens are as their lengths
+            first, *others = (len(json.dumps(each.raw.get("message"))) for each in completions)
+            usage.completion_tokens += round(usage.completion_tokens * sum(others) / first)
+        model, id = (str(answer.get(name) or "") for name in ("model", "id"))
+        return cls(completions, model, id, usage, usage.prompt_tokens, size)
+
+    def count(self, other: "Samples") -> None:
+        """Adds what others cost, without their completions."""
+        self.model, self.id = other.model or self.model, other.id or self.id
+        self.usage += other.usage
+        self.context_tokens = max(self.context_tokens, other.context_tokens)
+        self.size += other.size
+
+    def add(self, other: "Samples") -> None:
+        self.count(other)
+        self.completions += other.completions
+
+    def __len__(self) -> int:
+        return len(self.completions)
+
+
+def joined_text(content: Any) -> Any:
+    """A content whose text parts are joined."""
+    if not isinstance(content, list):
+        return content
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _call(call: Json) -> Json:
+    made: Json = {"type": "function"} | call | {"id": call.get("id") or f"call_{uuid.uuid4().hex}"}
+    made.pop("index", None)  # which only streams have
+    if isinstance(function := call.get("function"), dict):
+        arguments = function.get("arguments")
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        # some servers say nothing, or null, where there are no arguments
+        made["function"] = function | {"arguments": "{}" if text in ("", "null") else text}
+    return made
