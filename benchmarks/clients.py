@@ -1,5 +1,6 @@
 """Clients of an HTTP server on this machine, each with a persistent connection."""
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -19,11 +20,14 @@ def call(url: str, requests: Sequence[Request], clients: int) -> list[float]:
     Raises `RuntimeError` if one is not answered with 200.
     """
     thread = threading.local()
+    headers = {"Content-Type": "application/json"}
+    if key := os.environ.get("UNPRM_CLIENT_KEY"):
+        headers["Authorization"] = f"Bearer {key}"
 
     def answered(request: Request) -> float:
         path, body = request
         sent = time.perf_counter()
-        thread.connection.request("POST", path, body, {"Content-Type": "application/json"})
+        thread.connection.request("POST", path, body, headers)
         response = thread.connection.getresponse()
         answer = response.read()
         if response.status != 200:

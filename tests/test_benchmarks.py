@@ -10,9 +10,12 @@ import torch
 from typer import Typer
 from typer.testing import CliRunner
 
-from benchmarks import gpu, models, timing
+from benchmarks import gpu, http, models, timing
 from benchmarks.__main__ import Name, main
 from benchmarks.timing import Comparison
+from tests.fake_engine import FakeEngine
+from tests.server.harness import serving
+from unprm.engines.byte_format import texts
 
 APP = Typer()
 APP.command()(main)
@@ -71,6 +74,30 @@ def test_where_there_is_no_gpu_it_says_so():
     outcome = CliRunner().invoke(APP, ["gpu"])
     assert outcome.exit_code == 1
     assert "needs a GPU" in str(outcome.exception) or "needs a GPU" in outcome.output
+
+
+def test_a_running_server_is_measured_by_ever_more_clients(monkeypatch):
+    monkeypatch.setattr(http, "CLIENTS", (1, 2))
+    monkeypatch.setattr(http, "REQUESTS", 2)
+    monkeypatch.setenv("UNPRM_CLIENT_KEY", "k")
+    engine = FakeEngine()
+    with serving(engine, api_key="k") as running:
+        outcome = CliRunner().invoke(APP, ["http", running.url, "--json"])
+        monkeypatch.setenv("UNPRM_CLIENT_KEY", "other")
+        refused = CliRunner().invoke(APP, ["http", running.url])
+    assert outcome.exit_code == 0, outcome.output
+    one, two = map(json.loads, outcome.stdout.splitlines())
+    assert (one["ratio"], two["baseline"]) == (1.0, one["ours"])
+    assert two["what"].startswith(f"{running.url}, 2 clients: p50 ")
+    assert len({texts(item)[0] for batch in engine.batches for item in batch}) == 2 + 4
+    assert "401" in str(refused.exception)
+
+
+@pytest.mark.parametrize("words", [["http"], ["vote", "http://127.0.0.1:8000"]])
+def test_only_the_benchmark_of_servers_takes_addresses(words):
+    outcome = CliRunner().invoke(APP, words)
+    assert outcome.exit_code == 2
+    assert "takes the URLs" in outcome.stderr
 
 
 def test_ratios_are_above_one_where_ours_is_better():

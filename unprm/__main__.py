@@ -36,7 +36,7 @@ class Program(NamedTuple):
 PROGRAMS = (
     Program("server.__main__", "serve", "Serve a model and its page", "serve models"),
     Program("server.scale.__main__", "ray", "Serve replicas on a Ray cluster", "scale"),
-    Program("unprm_client.__main__", "", "Call a server", "score vote compare bench"),
+    Program("unprm_client.__main__", "", "Call a server", "score vote compare"),
     Program("unprm.grading", "", "Grade answers, without a server", "grade"),
     Program("unprm_client.__main__", "agents", "Offer a server to agents as MCP tools", "mcp"),
     Program(

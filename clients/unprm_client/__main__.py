@@ -6,32 +6,32 @@ echo '{"problem": "…", "solutions": ["…", "…"]}' | unprm score --json
 
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from pydantic import BaseModel
+from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import from_json
 from rich.console import Console
 from rich.progress import Progress
 
 from unprm.commands import group, run, with_options
 from unprm.votes.registry import Strategy
-from unprm.wire import CompareResponse, ScoreRequest, ScoreResponse, VoteResponse
-from unprm_client import _base, bench, terminal
+from unprm_client import _base, terminal
 from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import ClientError
 from unprm_client.settings import SUMMARIES, with_settings
 
 app = group("Scores and votes in a terminal.")
-app.add_typer(bench.app, name="bench")
 
 File = Annotated[
-    str, typer.Argument(help="Requests in the server's format: one JSON object, or one per line; - reads stdin.")
+    typer.FileText,
+    typer.Argument(
+        encoding="utf-8-sig", help="Requests in the server's format: one JSON object, or one per line; - reads stdin."
+    ),
 ]
+_STDIN: Any = "-"
+_REQUEST = TypeAdapter(dict[str, Any])
 Url = Annotated[str, typer.Option(envvar="UNPRM_CLIENT_URL", help="URL of the server.")]
 Key = Annotated[str | None, typer.Option(envvar="UNPRM_CLIENT_KEY", help="API key.", show_default=False)]
 Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds for a request, including all its attempts.")]
@@ -58,22 +58,33 @@ class Asking:
         False
     )
 
-    def ask(self, operation: str, file: str, **fields: object) -> None:
-        """Makes the client's call `operation` for each request of a file, with the given fields set."""
-        requests = _read(file, **fields)
-        console = Console(stderr=True)
-        hidden = len(requests) == 1 or not console.is_terminal
+    def ask(self, operation: str, file: typer.FileText, **fields: object) -> None:
+        """Makes the client's call `operation` for each request of a file, with the given fields set, and prints the
+        responses, errors to stderr; the exit status is 1 if there was an error."""
+        given = {name: value for name, value in fields.items() if value is not None}
+        requests = [request | given for request in _read(file)]
+        errors = Console(stderr=True)
+        hidden, failed = len(requests) == 1 or not errors.is_terminal, False
         # what is printed goes above the bar, but into a file if it is to
-        bar = Progress(console=console, disable=hidden, redirect_stdout=sys.stdout.isatty())
+        bar = Progress(console=errors, disable=hidden, redirect_stdout=sys.stdout.isatty())
         with Client(self.url, api_key=self.key, timeout=self.timeout) as client, bar:
             outcomes = getattr(client, operation)(requests=requests, concurrency=self.concurrency)
-            _show(requests, bar.track(outcomes, len(requests), description="answered"), self.as_json)
+            for number, outcome in enumerate(bar.track(outcomes, len(requests), description="answered"), 1):
+                if isinstance(outcome, ClientError):
+                    failed = True
+                    print(f"request {number}: {outcome}", file=sys.stderr)
+                elif self.as_json:
+                    print(outcome.model_dump_json())
+                else:
+                    Console().print(terminal.shown(outcome))
+        if failed:
+            raise typer.Exit(1)
 
 
 @app.command()
 @with_options
 @with_settings(_option, *_READING, votes=False)
-def score(asking: Asking, file: File = "-", **settings: Any) -> None:
+def score(asking: Asking, file: File = _STDIN, **settings: Any) -> None:
     """Scores the steps of solutions."""
     asking.ask("score_all", file, **settings)
 
@@ -83,7 +94,7 @@ def score(asking: Asking, file: File = "-", **settings: Any) -> None:
 @with_settings(_option, *_READING)
 def vote(
     asking: Asking,
-    file: File = "-",
+    file: File = _STDIN,
     strategy: Annotated[Strategy | None, typer.Option(help=SUMMARIES, show_default="the server's")] = None,
     **settings: Any,
 ) -> None:
@@ -94,7 +105,7 @@ def vote(
 @app.command()
 @with_options
 @with_settings(_option, *_READING)
-def compare(asking: Asking, file: File = "-", **settings: Any) -> None:
+def compare(asking: Asking, file: File = _STDIN, **settings: Any) -> None:
     """Takes all votes at once."""
     asking.ask("compare_all", file, **settings)
 
@@ -138,67 +149,25 @@ def mcp(
     asyncio.run(serve())
 
 
-def _read(file: str, **fields: object) -> list[dict[str, Any]]:
+def _read(file: typer.FileText) -> list[dict[str, Any]]:
+    """One JSON object over all lines, or one on each."""
     try:
-        text = sys.stdin.read().removeprefix("\ufeff") if file == "-" else Path(file).read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{file} can't be read: {error}") from None
-    try:
-        requests = list(_parsed(text))
+        text = file.read()
     except ValueError as error:
-        raise typer.BadParameter(f"{file}: {error}") from None
-    if not requests:
-        raise typer.BadParameter(f'{file} is empty; a request is {{"problem": …, "solutions": […]}}')
-    chosen = {name: value for name, value in fields.items() if value is not None}
-    return [{**request, **chosen} for request in requests]
-
-
-def _parsed(text: str) -> Iterator[dict[str, Any]]:
-    """One JSON object over all lines, or one per line. Raises `ValueError`."""
+        raise typer.BadParameter(str(error)) from None
     try:
-        whole = from_json(text)
-    except ValueError:
+        return [_REQUEST.validate_json(text)]
+    except ValidationError:
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-        for number, line in lines:
-            try:
-                yield _object(from_json(line))
-            except ValueError as error:
-                raise ValueError(f"line {number}: {error}") from None
-    else:
-        yield _object(whole)
-
-
-def _object(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"a request is a JSON object, not a {type(value).__name__}")
-    return value
-
-
-def _show(requests: list[dict[str, Any]], outcomes: Iterable[BaseModel | ClientError], as_json: bool) -> None:
-    """Prints the outcomes, errors to stderr; the exit status is 1 if there was an error."""
-    console, failed = Console(), 0
-    for number, (request, outcome) in enumerate(zip(requests, outcomes, strict=True), 1):
-        if isinstance(outcome, ClientError):
-            failed += 1
-            print(f"request {number}: {outcome}", file=sys.stderr)
-        elif as_json:
-            print(outcome.model_dump_json())
-        else:
-            _draw(console, request, outcome)
-    if failed:
-        raise typer.Exit(1)
-
-
-def _draw(console: Console, request: dict[str, Any], outcome: BaseModel) -> None:
-    threshold = request.get("threshold")
-    if isinstance(outcome, ScoreResponse):
-        console.print(terminal.scored(outcome, threshold))
-    elif isinstance(outcome, CompareResponse):
-        console.print(terminal.compared(outcome))
-    elif isinstance(outcome, VoteResponse):
-        fields = {name: value for name, value in request.items() if name in ScoreRequest.model_fields}
-        steps = [solution.steps for solution in ScoreRequest.model_validate(fields).candidates()]
-        console.print(terminal.voted(outcome, steps, threshold))
+    requests = []
+    for number, line in lines:
+        try:
+            requests.append(_REQUEST.validate_json(line))
+        except ValidationError as error:
+            raise typer.BadParameter(f"line {number}: {error.errors()[0]['msg']}") from None
+    if not requests:
+        raise typer.BadParameter('the file is empty; a request is {"problem": …, "solutions": […]}')
+    return requests
 
 
 if __name__ == "__main__":

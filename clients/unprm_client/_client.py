@@ -1,109 +1,32 @@
-"""Both clients: one set of operations over two transports."""
+"""The clients: `Client` waits, `AsyncClient` awaits."""
 
 import asyncio
-import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import partial, wraps
-from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Self
 
 import httpx
 
-from unprm.retries import Attempts
-from unprm_client import _operations
-from unprm_client._base import ATTEMPTS, LIMITS, SECONDS, URL, ahead, begin, client_errors, pause
-from unprm_client._operations import Call, Calls, Result
-from unprm_client.errors import ClientError, ConnectionFailed
+from unprm.votes.registry import Strategy
+from unprm.wire import (
+    CompareResponse,
+    FeedbackResponse,
+    GradeResponse,
+    ModelResponse,
+    PairIn,
+    ScoreResponse,
+    VoteResponse,
+)
+from unprm_client import _base
+from unprm_client._base import AnySolution, Fields, Operation, Result, ahead
+from unprm_client.errors import ClientError
 
-P = ParamSpec("P")
-Now = TypeVar("Now")
-Later = TypeVar("Later")
-
-
-class _Operation(Generic[P, Now, Later]):
-    """A method of both clients with the arguments and docstring of the function `describe`; `Client` does what it
-    describes by its method `how`, and `AsyncClient` by its own."""
-
-    def __init__(self, describe: Callable[P, Any], how: str) -> None:
-        self._describe, self._how, self.__doc__ = describe, how, describe.__doc__
-
-    @overload
-    def __get__(self, client: "Client", kind: type) -> Callable[P, Now]: ...
-    @overload
-    def __get__(self, client: "AsyncClient", kind: type) -> Callable[P, Later]: ...
-    @overload
-    def __get__(self, client: None, kind: type) -> Self: ...
-    def __get__(self, client: Any, kind: type) -> Any:
-        if client is None:
-            return self
-
-        @wraps(self._describe)
-        def method(*arguments: P.args, **options: P.kwargs) -> Any:
-            return getattr(client, self._how)(partial(self._describe, *arguments, **options))
-
-        return method
+Requests = Iterable[Mapping[str, Any]]
 
 
-def _one(describe: Callable[P, Call[Result]]) -> _Operation[P, Result, Coroutine[Any, Any, Result]]:
-    return _Operation(describe, "_send")
-
-
-def _many(
-    describe: Callable[P, Calls[Result]],
-) -> _Operation[P, Iterator[Result | ClientError], AsyncIterator[Result | ClientError]]:
-    return _Operation(describe, "_all")
-
-
-class _Operations:
-    """What both clients can do, and their settings."""
-
-    _transports: Callable[..., Any]
-    score_steps = _one(_operations.score_steps)
-    vote = _one(_operations.vote)
-    compare = _one(_operations.compare)
-    grade = _one(_operations.grade)
-    feedback = _one(_operations.feedback)
-    model = _one(_operations.model)
-    score_all = _many(_operations.score_all)
-    vote_all = _many(_operations.vote_all)
-    compare_all = _many(_operations.compare_all)
-
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        api_key: str | None = None,
-        timeout: float = SECONDS,
-        attempts: int = ATTEMPTS,
-        transport: Any = None,
-        verify: Any = True,
-    ) -> None:
-        url = os.environ.get("UNPRM_CLIENT_URL", URL) if url is None else url
-        api_key = os.environ.get("UNPRM_CLIENT_KEY") if api_key is None else api_key
-        try:
-            if (httpx.URL(url).port or 0) > 65_535:
-                raise httpx.InvalidURL("its port is above 65535")
-            if httpx.URL(url).scheme not in ("http", "https"):
-                raise httpx.InvalidURL("it does not begin with http:// or https://")
-        except httpx.InvalidURL as error:
-            raise ConnectionFailed(f"the server's URL can't be used: {error}") from None
-        self._seconds, self._max_attempts = timeout, attempts
-        self._http = self._transports(
-            base_url=url,
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=timeout,
-            limits=LIMITS,
-            transport=transport,
-            verify=verify,
-        )
-
-    def _attempts(self, call: Call[Result]) -> Attempts:
-        return Attempts(self._max_attempts, self._seconds if call.seconds is None else call.seconds)
-
-
-class Client(_Operations):
+class Client(_base.Settings):
     """Client of an unprm server, for any thread. Close it, or use it as a context manager.
 
     `url`: the server's URL, by default that in UNPRM_CLIENT_URL, else http://127.0.0.1:8000. `api_key`: sent as a
@@ -114,7 +37,68 @@ class Client(_Operations):
     A call that fails raises a `ClientError`.
     """
 
-    _transports = httpx.Client
+    _http_client = httpx.Client
+
+    def score_steps(
+        self, problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
+    ) -> ScoreResponse:
+        """A score in [0, 1] for every step of every solution. `problem` may be None if all have step scores, with
+        `problems`, one for each, or for `trajectories` in place of the solutions. `options`: the other fields of
+        `ScoreRequest`, and `timeout`, seconds for the whole call, all its attempts together."""
+        return self._send(_base.score_steps, {"problem": problem, "solutions": solutions, **options})
+
+    def vote(
+        self,
+        problem: str | None = None,
+        solutions: Sequence[AnySolution] = (),
+        strategy: Strategy | None = None,
+        *,
+        step_scores: Sequence[Sequence[float] | None] | None = None,
+        **options: Any,
+    ) -> VoteResponse:
+        """The answer that a vote elects among those of the solutions. Without a `strategy`, the server's default vote;
+        the response says which that was. No model runs for solution i where `step_scores[i]` is given. `options` as of
+        `score_steps`, and the settings of the vote (`unprm.votes`)."""
+        fields = {"problem": problem, "solutions": solutions, "strategy": strategy, "step_scores": step_scores}
+        return self._send(_base.vote, fields | options)
+
+    def compare(
+        self, problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
+    ) -> CompareResponse:
+        """The outcomes of all votes, over one scoring pass. `options` as of `vote`."""
+        return self._send(_base.compare, {"problem": problem, "solutions": solutions, **options})
+
+    def grade(self, pairs: Sequence[PairIn | Mapping[str, Any]], **options: Any) -> GradeResponse:
+        """Whether each pair's answer is right: a pair has `gold`, the right answer or a list of them, and an `answer`,
+        or a `text` to find it in. `options`: `extraction`, and `timeout` as of `score_steps`."""
+        return self._send(_base.grade, {"pairs": pairs, **options})
+
+    def feedback(
+        self, request_id: str, *, correct: bool | None = None, answer: str | None = None, **options: Any
+    ) -> FeedbackResponse:
+        """Says whether the answer of an earlier vote was `correct`, or which `answer` is; the server needs a journal.
+        `request_id`: the vote's, or the header X-Request-ID of a chat completion. `options`: `timeout` as of
+        `score_steps`."""
+        return self._send(_base.feedback, {"request_id": request_id, "correct": correct, "answer": answer, **options})
+
+    def model(self, name: str | None = None) -> ModelResponse:
+        """A served model, by default the first, and the server's limits."""
+        return self._send(_base.model, {"name": name})
+
+    def score_all(self, requests: Requests, *, concurrency: int = 8) -> Iterator[ScoreResponse | ClientError]:
+        """Yields the result or error of each request, in their order; a request has the fields of `score_steps`, and an
+        error does not stop the others. At most `concurrency` at a time."""
+        return self._all(_base.score_steps, requests, concurrency)
+
+    def vote_all(
+        self, requests: Requests, strategy: Strategy | None = None, *, concurrency: int = 8
+    ) -> Iterator[VoteResponse | ClientError]:
+        """As `score_all`, for votes."""
+        return self._all(_base.vote, requests, concurrency, strategy=strategy)
+
+    def compare_all(self, requests: Requests, *, concurrency: int = 8) -> Iterator[CompareResponse | ClientError]:
+        """As `score_all`, for all votes at once."""
+        return self._all(_base.compare, requests, concurrency)
 
     def close(self) -> None:
         self._http.close()
@@ -125,39 +109,86 @@ class Client(_Operations):
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def _send(self, describe: Callable[[], Call[Result]]) -> Result:
-        call = describe()
+    def _send(self, operation: Operation[Result], fields: Fields) -> Result:
+        call = operation(fields)
         attempts = self._attempts(call)
         while True:
             try:
-                request = call.request(self._http, *begin(attempts))
-                with client_errors(request):
+                request = _base.attempt(call, self._http, attempts)
+                with _base.client_errors(request):
                     response = self._http.send(request)
-                return call.read(response)
+                return _base.read(call, response)
             except ClientError as error:
-                wait = pause(attempts, error)
+                wait = _base.pause(attempts, error)
             time.sleep(wait)
 
-    def _all(self, describe: Callable[[], Calls[Result]]) -> Iterator[Result | ClientError]:
-        calls = describe()
-        with ThreadPoolExecutor(calls.concurrency) as pool:
-            submitted = (pool.submit(self._outcome, call) for call in calls)
-            with closing(ahead(submitted, calls.concurrency)) as outcomes:
-                for outcome in outcomes:
-                    yield outcome.result()
+    def _all(
+        self, operation: Operation[Result], requests: Requests, concurrency: int, **common: Any
+    ) -> Iterator[Result | ClientError]:
+        def outcome(request: Fields) -> Result | ClientError:
+            try:
+                return self._send(operation, {**common, **request})
+            except ClientError as error:
+                return error
 
-    def _outcome(self, describe: Callable[[], Call[Result]]) -> Result | ClientError:
-        try:
-            return self._send(describe)
-        except ClientError as error:
-            return error
+        with ThreadPoolExecutor(concurrency) as pool:
+            submitted = (pool.submit(outcome, request) for request in requests)
+            with closing(ahead(submitted, concurrency)) as outcomes:
+                for each in outcomes:
+                    yield each.result()
 
 
-class AsyncClient(_Operations):
-    """Client of an unprm server within one event loop; the arguments are those of `Client`, and its methods are
-    coroutines and asynchronous iterators. Cancelling a call closes its connection, and the server drops its work."""
+class AsyncClient(_base.Settings):
+    """Client of an unprm server within one event loop. Its arguments and methods are those of `Client`, as coroutines
+    and asynchronous iterators. Cancelling a call closes its connection, and the server drops its work."""
 
-    _transports = httpx.AsyncClient
+    _http_client = httpx.AsyncClient
+
+    async def score_steps(
+        self, problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
+    ) -> ScoreResponse:
+        return await self._send(_base.score_steps, {"problem": problem, "solutions": solutions, **options})
+
+    async def vote(
+        self,
+        problem: str | None = None,
+        solutions: Sequence[AnySolution] = (),
+        strategy: Strategy | None = None,
+        *,
+        step_scores: Sequence[Sequence[float] | None] | None = None,
+        **options: Any,
+    ) -> VoteResponse:
+        fields = {"problem": problem, "solutions": solutions, "strategy": strategy, "step_scores": step_scores}
+        return await self._send(_base.vote, fields | options)
+
+    async def compare(
+        self, problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
+    ) -> CompareResponse:
+        return await self._send(_base.compare, {"problem": problem, "solutions": solutions, **options})
+
+    async def grade(self, pairs: Sequence[PairIn | Mapping[str, Any]], **options: Any) -> GradeResponse:
+        return await self._send(_base.grade, {"pairs": pairs, **options})
+
+    async def feedback(
+        self, request_id: str, *, correct: bool | None = None, answer: str | None = None, **options: Any
+    ) -> FeedbackResponse:
+        return await self._send(
+            _base.feedback, {"request_id": request_id, "correct": correct, "answer": answer, **options}
+        )
+
+    async def model(self, name: str | None = None) -> ModelResponse:
+        return await self._send(_base.model, {"name": name})
+
+    def score_all(self, requests: Requests, *, concurrency: int = 8) -> AsyncIterator[ScoreResponse | ClientError]:
+        return self._all(_base.score_steps, requests, concurrency)
+
+    def vote_all(
+        self, requests: Requests, strategy: Strategy | None = None, *, concurrency: int = 8
+    ) -> AsyncIterator[VoteResponse | ClientError]:
+        return self._all(_base.vote, requests, concurrency, strategy=strategy)
+
+    def compare_all(self, requests: Requests, *, concurrency: int = 8) -> AsyncIterator[CompareResponse | ClientError]:
+        return self._all(_base.compare, requests, concurrency)
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -168,30 +199,32 @@ class AsyncClient(_Operations):
     async def __aexit__(self, *raised: object) -> None:
         await self.close()
 
-    async def _send(self, describe: Callable[[], Call[Result]]) -> Result:
-        call = describe()
+    async def _send(self, operation: Operation[Result], fields: Fields) -> Result:
+        call = operation(fields)
         attempts = self._attempts(call)
         while True:
             try:
-                request = call.request(self._http, *begin(attempts))
-                with client_errors(request):
+                request = _base.attempt(call, self._http, attempts)
+                with _base.client_errors(request):
                     response = await self._http.send(request)
-                return call.read(response)
+                return _base.read(call, response)
             except ClientError as error:
-                wait = pause(attempts, error)
+                wait = _base.pause(attempts, error)
             await asyncio.sleep(wait)
 
-    async def _all(self, describe: Callable[[], Calls[Result]]) -> AsyncIterator[Result | ClientError]:
-        calls = describe()
-        places = asyncio.Semaphore(calls.concurrency)
-        submitted = (asyncio.create_task(self._outcome(call, places)) for call in calls)
-        with closing(ahead(submitted, calls.concurrency)) as outcomes:
-            for outcome in outcomes:
-                yield await outcome
+    async def _all(
+        self, operation: Operation[Result], requests: Requests, concurrency: int, **common: Any
+    ) -> AsyncIterator[Result | ClientError]:
+        places = asyncio.Semaphore(concurrency)
 
-    async def _outcome(self, describe: Callable[[], Call[Result]], places: asyncio.Semaphore) -> Result | ClientError:
-        async with places:
-            try:
-                return await self._send(describe)
-            except ClientError as error:
-                return error
+        async def outcome(request: Fields) -> Result | ClientError:
+            async with places:
+                try:
+                    return await self._send(operation, {**common, **request})
+                except ClientError as error:
+                    return error
+
+        submitted = (asyncio.create_task(outcome(request)) for request in requests)
+        with closing(ahead(submitted, concurrency)) as outcomes:
+            for each in outcomes:
+                yield await each

@@ -81,7 +81,6 @@ def test_the_terminal_s_commands_run(gateway: Running, tmp_path: Path) -> None:
     commands = block("sh", "cat").replace("requests.jsonl", str(tmp_path / "requests.jsonl"))
     words = re.sub("^unprm ", f"{shlex.quote(str(SCRIPT))} ", commands, flags=re.MULTILINE)
     output = printed("sh", "-ec", words, UNPRM_CLIENT_URL=gateway.url)
-    assert "solution 0: answer 68" in output
     assert "hmr elects 68" in output
     assert json.loads(output.splitlines()[-1])["strategies"].keys() == {*REWARD_STRATEGIES}
 

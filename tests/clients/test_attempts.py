@@ -163,7 +163,7 @@ def test_an_answer_that_never_comes_is_a_deadline() -> None:
     ("answer", "kind", "says"),
     [
         (httpx.ReadTimeout("slow"), errors.DeadlineExceeded, " did not answer within "),
-        (httpx.ConnectTimeout("slow"), errors.ConnectionFailed, " did not take the connection in time"),
+        (httpx.ConnectTimeout("slow"), errors.ConnectionFailed, " can't be reached: slow"),
         (httpx.ReadError("cut"), errors.ConnectionFailed, ": ReadError: cut"),
         (httpx.Response(404, text="<html>"), errors.UnexpectedResponse, " an unprm server?"),
         (httpx.Response(200, text="<html>"), errors.UnexpectedResponse, ": the body is not a ModelResponse"),

@@ -49,7 +49,7 @@ def test_an_error_takes_its_place(server: Running) -> None:
         for outcomes in (list(client.vote_all(requests, "hmr")), asyncio.run(run())):
             kinds = [type(outcome).__name__ for outcome in outcomes]
             assert kinds == ["VoteResponse", "InvalidRequest", "NoAnswer", "InvalidRequest", "VoteResponse"]
-            assert "solution is not a field of a request; expected one of " in str(outcomes[3])
+            assert "/solution: is not a field here; expected one of " in str(outcomes[3])
 
 
 def test_scores_and_comparisons_of_many(server: Running) -> None:

@@ -27,40 +27,40 @@ def run(server: Running, *arguments: str, stdin: str | None = None) -> Any:
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, [*arguments, "--url", server.url], stdin)
 
 
+def rows(result: Any) -> list[list[str]]:
+    """The cells of a table's rows."""
+    assert result.exit_code == 0, result.output
+    lines = (line for line in result.output.splitlines() if line.startswith("│"))
+    return [[cell.strip() for cell in line[1:-1].split("│")] for line in lines]
+
+
 def test_scores_are_shown_step_by_step(server: Running) -> None:
-    result = run(server, "score", stdin=json.dumps(request(given("7", 0.9, 0.1, 0.2)), indent=1))
-    assert result.exit_code == 0
-    assert [line.strip() for line in result.output.splitlines()] == [
-        "",
-        "solution 0: answer 7, reward 0.100",
-        "0.900 ✓ step 0",
-        "0.100 ✗ step 1  ← first error",
-        "0.200 ✗ step 2",
-        "",
-        "fake: 0 tokens computed, 0 from cache",
+    body = request(given("7", 0.9, 0.1, 0.2), given("8", 0.8) | {"id": "b"})
+    assert rows(run(server, "score", stdin=json.dumps(body, indent=1))) == [
+        ["0", "7", "0.100", "step 0", "0.900", ""],
+        ["", "", "", "step 1", "0.100", "←"],
+        ["", "", "", "step 2", "0.200", ""],
+        ["b", "8", "0.800", "step 0", "0.800", ""],
     ]
 
 
 def test_the_threshold_of_the_request_applies(server: Running) -> None:
     result = run(server, "score", stdin=json.dumps(request(given("7", 0.9, 0.1), threshold=0.05)))
-    assert "✗" not in result.output
+    assert "←" not in result.output
 
 
 def test_scores_of_a_demonstration_are_judged_in_its_domain_alone() -> None:
     inside = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
     with serving(FakeEngine(demo=True, scores=lambda item: [0.1])) as running:
-        for command in (["score"], ["vote", "--strategy", "prm"]):
-            known, unknown = (
-                run(running, *command, stdin=json.dumps({"problem": problem, "solutions": [boxed(7), boxed(8)]})).output
-                for problem in (inside, "What is 3 + 4?")
-            )
-            assert "this problem is in it." in known
-            assert "0.100 ✗ The answer is \\boxed{7}.  ← first error" in known
-            assert "this problem is outside it: the scores mean nothing." in unknown
-            assert "0.100   The answer is \\boxed{7}." in unknown
-            assert not {"✗", "✓", "←"} & set(unknown)
-        compared = run(running, "compare", stdin=json.dumps(request(boxed(7), boxed(8)))).output
-        assert "the scores mean nothing" in compared
+        known, unknown = (
+            run(running, "score", stdin=json.dumps({"problem": problem, "solutions": [boxed(7)]})).output
+            for problem in (inside, "What is 3 + 4?")
+        )
+        assert ("this problem is in it." in known, "←" in known) == (True, True)
+        assert ("outside it: the scores mean nothing." in unknown, "←" in unknown) == (True, False)
+        for command in (["vote", "--strategy", "prm"], ["compare"]):
+            voted = run(running, *command, stdin=json.dumps(request(boxed(7), boxed(8)))).output
+            assert "the scores mean nothing" in voted
 
 
 def test_at_a_risk_it_is_said_whether_an_answer_is_accepted(tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_at_a_risk_it_is_said_whether_an_answer_is_accepted(tmp_path: Path) -> N
     with serving(vote_calibration=calibration(tmp_path)) as running:
         said = [run(running, "vote", "--risk", "0.05", stdin=json.dumps(request(*each))) for each in (sure, alone)]
         compared = run(running, "compare", "--risk", "0.05", stdin=json.dumps(request(*sure)))
-    assert "decided by: unanimous, accepted at a risk of 5 %" in said[0].output
-    assert "not accepted at a risk of 5 % (beyond the calibration: candidates)" in said[1].output
-    assert ("accepted" in compared.output, " yes " in compared.output) == (True, True)
+    assert "decided by unanimous, accepted" in said[0].output
+    assert ", not accepted" in said[1].output
+    assert ", accepted" in compared.output
 
 
 def test_the_default_vote_is_the_server_s() -> None:
@@ -89,23 +89,21 @@ def test_a_server_that_is_away_is_named() -> None:
 def test_a_vote_is_shown_as_a_table(server: Running) -> None:
     body = request(given("7", 0.9), given("8", 0.4), given("7", 0.7))
     result = run(server, "vote", "--strategy", "weighted", stdin=json.dumps(body))
-    assert result.exit_code == 0
-    assert "weighted elects 7  decided by: combined, margin 1.200" in result.output
-    rows = [line.replace("│", " ").split() for line in result.output.splitlines() if line.startswith("│")]
-    assert rows == [["7", "2", "0.800", "0.900", "1.600", "█" * 20], ["8", "1", "0.400", "0.400", "0.400", "█" * 5]]
-    assert "solution 0: answer 7, reward 0.900" in result.output
+    assert rows(result) == [["7", "2", "0.800", "0.900", "1.600"], ["8", "1", "0.400", "0.400", "0.400"]]
+    assert "weighted elects 7, decided by combined" in result.output
 
 
 def test_ties_are_told(server: Running) -> None:
     result = run(server, "vote", "--strategy", "majority", stdin=json.dumps(request(given("7", 0.9), given("8", 0.4))))
-    assert "a tie of 7, 8" in result.output
+    assert "a tie" in result.output
 
 
 def test_one_readable_candidate_is_not_unanimous(server: Running) -> None:
     body = json.dumps(request(boxed(7), ["I can't tell."], ["nothing"]))
     said = run(server, "vote", stdin=body).output
-    assert "decided by: only_answer\n1 of 3 candidates readable, 2 state no answer" in said
-    assert "1 of 3 candidates readable" in run(server, "compare", stdin=body).output
+    assert "decided by only_answer" in said
+    for output in (said, run(server, "compare", stdin=body).output):
+        assert "2 of 3 candidates state no answer" in output
 
 
 def test_alpha_is_passed_on(server: Running) -> None:
@@ -151,12 +149,12 @@ def test_one_that_fails_is_told_and_the_others_answered(server: Running) -> None
     ("stdin", "reason"),
     [
         ("", "is empty"),
-        ("[1]", "a request is a JSON object, not a list"),
-        ('{"problem": "p"}\n{"problem', "line 2"),
-        ("[" * 100_000, "line 1: recursion limit exceeded"),
-        ('{"problem": "p"}\n' + '{"problem":' * 100_000, "line 2: recursion limit exceeded"),
-        (r'{"problem": "\ud800"}', "line 1"),
-        ('{"problem": "p"}\n3\n', "line 2: a request is a JSON object, not a int"),
+        ("[1]", "line 1: Input should be an object"),
+        ('{"problem": "p"}\n{"problem', "line 2: Invalid JSON: EOF"),
+        ("[" * 100_000, "line 1: Invalid JSON: recursion limit exceeded"),
+        ('{"problem": "p"}\n' + '{"problem":' * 100_000, "line 2: Invalid JSON: recursion limit exceeded"),
+        (r'{"problem": "\ud800"}', "line 1: Invalid JSON: "),
+        ('{"problem": "p"}\n3\n', "line 2: Input should be an object"),
     ],
 )
 def test_what_is_no_request_is_told(server: Running, stdin: str, reason: str) -> None:
@@ -168,7 +166,14 @@ def test_what_is_no_request_is_told(server: Running, stdin: str, reason: str) ->
 def test_a_file_that_is_not_there_is_told(server: Running, tmp_path: Path) -> None:
     result = run(server, "score", str(tmp_path / "none.jsonl"))
     assert result.exit_code == 2
-    assert "can't be read" in result.stderr
+    assert "No such file or directory" in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_a_file_that_is_no_text_is_told(server: Running, tmp_path: Path) -> None:
+    (tmp_path / "picture").write_bytes(b"\x89PNG\xff")
+    result = run(server, "score", str(tmp_path / "picture"))
+    assert result.exit_code == 2
+    assert "can't decode byte" in " ".join(result.stderr.replace("│", " ").split())
 
 
 def test_hostile_text_stays_text(server: Running) -> None:
@@ -182,7 +187,7 @@ def test_hostile_text_stays_text(server: Running) -> None:
 
 def test_a_vote_without_scores_is_shown(server: Running) -> None:
     result = run(server, "vote", "--strategy", "majority", stdin=json.dumps(request(boxed(1), boxed(1), boxed(2))))
-    assert "–    The answer is \\boxed{1}." in result.output
+    assert rows(result) == [["1", "2", "", "", "2.000"], ["2", "1", "", "", "1.000"]]
 
 
 def test_key_and_address_may_be_variables(server: Running) -> None:

@@ -19,7 +19,7 @@ from tests.support import ROOT
 COMMANDS = {
     "unprm": ("", "serve", "models", "scale"),
     "unprm.grading": ("",),
-    "unprm_client": ("", "score", "vote", "compare", "mcp", "bench http"),
+    "unprm_client": ("", "score", "vote", "compare", "mcp"),
     "training": (
         *("", "build", "sample", "select", "annotate", "merge", "convert", "stats"),
         *("train", "calibrate", "merge-adapter", "push"),

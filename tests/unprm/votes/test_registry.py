@@ -60,7 +60,7 @@ def test_it_is_described(found: dict[str, Any]) -> None:
 
 def test_the_clients_have_it(found: dict[str, Any]) -> None:
     assert found["client"] == "2"
-    assert found["command"].startswith("passing elects 2 ")
+    assert found["command"].startswith("passing elects 2, ")
     assert "--pass-mark" in found["help"]
     assert "passing: The answer with the most solutions that pass" in " ".join(found["help"].replace("│", "").split())
     assert "passing" in found["tool"]["strategy"]["anyOf"][0]["enum"]
