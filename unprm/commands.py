@@ -83,7 +83,7 @@ class _Command(TyperCommand):
 
 
 def _named_type(option: str) -> str:
-    return re.sub(r"<list\[(\w+)\]>", r"<\1>", option).replace("<SecretStr>", "<key>")
+    return re.sub(r"<list\[(\w+)\]>", r"<\1>", option).replace("<SecretStr>", "<key>").replace("<FileText>", "<file>")
 
 
 class _Program(typer.Typer):

@@ -27,7 +27,9 @@ app = group("Scores and votes in a terminal.")
 File = Annotated[
     typer.FileText,
     typer.Argument(
-        encoding="utf-8-sig", help="Requests in the server's format: one JSON object, or one per line; - reads stdin."
+        metavar="file",
+        encoding="utf-8-sig",
+        help="Requests in the server's format: one JSON object, or one per line; - reads stdin.",
     ),
 ]
 _STDIN: Any = "-"
