@@ -1,13 +1,13 @@
 """Responses as tables for a terminal. Hostile text can't control the terminal."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from unprm.wire import CompareResponse, ScoreResponse, VoteOut, VoteResponse
+from unprm.wire import CompareResponse, ScoredSolution, ScoreResponse, VotedSolution, VoteOut, VoteResponse
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that a terminal would obey: controls, escapes, and changes of the writing direction."""
@@ -17,6 +17,7 @@ Row = tuple[object, ...]
 
 def shown(response: Response) -> Group:
     """A table with a row for each step, answer or vote, between its title and what to know of the response."""
+    columns: tuple[str, ...]
     match response:
         case ScoreResponse():
             title, rows = response.model, _steps(response)
@@ -56,7 +57,8 @@ def _notes(response: Response) -> Iterator[str]:
         yield response.demonstration.detail
     if isinstance(response, VoteResponse) and response.why_majority is not None:
         yield f"by majority, as no vote was named: {response.why_majority}"
-    for number, each in enumerate(response.solutions):
+    solutions: Sequence[ScoredSolution | VotedSolution] = response.solutions
+    for number, each in enumerate(solutions):
         if each.unscored is not None:
             yield f"solution {number} has no scores: {each.unscored.detail}"
     if not isinstance(response, ScoreResponse) and response.without_answer_count:
