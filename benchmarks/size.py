@@ -29,12 +29,13 @@ from benchmarks.models import ONE_AND_A_HALF_BILLION, SEVEN_BILLION
 from benchmarks.queries import Query
 from benchmarks.timing import Comparison, median, timed
 from training import resumable
-from training.prm.memory import Footprint
+from training.prm.memory import PassSize
 from training.prm.train import Trainer
 from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.checkpoints.files import load_base, load_tokenizer
 from unprm.engines.torch.devices import multiplies_bf16_fast
+from unprm.engines.torch.memory import weight_bytes
 from unprm.engines.torch.quantized import widen_all
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
@@ -151,20 +152,21 @@ def _trained(name: str, base: Path, unread: int) -> Comparison:
     resumable.write_lines(base / "data.jsonl", labelled)
     settings = TrainSettings(str(base), (base / "data.jsonl",), base / "prm", batch_size=SOLUTIONS, bf16=True)
     with ProcessPoolExecutor(1, get_context("spawn")) as pool, watched() as taken:
-        program, seconds, tokens, footprint = pool.submit(_step, settings).result()
-    console.print(f"{base}, a step of training: {footprint}")
-    planned = footprint.frozen + footprint.trained + footprint.activations * tokens - unread
+        program, seconds, tokens, weights, size = pool.submit(_step, settings).result()
+    console.print(f"{base}, a step of training: {size}")
+    guessed = weights + size.fixed + size.per_token * tokens - unread
     what = f"{name}: a step of training on {tokens:,} tokens, {seconds:.0f} s, memory"
-    return Comparison(what, max(taken) - program, "as planned", planned, unit="B")
+    return Comparison(what, max(taken) - program, "as guessed", guessed, unit="B")
 
 
-def _step(settings: TrainSettings) -> tuple[int, float, int, Footprint]:
-    """Bytes of the process before the trainer; seconds and tokens of a step; and the trainer's memory plan."""
+def _step(settings: TrainSettings) -> tuple[int, float, int, int, PassSize]:
+    """Bytes of the process before the trainer; seconds and tokens of a step; bytes of the weights, and what the trainer
+    guesses of the rest."""
     before = psutil.Process().memory_info().rss
     trainer = Trainer(settings)
     seconds = timed(lambda: trainer.step(0, trainer.examples))
     tokens = sum(len(example.encoded.ids) for example in trainer.examples)
-    return before, seconds, tokens, trainer.memory.footprint
+    return before, seconds, tokens, weight_bytes([trainer.network]), trainer.memory
 
 
 @contextmanager

@@ -16,13 +16,11 @@ from training import resumable
 from training.evaluate import processbench
 from training.evaluate.bootstrap import Estimate
 from training.evaluate.vote_results import in_markdown
-from training.prm import readout
+from training.prm import probe_fit
 from training.prm.probe import ProbeTrainer
-from training.prm.readout import Array, Features
+from training.prm.probe_fit import Array, Features
 from unprm.calibration import sigmoid
-from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import ModelInvalid
-from unprm.formats.probe import ProbeFormat
 
 from . import steps
 from .auroc import auroc
@@ -51,16 +49,16 @@ def write(trainer: ProbeTrainer, output: Path, console: Console) -> str:
     features, others = trainer.states.features, held_out.states.features
     right, problems = trainer.states.right, trainer.states.problems
     seed = trainer.settings.seed
-    folds = readout.split(right, problems, seed)
+    folds = probe_fit.split(right, problems, seed)
 
     def alone(columns: Array, held_out_columns: Array) -> tuple[float, SetScores]:
-        crossed = readout.cross_fitted(columns, right, folds)
-        weight, bias = readout.regressed(columns, right, crossed.strength)
+        crossed = probe_fit.cross_fitted(columns, right, folds)
+        weight, bias = probe_fit.regressed(columns, right, crossed.strength)
         return crossed.log_loss, held_out.scores(held_out_columns.astype(np.float64) @ weight + bias)
 
     def fit(rows: Sequence[int]) -> SetScores:
         fewer = Features(features.layers, features.states[:, rows], features.measures[rows])
-        made = readout.fit(fewer, right[rows], [problems[row] for row in rows], seed)
+        made = probe_fit.fit(fewer, right[rows], [problems[row] for row in rows], seed)
         return held_out.scores(made.probe.margins(others))
 
     console.print("each layer")
@@ -122,7 +120,7 @@ class HeldOut:
             for path in trainer.settings.validation
             for name, solutions in processbench.load_processbench(str(path)).items()
         }
-        form = ProbeFormat(load_tokenizer(trainer.base), trainer.config)
+        form = trainer.format
         self._ids = {
             each.id: form.encode(each.problem.strip(), [step.strip() for step in each.steps]).ids
             for kept in self.sets.values()

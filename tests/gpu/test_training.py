@@ -1,5 +1,4 @@
-"""Training on a GPU against a CPU's: a step, and the attention of packed solutions and of shared prefixes. On a CPU the
-kernels are plain ones."""
+"""Training on a GPU against a CPU's: a step, and the attention of packed solutions, on a CPU by a plain kernel."""
 
 from dataclasses import replace
 
@@ -8,7 +7,7 @@ import torch
 
 from tests.support import TEST_DATA
 from tests.tiny import write_base
-from tests.training.prm.kernels import PLAIN
+from tests.training.prm.kernels import packed
 from training.prm.network import Network
 from training.prm.processes import Processes
 from training.prm.train import Trainer
@@ -25,12 +24,12 @@ def _trainer(base, output, device, plain=False, **changes):
     data = (TEST_DATA / "layouts" / "prm800k.jsonl",)
     settings = TrainSettings(str(base), data, output, batch_size=8, lora_dropout=0.0, learning_rate=1e-3, **changes)
     if plain:
-        settings = replace(settings, share_prefixes=False, bf16=False, batch_tokens=1)
+        settings = replace(settings, bf16=False, batch_tokens=1)
     trainer = Trainer(settings, Processes(0, 1, torch.device("cpu") if plain else device))
     if device.type == "cpu" and not plain:
-        compute = trainer.compute._replace(kernels=PLAIN)
+        compute = trainer.compute._replace(kernel=packed)
         trainer.network = Network(trainer.network.model, trainer.network.head, compute)
-    assert (trainer.network.kernels is None) is plain
+    assert (trainer.network.kernel is None) is plain
     return trainer
 
 
@@ -40,9 +39,8 @@ def _gradient(trainer, batch):
 
 
 @pytest.mark.parametrize("tune", ["lora", "all"])
-@pytest.mark.parametrize("share_prefixes", [False, True])
-def test_a_loss_and_its_gradient_are_those_of_padded_solutions(base, tmp_path, device, share_prefixes, tune):
-    changes = {"share_prefixes": share_prefixes, "tune": tune, "gradient_checkpointing": tune == "all"}
+def test_a_loss_and_its_gradient_are_those_of_padded_solutions(base, tmp_path, device, tune):
+    changes = {"tune": tune, "gradient_checkpointing": tune == "all"}
     ours, plain = (_trainer(base, tmp_path, device, plain=each, **changes) for each in (False, True))
     batch = ours.examples[:12]
     (loss, found), (expected_loss, expected) = _gradient(ours, batch), _gradient(plain, batch)

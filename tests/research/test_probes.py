@@ -12,8 +12,7 @@ from research import probes
 from tests.tiny import write_base
 from tests.training.solutions import learnable
 from training import resumable
-from training.prm.probe import KEPT_OF_HELD_OUT, ProbeTrainer
-from training.prm.states import PROGRESS
+from training.prm.probe import HELD_OUT_STATES, PROGRESS, ProbeTrainer
 from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.errors import ModelInvalid
@@ -54,7 +53,7 @@ def test_a_held_out_solution_gets_the_scores_that_the_served_probe_gives_it(trai
     held_out = probes.HeldOut(trainer)
     engine = load_engine(str(trainer.settings.output), dtype="float32")
     try:
-        fitted = probes.readout.fit(trainer.states.features, trainer.states.right, trainer.states.problems, 0)
+        fitted = probes.probe_fit.fit(trainer.states.features, trainer.states.right, trainer.states.problems, 0)
         scores = held_out.scores(fitted.probe.margins(held_out.states.features))
         for name, solutions in held_out.sets.items():
             assert len(solutions) == 24
@@ -79,7 +78,7 @@ def test_tables_and_figure_are_written(trainer, tmp_path):
 
 
 def test_a_training_that_has_not_ended_is_told(trainer, tmp_path):
-    progress = trainer.settings.output / KEPT_OF_HELD_OUT / PROGRESS
+    progress = trainer.settings.output / HELD_OUT_STATES / PROGRESS
     before = progress.read_text("utf-8")
     progress.write_text(json.dumps(json.loads(before) | {"steps": 3}), "utf-8")
     with pytest.raises(ModelInvalid, match="has not ended: repeat its command"):

@@ -1,7 +1,7 @@
 """The trainer's network: a language model, all of it trained or frozen with a LoRA adapter, and a head."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -10,37 +10,36 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from unprm.checkpoints import lora
-from unprm.engines.torch import attention
+from unprm.engines.torch import varlen
 from unprm.engines.torch.quantized import widen_all
 from unprm.errors import ModelInvalid
 
-from .attention import Kernels, Packs, computes, forest_blocks, of_cuda, use
+from .attention import Packs, computes, use
 from .collate import MicroBatch
-from .prefixes import sees
 from .train_settings import TrainSettings
 
 
 class Compute(NamedTuple):
     """How a run computes. `device`: its type. `base`: number type of the base's weights; what is trained is in float32.
-    `autocast`: whether matrix products are in bfloat16. `kernels`: those of the attention, if the device has any."""
+    `autocast`: whether matrix products are in bfloat16. `kernel`: that of the attention, if the device has one."""
 
     device: str
     base: torch.dtype
     autocast: bool
-    kernels: Kernels | None = None
+    kernel: varlen.Varlen | None = None
 
     @classmethod
     def of(cls, settings: TrainSettings, device: str, fast: bool) -> Self:
         """How to compute with these settings on a device of this type; `fast`: whether it multiplies in bfloat16 as
         fast as in float32. Unless the settings say otherwise, bfloat16 is for fast GPUs, and for fast processors where
-        nothing is trained. Only fast GPUs have kernels."""
+        nothing is trained. Only fast GPUs have a kernel."""
         on_card = device == "cuda"
         frozen = settings.tune == "none"
         bf16 = fast and (on_card or frozen) if settings.bf16 is None else settings.bf16
         stored = settings.tune != "all" and (bf16 or on_card)
         autocast = bf16 and fast
-        kernels = of_cuda() if on_card and fast and (stored or autocast) else None
-        return cls(device, torch.bfloat16 if stored else torch.float32, autocast, kernels)
+        kernel = varlen.installed() if on_card and fast and (stored or autocast) else None
+        return cls(device, torch.bfloat16 if stored else torch.float32, autocast, kernel)
 
     @property
     def widens(self) -> bool:
@@ -72,31 +71,9 @@ def read_shape(base: str) -> PreTrainedConfig:
     return config.get_text_config()
 
 
-def check_sharing(model: PreTrainedModel, longest: int) -> None:
-    """Raises `ModelInvalid` unless the model's attention can be computed over solutions that share prefixes, of at most
-    `longest` tokens."""
-    if reason := unshared(model, longest):
-        raise ModelInvalid(f"{model.config.name_or_path} can't be trained with share_prefixes: {reason}")
-
-
-def unshared(model: PreTrainedModel, longest: int) -> str | None:
-    """Why prefixes of solutions of at most `longest` tokens can't be shared in a pass; None if they can."""
-    config = model.config
-    window = getattr(config, "sliding_window", None)
-    if config._attn_implementation != "sdpa":
-        return f"it computes attention by {config._attn_implementation}, not by sdpa"
-    if window and window < longest:
-        return f"it sees {window} tokens back, and the longest solution has {longest}"
-    return attention.unsupported(config)
-
-
 def prepare(base: PreTrainedModel, settings: TrainSettings, compute: Compute) -> PreTrainedModel | PeftModel:
-    """The base in training mode: all its weights are trained, or a new adapter; with gradient checkpointing if the
-    settings say so. Errors as in `with_adapter`."""
+    """The base in training mode: all its weights are trained, or a new adapter. Errors as in `with_adapter`."""
     tuned = with_adapter(base, settings) if settings.tune == "lora" else base
-    if settings.gradient_checkpointing:
-        # the reentrant variant would need a gradient at the first layer's input
-        tuned.gradient_checkpointing_enable({"use_reentrant": False})
     if compute.widens:
         compute_in_float32(tuned)
     return tuned.train()
@@ -145,54 +122,28 @@ def drop_output(model: PreTrainedModel | PeftModel) -> None:
         model.set_output_embeddings(torch.nn.Identity())
 
 
-class Runner(torch.nn.Module):
-    """A language model, as it runs over micro-batches.
+class Network(torch.nn.Module):
+    """A language model, from `prepare`, and a head of `training.prm.heads`, which reads margins from its states.
 
-    `kernels`: those of the attention, if it has any for this model: then passes have no padding, and no mask.
+    `kernel`: that of the attention, if there is one for this model: then passes have no padding.
     """
 
-    def __init__(self, model: PreTrainedModel | PeftModel, compute: Compute) -> None:
-        super().__init__()
-        self.model = model
-        self.kernels = compute.kernels if computes(model.config) else None
-        self._autocast = compute.autocast
-        if self.kernels:
-            use(model.get_base_model() if isinstance(model, PeftModel) else model)
-
-    def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
-        """Within this block products are computed in the type of the run."""
-        return torch.autocast(device.type, torch.bfloat16, enabled=self._autocast)
-
-    def run(self, micro: MicroBatch, **options: Any) -> Any:
-        """Runs the decoder on a micro-batch, with further `options` of its call, and returns its output."""
-        device = next(self.model.parameters()).device
-        positions = None if micro.positions is None else micro.positions.to(device)
-        with self.autocast(device):
-            ids, decoder = micro.ids.to(device), self.model.get_decoder()
-            return decoder(
-                input_ids=ids, position_ids=positions, use_cache=False, **self._seen(micro, device), **options
-            )
-
-    def _seen(self, micro: MicroBatch, device: torch.device) -> dict[str, Any]:
-        """The arguments of the decoder that say what each token attends to."""
-        ends = None if micro.ends is None else micro.ends.to(device)
-        if self.kernels:
-            assert micro.positions is not None, "the batch is padded"
-            layout = Packs.of(micro.lengths, device) if ends is None else forest_blocks(ends)
-            return {"layout": layout, "kernels": self.kernels}
-        # without a mask, transformers keeps solutions in one row apart by their positions
-        return {"attention_mask": None if ends is None else sees(ends)[None, None]}
-
-
-class Network(Runner):
-    """A language model, from `prepare`, and a head of `training.prm.heads`, which reads margins from its states."""
-
     def __init__(self, model: PreTrainedModel | PeftModel, head: torch.nn.Module, compute: Compute) -> None:
-        super().__init__(model, compute)
-        self.head = head
+        super().__init__()
+        self.model, self.head = model, head
+        self.kernel = compute.kernel if computes(model.config) else None
+        self._autocast = compute.autocast
+        if self.kernel:
+            use(model.get_base_model() if isinstance(model, PeftModel) else model)
 
     def forward(self, micro: MicroBatch) -> torch.Tensor:
         """The head's margins at the tags, (tags,) in fp32."""
-        states = self.run(micro).last_hidden_state.flatten(0, 1)
-        margins: torch.Tensor = self.head(states[micro.places.to(states.device)])
+        device, seen = next(self.model.parameters()).device, dict[str, Any]()
+        if self.kernel:
+            assert micro.positions is not None, "the batch is padded"
+            spans = Packs.of(micro.lengths, device)
+            seen = {"position_ids": micro.positions.to(device), "layout": spans, "kernel": self.kernel}
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._autocast):
+            output = self.model.get_decoder()(input_ids=micro.ids.to(device), use_cache=False, **seen)
+        margins: torch.Tensor = self.head(output.last_hidden_state.flatten(0, 1)[micro.places.to(device)])
         return margins

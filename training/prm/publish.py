@@ -33,9 +33,10 @@ from .card import CARD, published_card
 from .heads import FILE, write_layer
 from .network import Network
 from .resume import STATE
-from .states import KEPT
 from .train_settings import TrainSettings, TuneName
 
+PROBE_STATES = "states"
+"""Folder of the states of training's steps in a probe's directory."""
 ADAPTER = "adapter"
 """The folder of the adapter in a published repository, whose root is the merged checkpoint."""
 _KINDS: dict[TuneName, str] = {
@@ -49,7 +50,7 @@ def check_output(settings: TrainSettings) -> None:
     """Raises `OutputMismatch` if the output directory holds a PRM of another kind than is trained, or what a killed run
     left of one."""
     output, kinds = settings.output, _KINDS
-    if is_probe(output) or (output / KEPT).is_dir():
+    if is_probe(output) or (output / PROBE_STATES).is_dir():
         held = kinds["none"]
     elif (output / lora.CONFIG).is_file():
         held = kinds["lora"]

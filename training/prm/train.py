@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from rich.progress import Progress
-from transformers import PreTrainedConfig
 
 from unprm.checkpoints.files import fetch, load_base, load_tokenizer
 from unprm.engines.torch.devices import multiplies_bf16_fast
@@ -30,8 +29,8 @@ from .collate import Example, MicroBatch, batches, micro_batches, read_examples
 from .heads import make_head
 from .journal import TrainingJournal
 from .loss import LOSSES
-from .memory import TrainingMemory, free_memory, plan
-from .network import Compute, Network, check_sharing, prepare, read_shape
+from .memory import free_memory, guess
+from .network import Compute, Network, prepare, read_shape
 from .processes import Processes
 from .publish import check_output, portable, write_adapter, write_all
 from .resume import STATE, RunState, fingerprint
@@ -55,7 +54,6 @@ class Trainer:
         self.processes = processes or Processes.join()
         self.device = self.processes.device
         self.compute = Compute.of(settings, self.device.type, multiplies_bf16_fast(self.device))
-        free = self.processes.smallest(free_memory(self.device) // self.processes.sharing)
         self.base = fetch(settings.base, settings.base_revision)
         tokenizer = load_tokenizer(self.base)
         self.config = PrmConfig.for_base(
@@ -72,20 +70,24 @@ class Trainer:
         first = self.processes.is_first
         self.journal = TrainingJournal(settings.output, self.config.name, settings.report_to) if first else None
         self.format = UnprmFormat(tokenizer, self.config)
-        shape = read_shape(str(self.base))
-        window = shape.max_position_embeddings
+        window = read_shape(str(self.base)).max_position_embeddings
         self.examples, self.dropped = read_examples(settings.data, settings.layout, self.format, window)
         validation: tuple[list[Example], int] = [], 0
         if settings.validation:
             validation = read_examples(settings.validation, None, self.format, window)
         self.held_out, self.dropped_held_out = validation
         self.state = RunState(settings.output / STATE, self.processes)
-        self.memory = self._plan(settings, shape, free)
-        chosen = {name: getattr(self.memory, name) for name in CHOSEN}
         bf16 = self.compute.autocast if settings.bf16 is None else settings.bf16
-        self.settings = replace(settings, **chosen, bf16=bf16)
-        self.batch_tokens = self.memory.batch_tokens
+        self.settings = replace(settings, bf16=bf16, **self._kept())
         self.network = self._load().to(self.device)
+        longest = max(len(example.encoded.ids) for example in self.examples)
+        free = self.processes.smallest(free_memory(self.device) // self.processes.sharing)
+        self.memory = guess(self.network, self.settings, free, longest)
+        self.batch_tokens = self.memory.batch_tokens
+        if self.memory.gradient_checkpointing:
+            # the reentrant variant would need a gradient at the first layer's input
+            self.network.model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.settings = replace(self.settings, **{name: getattr(self.memory, name) for name in CHOSEN})
         # fused, it needs no memory of its own
         fused = settings.tune == "all"
         self.optimizer = torch.optim.AdamW(self._trained().values(), lr=0.0, weight_decay=0.0, fused=fused)
@@ -159,30 +161,24 @@ class Trainer:
 
     def _load(self) -> Network:
         model = load_base(self.base, self.compute.base)
-        if self.settings.share_prefixes:
-            check_sharing(model, max(len(example.encoded.ids) for example in (*self.examples, *self.held_out)))
         tuned = prepare(model, self.settings, self.compute)
         if self.settings.compile:
             model.get_decoder().compile(dynamic=True)
         verdicts = Verdicts(self.config.positive_id, self.config.negative_id)
         return Network(tuned, make_head(tuned, self.settings, verdicts), self.compute)
 
-    def _plan(self, settings: TrainSettings, shape: PreTrainedConfig, free: int) -> TrainingMemory:
-        """Chooses the settings in `CHOSEN` that are not given, or takes them from this run's checkpoint."""
-        if progress := self.state.progress():
-            kept = progress["memory"]
-            settings = replace(settings, **{name: kept[name] for name in CHOSEN if getattr(settings, name) is None})
-        longest = max(len(example.encoded.ids) for example in self.examples)
-        return plan(shape, settings, self.compute, free, longest)
+    def _kept(self) -> dict[str, Any]:
+        """The settings in `CHOSEN` that are not given, as this run's checkpoint has them, if there is one."""
+        progress = self.state.progress()
+        return {k: v for k, v in progress["memory"].items() if getattr(self.settings, k) is None} if progress else {}
 
     def _trained(self) -> dict[str, torch.Tensor]:
         return {name: p for name, p in self.network.named_parameters() if p.requires_grad}
 
     def _batches(self, first: int) -> Iterator[tuple[int, list[Example]]]:
         step, s = 0, self.settings
-        problems = [example.problem for example in self.examples]
         for epoch in range(s.epochs):
-            for indices in batches(problems, s.batch_size, epoch, s.seed, s.share_prefixes):
+            for indices in batches(len(self.examples), s.batch_size, epoch, s.seed):
                 if step >= first:
                     yield step, [self.examples[index] for index in indices]
                 step += 1
@@ -253,8 +249,7 @@ class Trainer:
         return scores, labels
 
     def _micro_batches(self, examples: Sequence[Example]) -> Iterator[MicroBatch]:
-        packing = self.network.kernels is not None
-        return micro_batches(examples, self.batch_tokens, packing, self.settings.share_prefixes)
+        return micro_batches(examples, self.batch_tokens, packing=self.network.kernel is not None)
 
     def _resume(self) -> int:
         """Restores the last checkpoint, if any; returns the number of the next step."""

@@ -85,10 +85,6 @@ class TrainSettings:
     gradient_checkpointing: Annotated[
         bool | None, Option(help="Compute activations twice to save memory. Default: only if needed.")
     ] = None
-    share_prefixes: Annotated[
-        bool,
-        Option("--share-prefixes", help="Batch solutions by problem, and compute shared beginnings once."),
-    ] = False
     compile: Annotated[bool, Option("--compile", help="Compile the model first; pays off in long runs.")] = False
     checkpoint_every: Annotated[int, Option(min=1, help="Optimiser steps between checkpoints.")] = 50
     report_to: Annotated[

@@ -1,16 +1,12 @@
-"""The kernels of a GPU's attention, computed plainly, with gradients, on any device."""
+"""The kernel of a GPU's attention, computed plainly, with gradients, on any device."""
 
 from itertools import pairwise
 
 import torch
-from torch._higher_order_ops.flex_attention import flex_attention
 from torch.nn import functional
-from torch.nn.attention.flex_attention import BlockMask
-
-from training.prm.attention import Kernels
 
 
-def _packed(
+def packed(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -39,22 +35,3 @@ def _packed(
         attended = functional.scaled_dot_product_attention(*rows, attn_mask=mask, scale=scale, enable_gqa=True)
         made.append(attended.transpose(0, 1))
     return torch.cat(made)
-
-
-def _forest(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    *,
-    block_mask: BlockMask,
-    scale: float,
-    enable_gqa: bool,
-) -> torch.Tensor:
-    assert query.dtype == key.dtype == value.dtype
-    assert enable_gqa
-    # the public function refuses gradients on a CPU, which its reference has
-    attended, *_ = flex_attention(query, key, value, lambda score, *_: score, block_mask.as_tuple(), scale, {})
-    return attended
-
-
-PLAIN = Kernels(_packed, _forest)

@@ -20,8 +20,6 @@ from training.__main__ import app
 from training.prm import publish
 from training.prm.collate import Example
 from training.prm.heads import FILE
-from training.prm.memory import footprint
-from training.prm.network import Compute, read_shape
 from training.prm.train import Trainer
 from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
@@ -112,24 +110,6 @@ def test_an_adapter_on_tied_embeddings_is_served_with_the_trainer_s_margins(base
     assert torch.tensor(found).logit().tolist() == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_a_margin_is_the_same_however_solutions_are_put_together(base, tmp_path, head):
-    solutions = [*_solutions(6, seed=3)]
-    found = []
-    for name, changes in {"padded": {}, "shared": {"share_prefixes": True}}.items():
-        place = tmp_path / name
-        place.mkdir()
-        trainer = _trainer(base, place, head, "orm", **changes)
-        for parameter in trainer._trained().values():
-            parameter.data = torch.full_like(parameter, 0.05)
-        examples = [Example.of(s, trainer.format.encode(s.problem, s.steps)) for s in solutions]
-        scores, labels = trainer._scored(examples)
-        found.append(sorted(zip(labels, scores, strict=True)))
-    for (labels, scores), (other_labels, other_scores) in zip(*found, strict=True):
-        assert labels == other_labels
-        assert scores == pytest.approx(other_scores, abs=1e-5)
-
-
 @pytest.mark.parametrize(("head", "outputs"), HEADS.items())
 def test_a_trained_layer_lies_beside_the_adapter(trained, head, outputs):
     assert PrmConfig.read(trained[head]).head == head
@@ -165,16 +145,6 @@ def test_a_killed_run_goes_on_with_its_layer(base, tmp_path):
     again = _trainer(base, tmp_path, "classes", epochs=1)
     assert again._resume() == len(first.losses)
     assert torch.equal(again._trained()["head.layers.0.weight"], first._trained()["head.layers.0.weight"])
-
-
-def test_memory_counts_a_layer(base, tmp_path):
-    found = {}
-    for head in HEADS:
-        settings = TrainSettings(base="b", data=(), output=tmp_path, head=head, loss="orm")
-        found[head] = footprint(read_shape(str(base)), settings, Compute.of(settings, "cpu", False))
-    # of the verdicts, their difference is kept in a pass
-    assert found["value"].trained - found["verdicts"].trained == 4 * 65 * 4 - 64 * 4
-    assert found["classes"].trained - found["verdicts"].trained == 4 * 130 * 4 - 64 * 4
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -21,16 +21,28 @@ from tests.tiny import write_base
 from tests.training.solutions import learnable
 from training import resumable
 from training.__main__ import app
-from training.prm.probe import KEPT_OF_HELD_OUT, READOUTS, ProbeTrainer, candidates
-from training.prm.states import KEPT, PROGRESS, STATES, check_room
+from training.prm.probe import (
+    HELD_OUT_STATES,
+    PROGRESS,
+    READOUTS,
+    STATES,
+    FrozenBase,
+    ProbeTrainer,
+    candidates,
+    check_room,
+    passes,
+)  # fmt: skip
+from training.prm.publish import PROBE_STATES
 from training.prm.train import Trainer
 from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.calibration import sigmoid
 from unprm.checkpoints.files import load_base, load_tokenizer
+from unprm.engines.torch import attention
 from unprm.errors import ModelInvalid, OutputMismatch
 from unprm.formats.probe import ProbeConfig, ProbeFormat
 from unprm.models.load import load_engine
+from unprm.types import Encoded
 from unprm.uncertainty import MEASURES, SURPRISAL
 
 QUIET = Progress(disable=True)
@@ -129,14 +141,43 @@ def test_what_is_written_says_how_it_is_read_and_what_it_was_trained_on(place, t
     assert str(place) not in card
 
 
+def _filled(trainer):
+    """A trainer's states, after the pass."""
+    longest = max(len(text.ids) for text in trainer.states.texts)
+    trainer.states.fill(FrozenBase(trainer, longest), 300, lambda tokens: None)
+    return trainer.states
+
+
+def test_a_shared_prefix_counts_once_in_a_pass():
+    texts = [Encoded(ids, ()) for ids in ((1, 2, 3), (1, 2, 3, 4), (1, 2, 5), (7,) * 9, (8,))]
+    assert list(passes(texts, 5)) == [range(3), range(3, 4), range(4, 5)]
+    assert list(passes(texts, 4)) == [range(2), range(2, 3), range(3, 4), range(4, 5)]
+    assert list(passes(texts, 100)) == [range(5)]
+
+
+@pytest.mark.parametrize("tree", [True, False])
+def test_a_text_s_states_do_not_depend_on_its_pass(place, tmp_path, monkeypatch, tree):
+    """By the engine's tree, and one text after the other, as where the tree can't compute a base's attention."""
+    trainer = ProbeTrainer(_settings(place, tmp_path, bf16=False))
+    if not tree:
+        monkeypatch.setattr(attention, "unsupported", lambda config: "of another kind")
+    base = FrozenBase(trainer, 200)
+    assert (base._engine is not None) is tree
+    texts, known = trainer.states.texts[:9], trainer.states.known[:9]
+    together = list(base.steps(texts, known))
+    alone = [step for text, steps in zip(texts, known, strict=True) for step in base.steps([text], [steps])]
+    for (states, figures), (expected, measured) in zip(together, alone, strict=True):
+        assert states == pytest.approx(expected, rel=2e-3, abs=2e-3)
+        assert figures == pytest.approx(measured, rel=1e-4)
+
+
 def test_only_the_tokens_of_labelled_steps_are_kept(place, tmp_path):
     path = tmp_path / "steps.jsonl"
     one = LabelledSolution("12?", ("12 + 34 = 46.", "So 41", "46 - 5", "12"), (None, 0.25, True, None))
     # the same prefix, of which another step has a label
     other = replace(one, steps=("12 + 34 = 46.", "So 41", "5"), labels=(False, None, True))
     resumable.write_lines(path, [one, other])
-    states = ProbeTrainer(_settings(place, tmp_path / "prm", data=(path,), bf16=False)).states
-    states.fill(300, lambda tokens: None)
+    states = _filled(ProbeTrainer(_settings(place, tmp_path / "prm", data=(path,), bf16=False)))
     assert states.right.tolist() == [
         label > 0.5 for example in states.examples for label in example.labels if label == label
     ]
@@ -177,7 +218,7 @@ def _begin(settings):
 
 def test_a_killed_run_goes_on_where_it_was_and_ends_as_it_would_have(place, trained, tmp_path):
     settings = _settings(place, place / "killed" / "prm", validation=(place / "held-out.jsonl",))
-    progress = settings.output / KEPT / PROGRESS
+    progress = settings.output / PROBE_STATES / PROGRESS
     process = forked.start(_begin, settings)
     while not progress.is_file() or json.loads(progress.read_text())["steps"] == 0:
         assert process.is_alive()
@@ -190,17 +231,16 @@ def test_a_killed_run_goes_on_where_it_was_and_ends_as_it_would_have(place, trai
     assert not np.load(progress.with_name(STATES), mmap_mode="r")[:, done:].any()
     trainer.train(QUIET)
     expected, _ = trained
-    for name in (f"{KEPT}/{STATES}", f"{KEPT_OF_HELD_OUT}/{STATES}", "head.safetensors", READOUTS, "validation.jsonl"):
+    states = (f"{PROBE_STATES}/{STATES}", f"{HELD_OUT_STATES}/{STATES}")
+    for name in (*states, "head.safetensors", READOUTS, "validation.jsonl"):
         assert (settings.output / name).read_bytes() == (expected / name).read_bytes()
 
 
 def test_what_is_done_is_not_read_again(place, tmp_path):
-    states = ProbeTrainer(_settings(place, tmp_path)).states
-    states.fill(300, lambda tokens: None)
-    kept = np.load(tmp_path / KEPT / STATES, mmap_mode="r+")
+    _filled(ProbeTrainer(_settings(place, tmp_path)))
+    kept = np.load(tmp_path / PROBE_STATES / STATES, mmap_mode="r+")
     kept[:, 0] = 5
-    again = ProbeTrainer(_settings(place, tmp_path)).states
-    again.fill(300, lambda tokens: None)
+    again = _filled(ProbeTrainer(_settings(place, tmp_path)))
     assert (again.features.states[:, 0] == 5).all()
 
 
@@ -217,7 +257,7 @@ def test_the_states_take_what_was_said_and_a_disk_without_room_is_refused_before
     # two layers of 64 numbers of two bytes, and four figures of four
     assert trainer.states.bytes == trainer.states.count * (2 * 64 * 2 + 4 * 4)
     assert f"{trainer.states.count:,} labelled steps: their states take 272 bytes each" in str(trainer)
-    files = sum(path.stat().st_size for path in (tmp_path / KEPT).glob("*.npy"))
+    files = sum(path.stat().st_size for path in (tmp_path / PROBE_STATES).glob("*.npy"))
     assert files == pytest.approx(trainer.states.bytes, abs=256)
     with pytest.raises(ModelInvalid, match=r"take 2 GB, and 1.5 GB are free"):
         check_room(2 * 10**9, 15 * 10**8, tmp_path)
@@ -291,7 +331,7 @@ def test_a_directory_of_trained_weights_gets_no_probe(place, tmp_path, left, hel
 @pytest.mark.parametrize("tune", ["lora", "all"])
 def test_a_directory_of_a_probe_gets_no_trained_weights(place, trained, tmp_path, tune):
     output, _ = trained
-    (tmp_path / KEPT).mkdir()
+    (tmp_path / PROBE_STATES).mkdir()
     for directory in (output, tmp_path):  # of a whole probe, and of what a killed run left
         settings = TrainSettings(base="read-later", data=(), output=directory, tune=tune)
         with pytest.raises(OutputMismatch, match=f"{directory} holds a probe: .* takes another directory"):

@@ -4,6 +4,7 @@ import ctypes
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from pathlib import Path
 
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
@@ -72,7 +73,7 @@ def _bytes_per_token(network: PreTrainedModel, read: int) -> int:
     In the feed-forward block these are three tensors of its width (the gate, the values and their product) and four of
     the hidden width: the residual, the norm's output, and what adding them takes.
     """
-    wide, hidden = _feed_forward_width(network.config), int(network.config.hidden_size)
+    wide, hidden = feed_forward_width(network.config), int(network.config.hidden_size)
     return int(network.dtype.itemsize) * (3 * wide + (4 + read) * hidden)
 
 
@@ -82,12 +83,22 @@ def _widened(network: PreTrainedModel) -> int:
     return max((4 * layer.weight.numel() for layer in layers), default=0)
 
 
-def _feed_forward_width(config: PretrainedConfig) -> int:
+def feed_forward_width(config: PretrainedConfig) -> int:
     """Width of the feed-forward block. In a mixture of experts: of all experts together that a token goes to. If not
     configured: four times the hidden width, as is usual."""
     experts = getattr(config, "num_experts_per_tok", None) or 1
     width = getattr(config, "moe_intermediate_size", None) or getattr(config, "intermediate_size", None)
     return int(width or 4 * config.hidden_size) * int(experts)
+
+
+def left_to_container(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes left by a container's memory limit (control groups, version 2); `sys.maxsize` without a limit."""
+    try:
+        limit, used = (int((cgroup / name).read_text("ascii")) for name in ("memory.max", "memory.current"))
+        counts = dict(line.split() for line in (cgroup / "memory.stat").read_text("ascii").splitlines())
+        return limit - used + int(counts["inactive_file"])  # cached files count as used, but can be evicted
+    except (OSError, ValueError):  # no such file, or "max"
+        return sys.maxsize
 
 
 def release_freed() -> None:

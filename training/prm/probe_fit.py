@@ -14,8 +14,11 @@ import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedGroupKFold
+from sklearn.preprocessing import StandardScaler
 
 from unprm.errors import ModelInvalid
+
+from .train_settings import ReadoutRow
 
 FOLDS = 5
 """Parts of the problems; each is predicted by what is fitted to the others."""
@@ -91,6 +94,16 @@ class FittedProbe:
     readouts: dict[int, CrossFitted]
     whole: CrossFitted
 
+    @property
+    def rows(self) -> tuple[ReadoutRow, ...]:
+        """The same as records."""
+        layers = [(f"layer {layer}", layer, figures) for layer, figures in self.readouts.items()]
+        named = [("measures of surprisal", None, self.measures), *layers, ("all of it", None, self.whole)]
+        return tuple(
+            ReadoutRow(name, layer, layer in (None, *self.probe.layers), made.strength, made.log_loss, made.auroc)
+            for name, layer, made in named
+        )
+
 
 def fit(
     features: Features,
@@ -146,7 +159,7 @@ def split(right: Labels, problems: Sequence[object], seed: int) -> Folds:
 
 def cross_fitted(columns: Array, right: Labels, folds: Folds, strengths: Sequence[float] = STRENGTHS) -> CrossFitted:
     """Those of a regression on columns, (steps, columns), from the greatest strength on until it gets no better."""
-    standard, _, _ = _standardised(columns)
+    standard = StandardScaler().fit_transform(columns)
     models = [_regression(warm_start=True) for _ in folds]
     best: CrossFitted | None = None
     for strength in strengths:
@@ -164,24 +177,14 @@ def cross_fitted(columns: Array, right: Labels, folds: Folds, strengths: Sequenc
 
 def regressed(columns: Array, right: Labels, strength: float) -> tuple[Array, float]:
     """The regression on all steps: its weights for columns as they are, (columns,), and its bias."""
-    standard, means, deviations = _standardised(columns)
-    model = _regression(C=1 / (strength * len(right))).fit(standard, right)
-    weight: Array = model.coef_[0].astype(np.float64) / deviations
-    return weight, float(model.intercept_[0] - weight @ means)
+    scaler = StandardScaler().fit(columns)
+    model = _regression(C=1 / (strength * len(right))).fit(scaler.transform(columns), right)
+    weight: Array = model.coef_[0].astype(np.float64) / scaler.scale_
+    return weight, float(model.intercept_[0] - weight @ scaler.mean_)
 
 
 def _regression(**options: Any) -> LogisticRegression:
     return LogisticRegression(tol=TOLERANCE, max_iter=1000, **options)
-
-
-def _standardised(columns: Array) -> tuple[Array, Array, Array]:
-    """The columns with mean 0 and deviation 1, in float32; their means and deviations."""
-    means, deviations = columns.mean(0, dtype=np.float64), columns.std(0, dtype=np.float64)
-    deviations[deviations < 1e-6 * (1 + abs(means))] = 1.0  # it says nothing, and is not blown up
-    standard = columns.astype(np.float32)
-    standard -= means.astype(np.float32)
-    standard /= deviations.astype(np.float32)
-    return standard, means, deviations
 
 
 def _choose(layers: Sequence[int], loss: Callable[[Sequence[int]], float]) -> list[int]:
