@@ -313,9 +313,9 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
         return {name: UpstreamOptions(url, *(each.get(name) for each in known)) for name, url in urls.items()}
 
     @classmethod
-    def read(cls, given: Mapping[str, Any], *, quoting: bool = True) -> Self:
+    def read(cls, given: Mapping[str, Any]) -> Self:
         """Takes what is given by name, then the environment, then the file of `config`. Raises `SettingsInvalid`, whose
-        message names a setting as it was given, and repeats an option's value for `quoting`, unless it is a key."""
+        message names a setting as it was given."""
         known = cls.model_fields
         variables = _from_environment(known)
         values = {**variables, **given}
@@ -329,7 +329,7 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
             **{name: variable(name) for name in variables},
             **{name: option(name) for name in given},
         }
-        raise SettingsInvalid("\n".join(_problem(each, known, places, given if quoting else ()) for each in wrong))
+        raise SettingsInvalid("\n".join(_problem(each, known, places) for each in wrong))
 
 
 def _by_upstream(what: str, values: Sequence[str], names: Sequence[str]) -> dict[str, str]:
@@ -346,20 +346,16 @@ def is_secret(setting: FieldInfo) -> bool:
     return "SecretStr" in repr(setting.annotation)
 
 
-def _problem(
-    error: Mapping[str, Any], known: Mapping[str, FieldInfo], places: Mapping[str, str], quoted: Collection[str]
-) -> str:
-    """Which setting is wrong, and how. `places`: where each was given; `quoted`: those whose values are repeated."""
+def _problem(error: Mapping[str, Any], known: Mapping[str, FieldInfo], places: Mapping[str, str]) -> str:
+    """Which setting is wrong, and how. `places`: where each was given."""
     name = str(next(iter(error["loc"]), ""))
     if error["type"] == "extra_forbidden":
         return f"{places[name]} {_unknown(name, known)}"
-    message = fields.message([error], quoting=name in quoted)
+    message = fields.message([error])
     if not name:
         return message
     if name not in known:  # a field of one of the models
         return f"{places['model']}: {name}: {message}"
-    if is_secret(known[name]):
-        message, _, _ = message.partition(", got ")
     return f"{places[name]}: {message}"
 
 

@@ -48,26 +48,8 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-_Version = Annotated[
-    bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
-]
-
-
 class _Command(TyperCommand):
-    """Its help has a section for each group of options, and names of types that a user knows; what is wrong with a
-    value is said as in a request."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except typer.BadParameter as error:
-            from pydantic import ValidationError
-
-            from .fields import message
-
-            if isinstance(error.__cause__, ValidationError):
-                error.message = message(error.__cause__.errors(include_url=False), quoting=True)
-            raise
+    """Its help has a section for each group of options, and names of types that a user knows."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -87,27 +69,8 @@ def _named_type(option: str) -> str:
 
 
 class _Program(typer.Typer):
-    """A program, each of whose commands has `--version`."""
-
     def command(self, *arguments: Any, **more: Any) -> Callable[[Any], Any]:
-        add = super().command(*arguments, cls=_Command, **more)
-
-        def decorate(command: Callable[..., None]) -> Callable[..., None]:
-            shown = inspect.signature(command)
-            shown_version = inspect.Parameter(
-                "version", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Version
-            )
-
-            @functools.wraps(command)
-            def versioned(**values: Any) -> None:
-                command(**{name: value for name, value in values.items() if name != "version"})
-
-            versioned.__signature__ = shown.replace(parameters=[*shown.parameters.values(), shown_version])  # type: ignore[attr-defined]
-            versioned.__annotations__ = {**command.__annotations__, "version": _Version}
-            add(versioned)
-            return command
-
-        return decorate
+        return super().command(*arguments, cls=_Command, **more)
 
 
 def program(about: str, **more: Any) -> typer.Typer:
@@ -124,11 +87,12 @@ def program(about: str, **more: Any) -> typer.Typer:
 
 
 def group(about: str, **more: Any) -> typer.Typer:
-    """As `program`, for several commands."""
+    """As `program`, for several commands, with an option for the version."""
     app = program(about, **more)
+    shown = typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
 
     @app.callback()
-    def every(version: _Version = False) -> None:
+    def every(version: Annotated[bool, shown] = False) -> None:
         pass
 
     return app

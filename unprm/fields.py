@@ -1,6 +1,7 @@
-"""Which fields of a request, of settings or of a record are wrong, and how: what was expected, and what was sent.
+"""Which fields of a request, of settings or of a record are wrong, and how.
 
-Pydantic's errors become sentences here and nowhere else. Fields are named by JSON pointers (RFC 6901).
+Pydantic's errors are taken over here and nowhere else: by JSON pointers (RFC 6901), without the name of a Python class,
+and an unknown field with its nearest known one.
 """
 
 import difflib
@@ -19,50 +20,25 @@ _LONGEST_NAME = 64
 _ABSENT = {"missing", "extra_forbidden", "union_tag_not_found"}
 """Types of errors whose location may end in a field that the body does not have."""
 
+_JSON = {
+    **dict.fromkeys(
+        ("model_attributes_type", "model_type", "dataclass_type", "dict_type", "mapping_type"),
+        "Input should be an object",
+    ),
+    "tuple_type": "Input should be a valid list",
+}
+"""What is wrong, in JSON's words, by types of errors whose messages name a Python class."""
+
 _NOT_BLANK = (r"\S", r"[^\s\x1c-\x1f]")
 """Patterns of texts that are not blank."""
-_OBJECT, _LIST, _INTEGER, _NUMBER, _BOOLEAN = "an object", "a list", "an integer", "a number", "true or false"
-_EXPECTED = {
-    "model_attributes_type": _OBJECT,
-    "model_type": _OBJECT,
-    "dataclass_type": _OBJECT,
-    "dict_type": _OBJECT,
-    "mapping_type": _OBJECT,
-    "list_type": _LIST,
-    "tuple_type": _LIST,
-    "string_type": "a string",
-    "string_unicode": "a text that UTF-8 can encode",
-    "string_pattern_mismatch": "a string that matches {pattern}",
-    "int_type": _INTEGER,
-    "int_parsing": _INTEGER,
-    "int_from_float": _INTEGER,
-    "float_type": _NUMBER,
-    "float_parsing": _NUMBER,
-    "finite_number": "a finite number",
-    "bool_type": _BOOLEAN,
-    "bool_parsing": _BOOLEAN,
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-    "too_short": "at least {min_length}",
-    "too_long": "at most {max_length}",
-    "string_too_short": "at least {min_length} characters",
-    "string_too_long": "at most {max_length} characters",
-    "literal_error": "one of {expected}",
-    "path_not_file": "an existing file",
-    "path_not_directory": "an existing directory",
-    "path_type": "a path",
-}
-"""What was expected, by the types of pydantic's errors."""
 
 
 def field_errors(
     errors: Sequence[Mapping[str, Any]], sent: object, form: type[BaseModel] | None = None
 ) -> list[FieldError]:
-    """Pydantic's errors about what was `sent`, which come in FastAPI's form; submitted texts are not repeated. What is
-    wrong with one field, in each of the forms that it may have, is one error. What was not sent in the body, as a
-    header, is named in the sentence. `form`: the model, whose fields are listed where there is an unknown one."""
+    """Pydantic's errors about what was `sent`, in FastAPI's form; submitted texts are not repeated. What is wrong with
+    one field, in each of the forms that it may have, is one error. What was not sent in the body, as a header, is named
+    in the sentence. `form`: the model, whose fields are listed where there is an unknown one."""
     wrong: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for error in errors:
         where, *names = error["loc"]
@@ -94,46 +70,26 @@ def summary(errors: Sequence[FieldError]) -> str:
     return said if len(errors) == 1 else f"{len(errors)} errors, the first: {said}"
 
 
-def message(errors: Sequence[Mapping[str, Any]], form: type[BaseModel] | None = None, *, quoting: bool = False) -> str:
-    """What is wrong with a field, in each of the forms that it may have. `form`: the model that has the field;
-    `quoting`: a text is repeated, as is a number."""
-    said, expected = dict[str, None](), dict[str, None]()
-    for each in errors:
-        if what := _expected(each):
-            expected[what] = None
-        else:
-            said[_other(each, form)] = None
-    if expected:
-        said[f"expected {', or '.join(expected)}, got {_got(errors, quoting)}"] = None
-    return ", or ".join(said)
+def message(errors: Sequence[Mapping[str, Any]], form: type[BaseModel] | None = None) -> str:
+    """What is wrong with a field, in each of the forms that it may have. `form`: the model that has the field."""
+    return ", or: ".join(dict.fromkeys(_said(error, form) for error in errors))
+
+
+def _said(error: Mapping[str, Any], form: type[BaseModel] | None) -> str:
+    if error["type"] == "extra_forbidden":
+        return _unknown_field(error["loc"], form)
+    bounds = error.get("ctx", {})
+    if bounds.get("pattern") in _NOT_BLANK:
+        return "must not be blank"
+    if bounds.get("actual_length") == 0:
+        return "must not be empty"
+    return _JSON.get(error["type"], str(error["msg"]).removeprefix("Value error, "))
 
 
 def unknown(name: str, known: Collection[str], what: str) -> str:
     """Says that a name is not `what` it should be, what it may be, and which of these is the nearest."""
     near = difflib.get_close_matches(name[:_LONGEST_NAME], known, 1)
     return f"is not {what}; expected one of {', '.join(known)}" + "".join(f" (did you mean {each}?)" for each in near)
-
-
-def kind(value: object) -> str:
-    """What a value is, in JSON's words; a number or boolean itself, unless it is long."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return str(value).lower()
-        case int() if value.bit_length() > 64:
-            return "an integer of more than 64 bits"
-        case int() | float():
-            return _number(value)
-        case str():
-            return "a string"
-        case bytes():
-            return "bytes"
-        case Mapping() | BaseModel():
-            return _OBJECT
-        case list() | tuple():
-            return _LIST
-    return f"a value of type {type(value).__name__}"
 
 
 def listed(values: Any, name: str) -> list[Any]:
@@ -144,7 +100,7 @@ def listed(values: Any, name: str) -> list[Any]:
             return list(values)
     except TypeError:  # not iterable
         pass
-    raise ValueError(f"{name}: expected a list, got {kind(values)}")
+    raise ValueError(f"{name}: expected a list, got {type(values).__name__}")
 
 
 def pointer(error: Mapping[str, Any], sent: object) -> str:
@@ -152,55 +108,16 @@ def pointer(error: Mapping[str, Any], sent: object) -> str:
 
     Of a field with several forms, pydantic's location also names the form, which nobody sent: those names are left out.
     """
-    path, value = list[str | int](), sent
+    path, value = list[str](), sent
     _, *names = error["loc"]
     for place, name in enumerate(names, 1):
-        if _has(value, name):
+        inside = value.keys() if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list) else ()
+        if name in inside:
             value = value[name]  # type: ignore[index]
         elif place < len(names) or error["type"] not in _ABSENT:
             continue
-        path.append(name)
-    return "".join(f"/{_escaped(str(name)[:_LONGEST_NAME])}" for name in path)
-
-
-def _has(value: object, name: str | int) -> bool:
-    if isinstance(value, list):
-        return isinstance(name, int) and name < len(value)
-    return isinstance(value, Mapping) and name in value
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
-
-
-def _expected(error: Mapping[str, Any]) -> str | None:
-    """What was expected, if the error is that something else was sent."""
-    bounds = error.get("ctx", {})
-    if error["type"] not in _EXPECTED:
-        said = str(error["msg"])
-        return said.removeprefix("expected ") if said.startswith("expected ") else None
-    if bounds.get("pattern") in _NOT_BLANK or _is_empty(error):
-        return None
-    return _EXPECTED[error["type"]].format(**{name: _bound(value) for name, value in bounds.items()})
-
-
-def _is_empty(error: Mapping[str, Any]) -> bool:
-    """Whether the error is an empty text."""
-    bounds = error.get("ctx", {})
-    return bounds.get("min_length") == 1 and bounds.get("field_type") in (None, "Value")
-
-
-def _other(error: Mapping[str, Any], form: type[BaseModel] | None) -> str:
-    if _is_empty(error):
-        return "must not be empty"
-    match error["type"]:
-        case "missing":
-            return "is required"
-        case "string_pattern_mismatch":
-            return "must not be blank"
-        case "extra_forbidden":
-            return _unknown_field(error["loc"], form)
-    return str(error["msg"]).removeprefix("Value error, ")
+        path.append(str(name)[:_LONGEST_NAME].replace("~", "~0").replace("/", "~1"))
+    return "".join(f"/{name}" for name in path)
 
 
 def _unknown_field(place: Sequence[str | int], form: type[BaseModel] | None) -> str:
@@ -223,22 +140,3 @@ def _models(hint: Any) -> Iterator[type[BaseModel]]:
     else:
         for each in get_args(hint):
             yield from _models(each)
-
-
-def _bound(value: object) -> str:
-    return _number(value) if isinstance(value, int | float) else str(value).replace("'", "")
-
-
-def _got(errors: Sequence[Mapping[str, Any]], quoting: bool) -> str:
-    """What was sent: of too many or too few, how many."""
-    value, bounds = errors[-1]["input"], errors[-1].get("ctx", {})
-    if "min_length" in bounds or "max_length" in bounds:
-        return str(bounds.get("actual_length", len(value)))
-    if not isinstance(value, str):
-        return kind(value)
-    return repr(value[:200]) if quoting else "another string" if "expected" in bounds else "a string"
-
-
-def _number(value: float) -> str:
-    whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
-    return f"{value:.0f}" if whole else str(value)

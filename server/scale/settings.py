@@ -57,7 +57,7 @@ class ScaleSettings(Settings):
             raise SettingsInvalid(f"unknown settings: {', '.join(unknown)}")
         if keys := [name for name in sorted(arguments) if is_secret(cls.model_fields[name])]:
             raise SettingsInvalid(f"not for a configuration, which Ray logs, but for a variable: {', '.join(keys)}")
-        return cls.read(arguments, quoting=False)
+        return cls.read(arguments)
 
     @property
     def upper_replicas(self) -> int:

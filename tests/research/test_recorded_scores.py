@@ -72,10 +72,10 @@ def test_the_table_has_a_row_for_each_prm_and_subset(measured):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"scores": {"a": [0.9, 1.5], "b": [0.9, 0.3]}}, r"scores\.a\.1: expected at most 1, got 1.5"),
-        ({"scores": {"a": [0.9, -0.1], "b": [0.9, 0.3]}}, r"scores\.a\.1: expected at least 0, got -0.1"),
+        ({"scores": {"a": [0.9, 1.5], "b": [0.9, 0.3]}}, r"scores\.a\.1: Input should be less than or equal to 1"),
+        ({"scores": {"a": [0.9, -0.1], "b": [0.9, 0.3]}}, r"scores\.a\.1: Input should be greater than or equal to 0"),
         ({"scores": {"a": [0.9, float("nan")], "b": [0.9, 0.3]}}, r"scores\.a\.1: .*finite"),
-        ({"scores": {"a": [0.9, "0.5"], "b": [0.9, 0.3]}}, r"scores\.a\.1: expected a number, got a string"),
+        ({"scores": {"a": [0.9, "0.5"], "b": [0.9, 0.3]}}, r"scores\.a\.1: Input should be a valid number"),
         ({"scores": {"a": [], "b": []}}, r"scores\.a: .*at least 1"),
         ({"scores": {}}, "scores: .*at least 1"),
         ({"scores": {"a": [0.9, 0.5], "b": [0.9]}}, r"different numbers of steps: \[1, 2\]"),

@@ -229,17 +229,21 @@ def test_help_lists_every_setting_without_loading_torch() -> None:
 @pytest.mark.parametrize(
     ("options", "variables", "message"),
     [
-        (["--port", "words"], {}, "--port: expected an integer, got 'words'"),
-        (["--device", "tpu"], {}, "--device: expected one of auto, cpu or cuda, got 'tpu'"),
-        (["--config", "/nope.toml"], {}, "--config: expected an existing file, got '/nope.toml'"),
-        ([], {"UNPRM_PORT": "CANARY"}, "UNPRM_PORT: expected an integer, got a string"),
+        (["--port", "words"], {}, "--port: Input should be a valid integer, unable to parse string as an integer"),
+        (["--device", "tpu"], {}, "--device: Input should be 'auto', 'cpu' or 'cuda'"),
+        (["--config", "/nope.toml"], {}, "--config: Path does not point to a file"),
+        (
+            [],
+            {"UNPRM_PORT": "CANARY"},
+            "UNPRM_PORT: Input should be a valid integer, unable to parse string as an integer",
+        ),
         (
             [],
             {"UNPRM_PROT": "CANARY"},
             "UNPRM_PROT is not a setting; `unprm serve --help` lists them (did you mean UNPRM_PORT?)",
         ),
         ([], {"UNPRM_NONSENSE": "CANARY"}, "UNPRM_NONSENSE"),
-        ([], {"UNPRM_MAX_SOLUTIONS": "257"}, "UNPRM_MAX_SOLUTIONS: expected at most 256"),
+        ([], {"UNPRM_MAX_SOLUTIONS": "257"}, "UNPRM_MAX_SOLUTIONS: Input should be less than or equal to 256"),
         ([], {"UNPRM_API_KEY": ""}, "UNPRM_API_KEY: must not be empty"),
         (["--upstream-url", "CANARY:8000"], {}, "--upstream-url: expected the URL of a server, such as http://"),
         ([], {"UNPRM_URL": "ftp://CANARY"}, "UNPRM_URL: expected the URL of a server, such as http://"),

@@ -206,6 +206,6 @@ def test_a_file_of_another_stage_is_refused_with_the_field_and_the_stage_that_ma
     }  # fmt: skip
     lines.write(path, {}, [whole, {name: value for name, value in whole.items() if name != field}])
     with pytest.raises(
-        RecordInvalid, match=rf"a.jsonl, line 2: {field}: is required; expected a file of `training {stage}`"
+        RecordInvalid, match=rf"a.jsonl, line 2: {field}: Field required; expected a file of `training {stage}`"
     ):
         list(sources.read(path, kind))

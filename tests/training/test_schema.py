@@ -94,10 +94,13 @@ def test_a_file_from_before_answer_was_the_gold_one_everywhere_is_read(tmp_path,
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"tau": "secret"}, "tau: expected a number, got a string"),
-        ({"answer": 3}, "answer: expected a string, got 3"),
-        ({"tried": [{"step": "secret"}]}, "tried.0.step: expected an integer, got a string"),
-        ({"labels": ["secret"]}, "labels.0: expected true or false, got a string"),
+        ({"tau": "secret"}, "tau: Input should be a valid number"),
+        ({"answer": 3}, "answer: Input should be a valid string"),
+        (
+            {"tried": [{"step": "secret"}]},
+            "tried.0.step: Input should be a valid integer, unable to parse string as an integer",
+        ),
+        ({"labels": ["secret"]}, "labels.0: Input should be a valid boolean"),
     ],
 )
 def test_a_record_that_does_not_fit_is_named_by_line_and_field_without_its_text(tmp_path, change, reason):

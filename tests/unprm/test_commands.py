@@ -184,18 +184,13 @@ def test_options_are_grouped_by_the_model_that_has_them():
     ("module", "words"),
     [
         ("unprm.__main__", ""),
-        ("unprm.__main__", "serve"),
         ("training.__main__", ""),
-        ("training.__main__", "build"),
         ("training.__main__", "evaluate"),
-        ("training.__main__", "evaluate best-of-n"),
         ("unprm_client.__main__", ""),
-        ("unprm_client.__main__", "vote"),
-        ("server.__main__", "serve"),
-        ("server.scale.__main__", ""),
+        ("server.__main__", ""),
     ],
 )
-def test_every_command_shows_the_version(module, words):
+def test_every_program_shows_the_version(module, words):
     app = unprm.__main__.program() if module == "unprm.__main__" else import_module(module).app
     result = CliRunner().invoke(app, [*words.split(), "--version"])
     assert (result.exit_code, result.output) == (0, f"{unprm.__version__}\n")
@@ -204,7 +199,7 @@ def test_every_command_shows_the_version(module, words):
 def test_a_value_of_another_type_is_named_with_its_option(tmp_path):
     result = CliRunner(env={"COLUMNS": "200"}).invoke(pipeline, ["build", "--out", str(tmp_path), "--k=abc"])
     assert result.exit_code == 2
-    assert "'--k': expected an integer, got 'abc'" in result.output
+    assert "'--k': Input should be a valid integer, unable to parse string as an integer" in result.output
 
 
 def test_the_public_names_are_listed():

@@ -31,4 +31,4 @@ def test_what_is_no_pair_is_named() -> None:
     lines = json.dumps({"answer": "1", "gold": "1"}) + '\n{"answer": "1"}\n'
     result = CliRunner().invoke(app, [], lines)
     assert result.exit_code == 2
-    assert "line 2: /gold: is required" in result.output
+    assert "line 2: /gold: Field required" in result.output

@@ -42,11 +42,11 @@ def test_what_is_no_solution_is_refused() -> None:
 @pytest.mark.parametrize(
     ("solutions", "kind"),
     [
-        ("7", "a string"),
+        ("7", "str"),
         (b"7", "bytes"),
-        ({"text": "7"}, "an object"),
-        (SolutionIn(text="7"), "an object"),
-        (None, "null"),
+        ({"text": "7"}, "dict"),
+        (SolutionIn(text="7"), "SolutionIn"),
+        (None, "NoneType"),
     ],
 )
 def test_what_is_no_list_of_solutions_is_refused(solutions: Any, kind: str) -> None:

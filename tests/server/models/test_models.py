@@ -284,7 +284,7 @@ def test_a_server_s_end_closes_a_model_that_is_about_to_go() -> None:
         (["--model", "a=x", "--model", "a=y"], "NAME=MODEL, with different names"),
         (["--model", "x", "--model", "a=y"], "NAME=MODEL, with different names"),
         (["--model", "a=x,b=y", "--adapter", "z"], "go with a single --model"),
-        (["--model", "a b=x"], "--model: name: expected a string that matches"),
+        (["--model", "a b=x"], "--model: name: String should match"),
         (["--model", "a=x,b=y", "--engine", "remote", "--url", "http://x"], "goes with a single --model"),
     ],
 )

@@ -74,7 +74,7 @@ def test_the_recorded_slice(tmp_path):
     ("change", "reason"),
     [
         ({"step_labels": {}}, "step_labels is empty"),
-        ({"step_labels": {"2": 5}}, "expected one of -1, 0 or 1, got 5"),
+        ({"step_labels": {"2": 5}}, "Input should be -1, 0 or 1"),
         ({"judges": {"a": {"steps": {"4": 1}}}}, "a judges other steps"),
     ],
 )

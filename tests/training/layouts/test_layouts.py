@@ -178,8 +178,8 @@ BAD = [
     ("native", {"problem": "p", "steps": ["a"], "labels": ["+"]}, "labels.0: expected true"),
     ("native", {"problem": "p", "steps": ["a"], "labels": [True, False]}, "2 labels for 1 steps"),
     ("native", {"problem": "p", "steps": ["a", "b"], "labels": [None, None]}, "no step has a label"),
-    ("trl", {"prompt": "", "completions": ["a"], "labels": [True]}, "prompt: must not be empty"),
-    ("unprm", {"prompt": "p", "completions": ["a"], "label": True}, "label: expected a list, got true"),
+    ("trl", {"prompt": "", "completions": ["a"], "labels": [True]}, "prompt: String should have at least 1 character"),
+    ("unprm", {"prompt": "p", "completions": ["a"], "label": True}, "label: Input should be a valid list"),
     (
         "prm800k",
         {"question": {"problem": "p"}, "label": {"steps": [{"completions": [], "chosen_completion": 0}]}},
@@ -188,7 +188,7 @@ BAD = [
     (
         "prm800k",
         {"question": {"problem": "p"}, "label": {"steps": [{"completions": [{"text": "a", "rating": 2}]}]}},
-        "label.steps.0.completions.0.rating: expected one of -1, 0 or 1, got ",
+        "label.steps.0.completions.0.rating: Input should be -1, 0 or 1",
     ),
     ("math-shepherd", {"input": "p Step 1: a ки", "label": "p Step 1: a ки"}, "no step has a label"),
     (
@@ -248,7 +248,7 @@ def test_all_bad_records_of_all_files_are_counted_and_the_first_are_named(tmp_pa
 
 def test_a_stated_layout_says_what_is_missing(tmp_path):
     path = _write(tmp_path / "a.jsonl", {"problem": "p", "steps": ["a"]})
-    with pytest.raises(RecordInvalid, match="line 1: labels: is required"):
+    with pytest.raises(RecordInvalid, match="line 1: labels: Field required"):
         list(read_labelled([path], "native"))
 
 

@@ -84,7 +84,7 @@ def test_a_configuration_on_disk_is_read_by_its_family(tmp_path: Path, base, ada
     assert config == ProbeConfig(name="tiny-probe", base=str(base), before="", after="\n", layers=(1, 2))
     assert config.measures == ("surprisal_mean", "surprisal_max", "surprisal_sum", "surprisal_top3")
     assert isinstance(read_config(adapter), PrmConfig)
-    with pytest.raises(ModelInvalid, match="/family: expected one of unprm"):
+    with pytest.raises(ModelInvalid, match="/family: Input should be 'unprm'"):
         PrmConfig.read(place)
     (place / CONFIG_NAME).unlink()
     with pytest.raises(ModelInvalid, match=r"has no prm_config\.json"):

@@ -100,7 +100,7 @@ def test_the_configuration_survives_the_disk(tmp_path, base, config):
         with pytest.raises(ModelInvalid, match=f"/{next(iter(other))}"):
             PrmConfig.read(tmp_path)
     (tmp_path / CONFIG_NAME).write_text('{"name": "x", "surprise": 1}')
-    with pytest.raises(ModelInvalid, match="5 errors, the first: /base: is required"):
+    with pytest.raises(ModelInvalid, match="5 errors, the first: /base: Field required"):
         PrmConfig.read(tmp_path)
     (tmp_path / CONFIG_NAME).unlink()
     with pytest.raises(ModelInvalid, match=r"has no prm_config\.json"):

@@ -205,7 +205,7 @@ def test_what_is_no_probe_of_its_base_is_refused(plain, adapter, tmp_path):
     refused("is a probe, which reads its base as it is: leave out --adapter", plain, adapter=str(adapter))
     refused("vLLM does not give the hidden states of several layers", plain, engine="vllm")
     refused("says in prm_config.json how it is read: leave out --positive", plain, positive="+")
-    refused("/family: expected one of unprm", plain, family="unprm")
+    refused("/family: Input should be 'unprm'", plain, family="unprm")
     shutil.copytree(plain.parent, tmp_path / "copy")
     place = tmp_path / "copy" / plain.name
     config = ProbeConfig.read(place)
@@ -219,7 +219,7 @@ def test_what_is_no_probe_of_its_base_is_refused(plain, adapter, tmp_path):
     (place / FILE).write_bytes(b"no tensors")
     refused("can't be read as a probe's weights", place)
     (place / CONFIG_NAME).write_text('{"family": "probe", "name": "x"}')
-    refused("4 errors, the first: /base: is required", place)
+    refused("4 errors, the first: /base: Field required", place)
 
 
 def test_logits_that_are_capped_are_refused(tmp_path):
