@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,10 @@ def check_module(words: Sequence[str], directory: Path) -> None:
         assert result.exit_code == 0, result.output
     elif module == "pip":
         check_pip(more)
-    else:
+    elif more:
         subprocess.run([sys.executable, "-m", module, *more, "--help"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+    else:  # it may take no options, and would run
+        assert find_spec(module)
 
 
 def check_pip(words: Sequence[str]) -> None:
@@ -174,7 +177,9 @@ def commented(file: Path) -> Iterator[str]:
 
 
 def _without_what_stands_before(words: Sequence[str]) -> list[str]:
-    """Without variables and the path of the environment."""
+    """Without variables and the path of the environment; of ``name=$(program)``, the program."""
+    if (captured := re.match(r"\w+=\$\(", words[0])) and words[-1].endswith(")"):
+        words = [words[0][captured.end() :], *words[1:-1], words[-1][:-1]]
     first = next(number for number, word in enumerate(words) if not re.match(r"\w+=", word))
     return [words[first].removeprefix(".venv/bin/"), *words[first + 1 :]]
 
