@@ -15,7 +15,7 @@ from unprm.errors import UnprmError
 from unprm.version import version
 
 from . import page
-from .middleware import Authorization, Envelope, Keys
+from .middleware import Access, Envelope
 from .models.model import Open, Source
 from .observe import Metrics
 from .problem_details import respond
@@ -23,7 +23,6 @@ from .routes import about, dialects, feedback, votes
 from .routes.openapi import ABOUT, DocumentedApp
 from .service import Service
 from .settings import Settings
-from .tracing import traced
 
 
 def create_app(
@@ -55,9 +54,7 @@ def create_app(
         redirect_slashes=False,
         lifespan=_lifespan,
         middleware=[
-            Middleware(traced),
-            Middleware(Envelope, service=service),
-            Middleware(Authorization, settings=settings, keys=Keys(settings.api_key, settings.api_keys_file)),
+            Middleware(Envelope, service=service, access=Access(settings)),
         ],
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )

@@ -7,11 +7,13 @@ import json
 import re
 import string
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -23,14 +25,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from unprm.shares import Quota
 
 from . import page
-from .admission import CONTEXT, Claims, Context, context_of
+from .admission import CONTEXT, Claims, Context
 from .journal import Entry
 from .observe import log_request
 from .problem_details import respond
 from .reloading import Reloading
 from .service import Service
 from .settings import Settings
-from .tracing import annotate
+from .tracing import annotate_request, request_span
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # ASCII: a key may contain any non-ASCII character, even one that Unicode counts as white space
@@ -51,16 +53,18 @@ CLIENT_GONE = 499
 
 
 class Envelope:
-    """The outermost layer: assigns the request id, answers uncaught errors, logs and counts the outcome."""
+    """The one layer around the app: assigns the request id, admits the caller, answers uncaught errors, logs and counts
+    the outcome."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self.app, self._service = app, service
+    def __init__(self, app: ASGIApp, service: Service, access: "Access") -> None:
+        self.app, self._service, self._access = app, service, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request; errors end here, so that no other layer logs a caller's text."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        sent = Headers(scope=scope).get("x-request-id", "")
+        headers = Headers(scope=scope)
+        sent = headers.get("x-request-id", "")
         request_id = sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex
         now, claims = asyncio.get_running_loop().time(), Claims(self._service.admission)
         context = scope[CONTEXT] = Context(request_id, now, claims)
@@ -78,16 +82,18 @@ class Envelope:
                 answer.extend(message.get("body", b"")[: kept - len(answer)])
             await send(message)
 
-        try:
-            await self.app(scope, receive, send_with_id)
-        except ClientDisconnect:
-            pass
-        except Exception as error:  # the outermost layer: every caller gets an answer
-            if status is not None:  # part of the response is sent: the connection can only be closed
-                raise
-            await respond(error, scope)(scope, receive, send_with_id)
-        finally:
-            self._record(scope, status or CLIENT_GONE, context, answer, journalled)
+        with request_span(headers.get("traceparent", "")):
+            try:
+                self._access.admit(scope["path"], headers, scope.get("client"), context)
+                await self.app(scope, receive, send_with_id)
+            except ClientDisconnect:
+                pass
+            except Exception as error:  # the outermost layer: every caller gets an answer
+                if status is not None:  # part of the response is sent: the connection can only be closed
+                    raise
+                await respond(error, scope)(scope, receive, send_with_id)
+            finally:
+                self._record(scope, status or CLIENT_GONE, context, answer, journalled)
 
     def _record(self, scope: Scope, status: int, context: Context, answer: bytearray, journalled: bool) -> None:
         """Counts, traces, logs and, if it is to be, journals the request."""
@@ -113,15 +119,22 @@ class Envelope:
                 election=None if election is None else json.dumps(election),
             )
             journal.note(entry)
-        annotate(log_request(scope["method"], route, status, seconds, context), route)
+        annotate_request(log_request(scope["method"], route, status, seconds, context))
 
 
 class KeysInvalid(ValueError):
     """The key file can't be used; the message says where and contains no key."""
 
 
+class Caller(NamedTuple):
+    """Whose key was sent; `quota`: of tokens, if there is one."""
+
+    name: str = ""
+    quota: Quota | None = None
+
+
 class Keys:
-    """Names of callers by their keys; `key` is that of a caller without a name.
+    """Callers by their keys; `key` is that of a caller without a name.
 
     `file` has a line `NAME KEY [TOKENS]` for each caller, TOKENS being those that it may use in a minute; blank lines
     and those that begin with # are ignored. It is checked at every request, so that rewriting it changes the keys. If a
@@ -129,113 +142,87 @@ class Keys:
     """
 
     def __init__(self, key: SecretStr | None, file: Path | None) -> None:
-        self._configured = {} if key is None else {_digest(key.get_secret_value().encode()): ""}
-        self._read: dict[bytes, str] = {}
-        self._quotas: dict[str, Quota] = {}
-        self._file = None if file is None else Reloading("keys", lambda: self._take(_read(file)), file)
+        # by digests, so that the time of a look-up tells of no key
+        self._own = {} if key is None else {_digest(key.get_secret_value().encode()): Caller()}
+        self._callers = self._own
+        self._file = None if file is None else Reloading("keys", partial(self._read, file), file)
 
     @property
     def needed(self) -> bool:
         """Whether callers must send a key."""
-        return bool(self._configured) or self._file is not None
+        return bool(self._callers)
 
-    async def refresh(self) -> None:
-        """Reads the file again if it has changed, in a thread: it may be long."""
-        if self._file is not None and self._file.changed:
-            await asyncio.to_thread(self._file.refresh)
+    def caller(self, sent: bytes) -> Caller | None:
+        """The caller with this key, None if there is none."""
+        if self._file is not None:
+            self._file.refresh()
+        return self._callers.get(_digest(sent))
 
-    def caller(self, sent: bytes) -> str | None:
-        """The name of the caller with this key, None if there is none. The time it takes tells of no key, since digests
-        are looked up."""
-        digest = _digest(sent)
-        return self._read.get(digest, self._configured.get(digest))
-
-    def quota(self, caller: str) -> Quota | None:
-        """The quota of a caller, by its name; None if it has none."""
-        return self._quotas.get(caller)
-
-    def _take(self, named: Mapping[bytes, tuple[str, int | None]]) -> None:
-        """Puts other keys in place; a quota that stays the same goes on."""
-        quotas: dict[str, Quota] = {}
-        for name, tokens in named.values():
-            if tokens is not None:
-                kept = self._quotas.get(name)
-                quotas[name] = kept if kept and kept.per_minute == tokens else Quota(tokens)
-        self._read, self._quotas = {_digest(key): name for key, (name, _) in named.items()}, quotas
+    def _read(self, file: Path) -> None:
+        """Puts the keys of the file in place; a quota that stays the same goes on. Raises `KeysInvalid`."""
+        try:
+            lines = file.read_text("utf-8-sig").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise KeysInvalid(f"the key file {file} can't be read ({type(error).__name__})") from None
+        quotas = {(each.name, each.quota.per_minute): each.quota for each in self._callers.values() if each.quota}
+        callers: dict[bytes, Caller] = {}
+        names = set[str]()
+        for number, line in enumerate((line.strip(string.whitespace) for line in lines), 1):
+            if not line or line.startswith("#"):
+                continue
+            entry = _LINE.fullmatch(line)
+            if entry is None:
+                raise KeysInvalid(f"{file}, line {number}: expected NAME KEY [TOKENS], a key of at least 8 characters")
+            name, key, tokens = entry["name"], _digest(entry["key"].encode()), int(entry["tokens"] or 0)
+            if key in callers or name in names:
+                raise KeysInvalid(f"{file}, line {number}: the name or the key is a duplicate")
+            callers[key] = Caller(name, (quotas.get((name, tokens)) or Quota(tokens)) if tokens else None)
+            names.add(name)
+        if not callers:
+            raise KeysInvalid(f"the key file {file} has no keys: nobody could use the server")
+        self._callers = self._own | callers
 
 
 def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
 
-def _read(file: Path) -> dict[bytes, tuple[str, int | None]]:
-    """By key, the name and the tokens of its caller. Raises `KeysInvalid`."""
-    try:
-        lines = file.read_text("utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise KeysInvalid(f"the key file {file} can't be read ({type(error).__name__})") from None
-    callers: dict[bytes, tuple[str, int | None]] = {}
-    names = set[str]()
-    for number, line in enumerate((line.strip(string.whitespace) for line in lines), 1):
-        if not line or line.startswith("#"):
-            continue
-        entry = _LINE.fullmatch(line)
-        if entry is None:
-            raise KeysInvalid(f"{file}, line {number}: expected NAME KEY [TOKENS], a key of at least 8 characters")
-        name, key, tokens = entry["name"], entry["key"].encode(), entry["tokens"]
-        if key in callers or name in names:
-            raise KeysInvalid(f"{file}, line {number}: the name or the key is a duplicate")
-        callers[key] = name, None if tokens is None else int(tokens)
-        names.add(name)
-    if not callers:
-        raise KeysInvalid(f"the key file {file} has no keys: nobody could use the server")
-    return callers
+class Access:
+    """Admits callers with a known key; without keys, everybody here. `/admin/` has a key of its own."""
 
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._keys = Keys(settings.api_key, settings.api_keys_file)
+        self._admin_keys = Keys(settings.admin_key, None)
 
-class Authorization:
-    """Admits callers with a known key and records its name; without keys, everybody. `/admin/` has a key of its own."""
+    def admit(self, path: str, headers: Headers, client: tuple[str, int] | None, context: Context) -> None:
+        """Notes whose request it is, before any of the body is read; `client`: the address it came from.
 
-    def __init__(self, app: ASGIApp, settings: Settings, keys: Keys) -> None:
-        self.app, self._settings = app, settings
-        self._keys, self._admin_keys = keys, Keys(settings.admin_key, None)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises as `caller_of`, before any of the body is read."""
-        path = scope.get("path", "")
-        is_open = path in _OPEN or path.startswith(page.BELOW) or (path == _METRICS and self._settings.open_metrics)
-        if scope["type"] == "http" and not is_open:
-            keys = self._admin_keys if path.startswith(_ADMIN) else self._keys
-            context = context_of(scope)
-            await keys.refresh()
-            context.caller = caller_of(Headers(scope=scope), keys, self._settings.host)
-            context.claims.share = share_of(context.caller, scope.get("client"))
-            context.claims.quota = keys.quota(context.caller)
-            context.scope = "" if self._settings.share_caches else context.caller
-        await self.app(scope, receive, send)
-
-
-def caller_of(headers: Headers, keys: Keys, hosts: Sequence[str]) -> str:
-    """The name of the caller whose key was sent, "" for one without a name; `hosts`: where the server listens.
-
-    Raises `HTTPException`: 401 or, where no key is needed, 403 if a browser may have been led here by a site that has
-    nothing to do with the server.
-    """
-    if not keys.needed:
-        sites = [f"//{headers['host']}"] if "host" in headers else []
-        if not all(_is_local(site, hosts) for site in (*sites, *headers.getlist("origin"))):
-            raise HTTPException(
-                403,
-                "without a key, the server answers only under its address or a local name, and pages from there: set "
-                "a key (--api-key) to use another name",
-            )
-        return ""
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    key = token.strip(" \t") if scheme.lower() == "bearer" else headers.get("x-api-key", "")  # of Anthropic's clients
-    caller = keys.caller(key.encode("latin-1"))
-    if caller is None:
-        detail = "send a key of the server as `Authorization: Bearer KEY`"
-        raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
-    return caller
+        Raises `HTTPException`: 401 without a known key; 403 where no key is needed, if a browser may have been led here
+        by a site that has nothing to do with the server.
+        """
+        if path in _OPEN or path.startswith(page.BELOW) or (path == _METRICS and self._settings.open_metrics):
+            return
+        keys = self._admin_keys if path.startswith(_ADMIN) else self._keys
+        if keys.needed:
+            scheme, _, token = headers.get("authorization", "").partition(" ")
+            # Anthropic's clients send the other header
+            key = token.strip(" \t") if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+            caller = keys.caller(key.encode("latin-1"))
+            if caller is None:
+                detail = "send a key of the server as `Authorization: Bearer KEY`"
+                raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
+        else:
+            caller = Caller()
+            sites = [f"//{headers['host']}"] if "host" in headers else []
+            if not all(_is_local(site, self._settings.host) for site in (*sites, *headers.getlist("origin"))):
+                detail = (
+                    "without a key, the server answers only under its address or a local name, and pages from there"
+                )
+                raise HTTPException(403, f"{detail}: set a key (--api-key) to use another name")
+        context.caller, context.claims.quota = caller
+        context.claims.share = share_of(caller.name, client)
+        context.scope = "" if self._settings.share_caches else caller.name
 
 
 def _is_local(site: str, hosts: Sequence[str]) -> bool:

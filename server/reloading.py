@@ -17,11 +17,6 @@ class Reloading:
         self._seen = self._signature()
         load()
 
-    @property
-    def changed(self) -> bool:
-        """Whether the files differ from those that were read last."""
-        return self._signature() != self._seen
-
     def refresh(self) -> None:
         """Reads the files again if they have changed."""
         if (seen := self._signature()) == self._seen:

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from unprm.openai.completion import Samples
 
 from .admission import Context
@@ -15,7 +13,6 @@ Attributes = Mapping[str, str | int | float]
 
 _NAME = re.compile(r"[A-Za-z0-9._/:@-]{1,128}")
 """Names and ids that a span may have although a caller, or an upstream, made them up."""
-_TRACE_HEADERS = (b"traceparent", b"tracestate")
 
 _tracing = False
 
@@ -29,7 +26,6 @@ def configure_traces(endpoint: str) -> None:
     httpx have spans from now on, and pass the trace on."""
     os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http")  # else the old names of attributes
     try:
-        import opentelemetry.instrumentation.asgi  # noqa: F401  # which `traced` needs
         from opentelemetry import _logs, trace
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -52,67 +48,59 @@ def configure_traces(endpoint: str) -> None:
     _tracing = True
 
 
-def traced(app: ASGIApp) -> ASGIApp:
-    """ASGI middleware: a server's span for each request, within its caller's trace; without traces, nothing."""
-    return _Traced(app) if _tracing else app
-
-
-class _Traced:
-    """OpenTelemetry's middleware sees neither the path, query, address and program of a caller, nor the body of the
-    answer, at whose end it would end the span before all is known.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
-
-        self.app = OpenTelemetryMiddleware(_Unveiled(app), exclude_spans=["receive", "send"])
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            seen = {name: scope[name] for name in ("type", "method", "scheme", "http_version", "server")}
-            traced = [(name, value) for name, value in scope["headers"] if name in _TRACE_HEADERS and value.isascii()]
-            scope = {**seen, "headers": traced, "unprm.whole": (scope, send)}
-        await self.app(scope, receive, send)
-
-
-class _Unveiled:
-    """What OpenTelemetry's middleware calls: the app, with the whole of what `_Traced` got."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        whole, sent = scope.get("unprm.whole", (scope, send))
-
-        async def send_start(message: Message) -> None:
-            await (send if message["type"] == "http.response.start" else sent)(message)
-
-        await self.app(whole, receive, send_start)
-
-
 @contextmanager
 def span(name: str, *, calls: bool = False) -> Iterator[None]:
     """A span inside the current one; `calls`: of a call to another server."""
+    with _span(name, "CLIENT" if calls else "INTERNAL"):
+        yield
+
+
+@contextmanager
+def request_span(traceparent: str) -> Iterator[None]:
+    """A request's span, which `annotate_request` names, within its caller's trace. The caller's `tracestate` is its
+    text, and stays here."""
+    with _span("request", "SERVER", traceparent):
+        yield
+
+
+@contextmanager
+def _span(name: str, kind: str, traceparent: str = "") -> Iterator[None]:
     if not _tracing:
         yield
         return
     from opentelemetry import trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    kind = trace.SpanKind.CLIENT if calls else trace.SpanKind.INTERNAL
-    with trace.get_tracer("unprm").start_as_current_span(name, kind=kind, record_exception=False):
-        yield
+    parent = TraceContextTextMapPropagator().extract({"traceparent": traceparent}) if traceparent else None
+    current = trace.get_tracer("unprm").start_span(name, parent, trace.SpanKind[kind])
+    # an error's message, which may have a caller's text, is no part of the span
+    with trace.use_span(current, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        try:
+            yield
+        except BaseException:
+            current.set_status(trace.StatusCode.ERROR)
+            raise
 
 
-def annotate(attributes: Attributes, route: str | None = None) -> None:
-    """Adds attributes to the current span; `route`: what names it, if it is a request's."""
+def annotate(attributes: Attributes) -> None:
+    """Adds attributes to the current span."""
+    if _tracing:
+        from opentelemetry import trace
+
+        trace.get_current_span().set_attributes(dict(attributes))
+
+
+def annotate_request(fields: Attributes) -> None:
+    """Adds the fields of a request's log line to its span, and names the span by them."""
     if _tracing:
         from opentelemetry import trace
 
         current = trace.get_current_span()
-        current.set_attributes(dict(attributes))
-        if route is not None:
-            current.set_attribute("http.route", route)
-            current.update_name(f"{attributes['method']} {route}")
+        conventional = {"http.request.method": "method", "http.route": "route", "http.response.status_code": "status"}
+        current.set_attributes({**fields, **{name: fields[field] for name, field in conventional.items()}})
+        current.update_name(f"{fields['method']} {fields['route']}")
+        if int(fields["status"]) >= 500:
+            current.set_status(trace.StatusCode.ERROR)
 
 
 def annotate_generation(requested: str, samples: Samples, answer: str) -> None:

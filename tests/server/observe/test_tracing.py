@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from starlette.responses import JSONResponse
 
 from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
 from tests.server.collector import Collector, collector, values
@@ -39,6 +40,7 @@ class Collected(NamedTuple):
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collected]:
     texts = [r"CANARY \boxed{7}", r"CANARY \boxed{7}"]
     with collector() as traces, upstream(*texts) as reasoner:
+        reasoner.refused["refuse"] = JSONResponse({"error": {"message": "CANARY"}}, 400)
         reasoner.for_problem["silence"] = ["I can't tell, CANARY.", "I am not sure, CANARY."]
         options = f"--otlp-endpoint={traces.url}", f"--upstream-url={reasoner.url}"
         with process(tmp_path_factory.mktemp("traced") / "log", *options) as running:
@@ -56,6 +58,9 @@ def _ask(server: Process) -> tuple[Any, Any]:
     assert (vote.status_code, chat.status_code) == (200, 200)
     silent = body | {"model": "the CANARY", "messages": [{"role": "user", "content": "silence"}]}
     server.http.post("/v1/chat/completions", json=silent)
+    other = {"traceparent": f"00-{'1' * 32}-{CALLER}-01", "tracestate": "canary=CANARY"}
+    refused = body | {"messages": [{"role": "user", "content": "refuse"}]}
+    server.http.post("/v1/chat/completions", json=refused, headers=other)
     server.http.post("/CANARY", headers={"traceparent": "CANARY"})
     server.http.get("/healthz", headers=[(b"traceparent", b"\xff\\x"), (b"host", b"127.0.0.1"), (b"x", b"\xff\\x")])
     return vote.json(), chat.json()
@@ -105,3 +110,5 @@ def test_an_elected_answer_is_an_event(collected: Collected) -> None:
 def test_nothing_that_a_caller_wrote_is_sent(collected: Collected) -> None:
     assert {"POST unmatched", "GET /healthz"} <= {span.name for span in collected.by.spans}
     assert all(b"CANARY" not in body for _, body in collected.by.bodies)
+    failed = [span for span in collected.by.spans if span.status.code == Status.STATUS_CODE_ERROR]
+    assert {span.name for span in failed} == {"score", "chat", "POST", "POST /score_steps"}
