@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from server.middleware import Keys, KeysInvalid
+from server.middleware import Caller, Keys, KeysInvalid
 from tests.fake_engine import FakeEngine
 from tests.fakes import openai_server, upstream
 from tests.server.harness import PROBLEM, Background, ask, bearer, boxed, read, serving
@@ -183,7 +183,7 @@ def test_a_long_file_of_keys_is_read_quickly(tmp_path: Path) -> None:
     finally:
         sys.setprofile(None)
     assert calls < 100_000
-    assert keys.caller(b"key-of-999") == "caller-999"
+    assert keys.caller(b"key-of-999") == Caller("caller-999")
 
 
 def test_a_caller_with_much_to_ask_does_not_hold_up_another(tmp_path: Path) -> None:
