@@ -182,21 +182,6 @@ def recorded(
 
 
 @app.command()
-def uncertainty(
-    steps: Annotated[Path, typer.Argument(help="Labelled steps with log-probabilities, a line each.", exists=True)],
-    fitted: Annotated[str, typer.Option(help="What they are, for `/model`.")] = "",
-    tests: Annotated[list[Path] | None, typer.Option("--test", help="Other steps; repeat.", exists=True)] = None,
-) -> None:
-    """Fit the coefficients of the model `uncertainty`, and test them on other steps."""
-    from . import uncertainty
-
-    readout = uncertainty.fit(uncertainty.read(steps), fitted)
-    console.print(readout)
-    for path in tests or []:
-        console.print(path.name, uncertainty.test(readout, uncertainty.read(path)))
-
-
-@app.command()
 def probe(
     base: Annotated[str, typer.Option(help="Its base.")],
     data: Annotated[list[Path], typer.Option(help="What it was trained on; repeat.", exists=True)],

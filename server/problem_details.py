@@ -50,7 +50,6 @@ TABLE = {
     "too_many_steps": ErrorRow(422, "Too many steps in a solution"),
     "solution_too_long": ErrorRow(422, "A solution is too long for the model"),
     "no_verdict": ErrorRow(422, "The judge gave no verdict on a step"),
-    "no_logprobs": ErrorRow(422, "The model scores by log-probabilities, which a candidate lacks"),
     "unknown_model": ErrorRow(422, "No model of this name is served"),
     "upstream_refused": ErrorRow(400, "The model behind the gateway refused the request"),
     "no_answer": ErrorRow(422, "No solution has an answer"),

@@ -8,11 +8,10 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from unprm import agreement
 from unprm.answers.equivalence import Begun, Comparison, Match, Pair, is_integer, texts
 from unprm.concurrent import all_of
 from unprm.engines.waiting import ScoredItems
-from unprm.errors import DeadlineExceeded, InvalidRequest, SolutionTooLong, Unscorable
+from unprm.errors import DeadlineExceeded, SolutionTooLong, Unscorable
 from unprm.scorer import Compare, MatchPairs, Outcome, Score, Scorer, Work, averaged, outcomes
 from unprm.scorer import encode as encoded
 from unprm.types import Encoded, Solution, Usage
@@ -33,30 +32,17 @@ Inputs = dict[int, Encoded | Unscorable]
 
 class RequestScorer(Scorer):
     """Does the work of one request with these models: in its turns, in its caller's share of every room, and until its
-    deadline. Tokens and times are added to the request's usage. `name`: of what scores without a model."""
+    deadline. Tokens and times are added to the request's usage."""
 
-    def __init__(self, service: Service, models: Sequence[Model], context: Context, name: str = "") -> None:
+    def __init__(self, service: Service, models: Sequence[Model], context: Context) -> None:
         self._service, self.models, self._context = service, models, context
-        self.name = name or "+".join(model.name for model in models)
+        self.name = "+".join(model.name for model in models)
         self.max_steps, self.calibration = service.settings.max_steps, service.vote_calibration
 
     @property
     def demo(self) -> str | None:
         """The name of the first of the models that is a demonstration. Raises `ModelUnavailable`."""
         return next((model.name for model in self.models if model.engine.description.demo), None)
-
-    @property
-    def by_agreement(self) -> bool:
-        """As `Scorer.by_agreement`; False while the model is loaded. Raises `InvalidRequest` for a mean with others."""
-        agreeing = [model.family == agreement.NAME for model in self.models] or [bool(self.name)]
-        if any(agreeing) and len(agreeing) > 1:
-            raise InvalidRequest(f"there is no mean of {agreement.NAME} and models: name one of them", "/model")
-        return any(agreeing)
-
-    @property
-    def by_logprobs(self) -> bool:
-        """Whether any of the models scores by log-probabilities of tokens. Raises `ModelUnavailable`."""
-        return any(model.engine.description.by_logprobs for model in self.models)
 
     @property
     def usage(self) -> Usage:  # type: ignore[override]
@@ -180,8 +166,7 @@ def _next(work: Work[T], reply: Any) -> Compare | MatchPairs | Score | _Result:
 
 
 async def encode(model: Model, solutions: Mapping[int, Solution], context: Context) -> Inputs:
-    """The model input of each solution, by its index in the request; the error for one beyond the model's window, or
-    without the log-probabilities that the model scores by.
+    """The model input of each solution, by its index in the request; the error for one beyond the model's window.
 
     A solution with more characters than the window's tokens can hold is not encoded at all. The others are, in
     turns with other requests; a cancelled request gets no further turn. Raises `ModelUnavailable`.

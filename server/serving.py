@@ -189,7 +189,7 @@ class DrainingServer(uvicorn.Server):
         """Says, once the models are loaded, that the server is ready; last of all, if it is open to others."""
         if not await self._service.models.loaded():
             return
-        logger.info("ready: %s serves %s", address, ", ".join(self._service.models.names))
+        logger.info("ready: %s serves %s", address, ", ".join(self._service.models.names) or "no model")
         if self._open:
             logger.warning(
                 "anyone who can reach %s can use the server: it has no key (--api-key, --api-keys-file)",

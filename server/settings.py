@@ -28,9 +28,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from unprm import fields
-from unprm.agreement import NAME as AGREEMENT
 from unprm.commands import PREFIX, SettingsInvalid, option, variable
-from unprm.engines import uncertainty
 from unprm.models.options import (
     JUDGE,
     MEMORY,
@@ -56,6 +54,8 @@ UNPRM_SERVICE_HOST, UNPRM_PORT=tcp://10.0.0.11:80, UNPRM_PORT_80_TCP_ADDR and th
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Key = Annotated[SecretStr, Field(min_length=1)]
 _Word = Annotated[str, Field(min_length=1)]
+NONE = "none"
+"""As a model: none is served, and votes are by answers alone."""
 FIRST = "first"
 """Name of an upstream that is given without one."""
 _NAMED = re.compile(r"([\w.-]{1,64})=(.+)", re.ASCII | re.DOTALL)
@@ -69,7 +69,7 @@ class _Served(BaseModel):
 
     model: list[str] = Field(
         default=["unprm-mini"],
-        description="Embedded model, hub name, path, judge, uncertainty or agreement; the base with --adapter. "
+        description="Embedded model, hub name, path, judge, or none (votes by answers alone); the base with --adapter. "
         "Several: NAME=MODEL each.",
     )
     adapter: list[_Word] = Field(
@@ -251,6 +251,8 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
         own = [option(name) for name in alone if getattr(self, name) not in (None, [])]
         if own and "model" not in self.model_fields_set:
             raise ValueError(f"{own[0]} needs --model, the model that it is for")
+        if own and self.model == [NONE]:
+            raise ValueError(f"{own[0]} needs a model, and --model {NONE} serves none")
         if len(self.model) > 1:
             if "" in named or len(named) < len(self.model):
                 raise ValueError("several models are each given as NAME=MODEL, with different names")
@@ -266,7 +268,7 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
     def memory_of_each(self) -> float:
         """Fraction of a GPU's memory that each model takes: by default an equal share, where one is kept for a model
         that is loaded beside the others."""
-        served = sum(request.model not in (JUDGE, uncertainty.NAME, AGREEMENT) for request in self.models().values())
+        served = sum(request.model != JUDGE for request in self.models().values())
         return self.memory or MEMORY / max(1, served + (self.admin_key is not None))
 
     @property
@@ -290,8 +292,10 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
         return self.gateway_seconds if self.upstream_url else self.max_request_seconds
 
     def models(self) -> dict[str, LoadModelRequest]:
-        """The models to serve, by name; the name of a single one may be empty."""
+        """The models to serve, by name; the name of a single one may be empty. Nothing for `NONE`."""
         options = self.model_dump(include={*ModelOptions.model_fields, *JudgeOptions.model_fields})
+        if self.model == [NONE]:
+            return {}
         if self._beside:
             options["model"] = self.model[0]
             return {name: LoadModelRequest(name=name, adapter=each, **options) for name, each in self._beside.items()}

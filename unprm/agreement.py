@@ -10,10 +10,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from unprm.answers.canonical import plain_characters
-from unprm.errors import InvalidRequest
-from unprm.types import Support
 
-NAME = "agreement"
 LEAST = 4
 """Candidates of a problem; among fewer it says too little that one agrees."""
 
@@ -33,13 +30,12 @@ _DECIMAL = re.compile(
 _BLANKS = str.maketrans("", "", ", ")
 
 
-def support(problem: str, candidates: Sequence[Sequence[str]], place: str = "/solutions") -> list[Support]:
-    """What the others say of each candidate, a list of steps. A step's score is the share of the other candidates that
-    have a value which it computes, the least if it computes several; values of the problem don't count. Raises
-    `InvalidRequest` for fewer than `LEAST` candidates; `place`: its pointer. Linear in the length."""
-    if (count := len(candidates)) < LEAST:
-        why = f"{place}: {NAME} compares the candidates of a problem: expected at least {LEAST}, got {count}"
-        raise InvalidRequest(why, place)
+def support(problem: str, candidates: Sequence[Sequence[str]]) -> list[list[float | None]]:
+    """Scores in [0, 1] for the steps of each candidate: the share of the other candidates that have a value which the
+    step computes, the lowest share if the step computes several; None for a step that computes nothing. Values of the
+    problem don't count. Raises `ValueError` for fewer than `LEAST` candidates. Linear in the length."""
+    if len(candidates) < LEAST:
+        raise ValueError(f"expected at least {LEAST} candidates, got {len(candidates)}")
     given = set(_values(_plain(problem)))
     having, computed = Counter[int | Fraction](), list[list[set[int | Fraction]]]()
     for steps in (list(map(_plain, each)) for each in candidates):
@@ -50,7 +46,7 @@ def support(problem: str, candidates: Sequence[Sequence[str]], place: str = "/so
     def score(values: set[int | Fraction]) -> float | None:
         return min((having[value] - 1) / (len(computed) - 1) for value in values) if values else None
 
-    return [Support(tuple(map(score, results))) for results in computed]
+    return [list(map(score, results)) for results in computed]
 
 
 def _plain(text: str) -> str:

@@ -10,7 +10,7 @@ from unprm.answers.extraction import extract
 from unprm.answers.kinds import KINDS, read_kind
 from unprm.calibration import log_odds
 from unprm.election.acceptance import Acceptance
-from unprm.election.decide import decide, of_answered
+from unprm.election.decide import decide, needed_signal, of_answered
 from unprm.errors import (
     BlankSolution,
     NoAnswer,
@@ -23,7 +23,6 @@ from unprm.types import (
     Extraction,
     Solution,
     StepScores,
-    Support,
 )
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Signal, Values
@@ -193,10 +192,16 @@ class Ballot:
                 solution.confidence = confidence
         return response
 
-    def compared(self, strategies: Sequence[Strategy], scorer: Scorer) -> CompareResponse:
-        """The response to these votes, without those by confidence if there are no confidences."""
-        taken = [each for each in strategies if VOTES[each].signal != "confidence" or self.confidences is not None]
-        outcomes = {strategy: self.outcome(strategy, LONGEST_COMPARED) for strategy in taken}
+    def compared(self, scorer: Scorer) -> CompareResponse:
+        """The response to all votes, without those by confidence if there are no confidences, and without those that
+        rewards would decide if there are no rewards."""
+        lacking = {"confidence"} if self.confidences is None else set[Signal]()
+        outcomes = {
+            name: self.outcome(name, LONGEST_COMPARED)
+            for name, vote in VOTES.items()
+            if vote.signal not in lacking
+            and (self.rewards is not None or needed_signal(name, self.classes, self.terms) != "reward")
+        }
         agree = len({outcome.candidates[0].members[0] for outcome in outcomes.values()}) == 1
         return CompareResponse(strategies=outcomes, agree=agree, **self._voted(scorer))
 
@@ -244,15 +249,14 @@ def _result(request: Candidates, solution: Solution, outcome: Outcome | None) ->
         "unscored": Unscored.of(outcome) if isinstance(outcome, Unscorable) else None,
         "cut": {str(index): cut for index, cut in solution.cut.items()} or None,
     }
-    if not isinstance(outcome, StepScores | Support):
+    if not isinstance(outcome, StepScores):
         return fields | dict.fromkeys(("step_scores", "reward", "first_error"))
     values, messages = outcome.values, solution.messages
-    known = [value for value in values if value is not None]
     threshold = step_text.THRESHOLD if request.threshold is None else request.threshold
     return fields | {
         "step_scores": list(values),
-        "reward": step_text.reward(known, request.aggregate) if known else None,
+        "reward": step_text.reward(values, request.aggregate),
         "first_error": step_text.first_error(values, threshold),
-        "step_log_odds": [None if v is None else log_odds(v) for v in values] if request.log_odds else None,
+        "step_log_odds": list(map(log_odds, values)) if request.log_odds else None,
         "message_scores": None if messages is None else dict(zip(map(str, messages), values, strict=True)),
     }

@@ -118,19 +118,6 @@ class NoVerdict(Unscorable):
         super().__init__(index, f"has no verdict of the judge on {unread} of its {steps} steps")
 
 
-class NoLogProbs(Unscorable):
-    """A candidate without log-probabilities of each step's tokens, for a model that scores by these."""
-
-    code = "no_logprobs"
-
-    def __init__(self, index: int) -> None:
-        super().__init__(
-            index,
-            "has no log-probabilities of each step's tokens, by which this model scores: `token_logprobs` takes a list "
-            "for each step, or OpenAI's `logprobs.content`, whose tokens joined are its text",
-        )
-
-
 class UnknownModel(InvalidRequest):
     """A model that is not served."""
 
@@ -138,6 +125,13 @@ class UnknownModel(InvalidRequest):
 
     def __init__(self, served: Sequence[str]) -> None:
         super().__init__(f"no served model has the name that was sent; expected one of {', '.join(served)}", "/model")
+
+
+class NoModel(InvalidRequest):
+    """A request that needs a model's scores, where no model is served."""
+
+    def __init__(self) -> None:
+        super().__init__("no model is served here: send step_scores with every solution, or vote by majority")
 
 
 class NoAnswer(InvalidRequest):

@@ -29,7 +29,7 @@ def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[flo
         scored = scorer.finish(pipeline.score(request, scorer)).solutions
     except Unscorable:
         return [None] * request.count
-    return [None if each.step_scores is None else tuple(each.known_scores) for each in scored]
+    return [None if each.step_scores is None else tuple(each.step_scores) for each in scored]
 
 
 def vote(

@@ -6,11 +6,10 @@ in a program, in the caller's turns on a server. Whatever has a caller's size ru
 can forget a turn.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from unprm import agreement
 from unprm import steps as step_text
 from unprm.answers.equivalence import Match, Pair
 from unprm.answers.kinds import KINDS
@@ -20,10 +19,11 @@ from unprm.election.acceptance import acceptance
 from unprm.election.decide import needed_signal
 from unprm.errors import (
     InvalidRequest,
+    NoModel,
     Unscorable,
 )
 from unprm.mini.domain import about
-from unprm.scorer import Compare, MatchPairs, Outcome, Score, Scorer, Work
+from unprm.scorer import Compare, MatchPairs, Score, Scorer, Work
 from unprm.types import (
     DEFAULT_STRATEGY,
     ComparedAs,
@@ -64,6 +64,8 @@ class NoConfidence(InvalidRequest):
 def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
     """The step scores of every solution; the request has a problem, or all scores. Raises `Unscorable` if none can be
     scored and the request has no right answer, or one can't and it says to refuse, and the scorer's errors."""
+    if not scorer.name and not request.scored:
+        raise NoModel
     ballot = _parse(request, scorer)
     judged = request if isinstance(request, ScoreRequest) and request.right_answers is not None else None
     yield from _score(ballot, scorer, range(request.count) if judged is None else ())
@@ -87,11 +89,9 @@ def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -> Work
 
 
 def compare(request: Candidates, scorer: Scorer) -> Work[CompareResponse]:
-    """The response to all votes, by agreement to those that take no rewards. Raises as `cast`."""
-    lacking = not request.scored and scorer.by_agreement
-    taken = [name for name, vote in VOTES.items() if not (lacking and vote.signal == "reward")]
-    ballot = yield from cast(request, taken, scorer)
-    return ballot.compared(taken, scorer)
+    """The response to all votes that can be taken on what the candidates have. Raises as `cast`."""
+    ballot = yield from cast(request, [*VOTES], scorer)
+    return ballot.compared(scorer)
 
 
 def grade(pairs: Sequence[PairIn], extraction: Extraction) -> Work[list[Grade]]:
@@ -120,7 +120,7 @@ def _add_verdicts(request: ScoreRequest, response: ScoreResponse) -> Work[None]:
         verdict = _verdict_fields(verdicts.get(id(each)))
         each.correct, each.compared_as_text = verdict["correct"], verdict["compared_as_text"]
         each.combined_reward = step_text.combined(
-            request.combination, each.correct, each.known_scores, each.reward, request.mean_weight
+            request.combination, each.correct, each.step_scores or (), each.reward, request.mean_weight
         )
 
 
@@ -139,8 +139,6 @@ def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *,
     vote needs one; `InvalidRequest` without a problem to score by, and for a risk that no calibration fits; and the
     scorer's errors.
     """
-    for strategy in () if request.scored else strategies:
-        check_vote(strategy, scorer)
     judged = None
     if isinstance(request, RiskTerms) and request.risk is not None:
         model = None if request.scored else scorer.name
@@ -164,20 +162,11 @@ def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *,
 def why_majority(scorer: Scorer, problem: str | None) -> str | None:
     """Why a vote that nobody named is by majority, None if it isn't: there would be no rewards, or those of a
     demonstration outside its domain."""
-    if scorer.by_agreement:
-        return f"{scorer.name} gives no rewards"
+    if not scorer.name:
+        return "no model is served, which would give rewards"
     if scorer.demo is None or about(scorer.demo, problem).in_domain:
         return None
     return f"rewards by {scorer.name}, a demonstration, mean nothing for this problem"
-
-
-def check_vote(strategy: Strategy, scorer: Scorer) -> None:
-    """Raises `InvalidRequest` for a vote by rewards where steps are scored by agreement."""
-    if VOTES[strategy].signal == "reward" and scorer.by_agreement:
-        raise InvalidRequest(
-            f"{strategy} takes rewards, and {scorer.name} gives none: as rewards its scores elected no better answers "
-            "than the majority; vote by `majority`, send `step_scores`, or name a PRM as `model`"
-        )
 
 
 def refuse(outcomes: Iterable[object], place: str) -> None:
@@ -228,10 +217,7 @@ def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> Work[Non
         if None in request.candidate_problems:
             raise InvalidRequest(_NO_PROBLEM, "/problem")
         missing = {index: each for index, each in enumerate(ballot.solutions) if scores[index] is None}
-        if scorer.by_agreement:
-            computed = _supported(ballot)
-        else:
-            computed = yield Score(missing, request.on_invalid == "refuse")
+        computed = yield Score(missing, request.on_invalid == "refuse")
         if request.on_invalid == "refuse":
             refuse(computed.values(), request.place)
         for index in missing:
@@ -241,20 +227,3 @@ def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> Work[Non
             ballot.demonstration = about(scorer.demo, *problems)
     if electable and not any(isinstance(scores[index], StepScores) for index in electable):
         refuse([scores[electable[0]]], request.place)
-
-
-def _supported(ballot: Ballot) -> Mapping[int, Outcome]:
-    """What the candidates of each problem say of each other's steps, by index. Raises `InvalidRequest`."""
-    if ballot.request.trajectories is not None:
-        raise InvalidRequest(f"{agreement.NAME} compares solutions, not trajectories", "/trajectories")
-    found: dict[int, Outcome] = {}
-    of_problem: dict[str, list[int]] = {}
-    for index, each in enumerate(ballot.solutions):
-        of_problem.setdefault(each.problem, []).append(index)
-    for problem, indices in of_problem.items():
-        if all(ballot.scores[k] is not None for k in indices):
-            continue
-        place = "/solutions" if len(of_problem) == 1 else f"/problems/{indices[0]}"
-        steps = [ballot.solutions[k].steps for k in indices]
-        found |= zip(indices, agreement.support(problem, steps, place), strict=True)
-    return found

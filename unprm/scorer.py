@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 from unprm.answers.equivalence import Equivalence, Pair
 from unprm.election.acceptance import VoteCalibration
 from unprm.errors import (
-    NoLogProbs,
     NoVerdict,
     SolutionTooLong,
     Unscorable,
@@ -19,14 +18,13 @@ from unprm.types import (
     ModelDescription,
     Solution,
     StepScores,
-    Support,
     Usage,
 )
 
 T = TypeVar("T")
 
-Outcome = StepScores | Support | Unscorable
-"""What a solution scores, by a model or by the other candidates, or why it can't be scored."""
+Outcome = StepScores | Unscorable
+"""What a solution scores, or why it can't be scored."""
 
 
 class Compare(NamedTuple):
@@ -71,11 +69,6 @@ class Scorer:
         """The name of a demonstration among the models."""
         raise NotImplementedError
 
-    @property
-    def by_agreement(self) -> bool:
-        """Whether steps are scored by `unprm.agreement`, which makes no rewards."""
-        return False
-
 
 class LocalScorer(Scorer):
     """Finishes the work of a request at once, by an engine in this process, or without any."""
@@ -116,8 +109,8 @@ class LocalScorer(Scorer):
 
 
 def encode(engine: Engine, solutions: Mapping[int, Solution], scope: str = "") -> dict[int, Encoded | Unscorable]:
-    """The model input of each solution, by its index; the error for one beyond the model's window, or without the
-    log-probabilities that the model scores by. `scope`: as of `Encoded`."""
+    """The model input of each solution, by its index; the error for one beyond the model's window. `scope`: as of
+    `Encoded`."""
     limit = engine.description.max_tokens
     inputs: dict[int, Encoded | Unscorable] = {}
     for index, solution in solutions.items():
@@ -125,11 +118,6 @@ def encode(engine: Engine, solutions: Mapping[int, Solution], scope: str = "") -
             item = engine.format.at_tags(engine.format.tokenize(solution.prompt))
         else:
             item = engine.format.encode(solution.problem, solution.steps)
-        if engine.description.by_logprobs:
-            if solution.logprobs is None or not all(solution.logprobs):
-                inputs[index] = NoLogProbs(index)
-                continue
-            item = replace(item, logprobs=solution.logprobs)
         too_long = SolutionTooLong(index, len(item.ids), limit) if len(item.ids) > limit else None
         inputs[index] = too_long or replace(item, scope=scope, evidence=solution.evidence)
     return inputs

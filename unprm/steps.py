@@ -21,8 +21,6 @@ _LINE_END = re.compile(r"\n")
 _STEP_LINE = re.compile(r"^(?=[^\S\n]*(?:[#*]{1,4}[^\S\n]*)?Step[^\S\n]*\d)", re.MULTILINE | re.IGNORECASE)
 _CUTS = {"paragraph": _BLANK_LINE, "step": _STEP_LINE, "line": _LINE_END}
 _NUMBERED = re.compile(r"\s*Step\s*\d+\s*:", re.IGNORECASE)
-_NOT_COMPARED = bytes([13, *range(128, 256)])
-"""What is not compared: carriage returns, which `split` takes out, and the bytes of characters beyond ASCII."""
 _NO_STEP = re.compile(r"(?:-{3,}|\*{3,}|_{3,}|\\[\[\]])")
 # blocks that are never split: code fences, display mathematics, environments
 _FENCE = re.compile(r"^[ \t]{0,12}(?P<fence>`{3,}|~{3,})[^\S\n]*(?P<info>[^\n`]*)$", re.MULTILINE)
@@ -183,42 +181,6 @@ def last_tokens(spans: Sequence[TextSpan], offsets: Sequence[TextSpan]) -> list[
     return found
 
 
-def logprobs_of(steps: Sequence[str], tokens: Sequence[tuple[bytes, float]]) -> list[tuple[float, ...]]:
-    """The log-probabilities of each step's tokens; none where the tokens do not have the texts of all steps in them.
-    `tokens`: the text of each, in UTF-8, and its log-probability.
-
-    A token belongs to the step in which its first visible character lies; white space after a step belongs to it. What
-    comes before the first step, such as thoughts, and after the last one, as the end of the text, belongs to none.
-    Texts are compared by their ASCII characters, since servers write characters that are split among tokens in several
-    ways. Linear time.
-    """
-    shown = [text.translate(None, _NOT_COMPARED) for text, _ in tokens]
-    # from behind: what thoughts say may be said again in the solution. `rfind` would not be linear
-    backwards = b"".join(shown)[::-1]
-    starts, after, end = list[int](), 0, 0
-    for step in reversed(steps):
-        sought = step.encode("ascii", "ignore")[::-1].translate(None, _NOT_COMPARED)
-        found = backwards.find(sought, after)
-        if found < 0:
-            return [()] * len(steps)
-        if not starts:
-            end = len(backwards) - found
-        after = found + len(sought)
-        starts.append(len(backwards) - after)
-        while backwards[after : after + 1].isspace():
-            after += 1
-    starts.reverse()
-    parts: list[list[float]] = [[] for _ in steps]
-    place = 0
-    for (text, logprob), part in zip(tokens, shown, strict=True):
-        visible = part.lstrip()
-        at = place + len(part) - len(visible) if visible else place
-        if text and starts and starts[0] <= at and at + bool(part) <= end:
-            parts[bisect_right(starts, at) - 1].append(logprob)
-        place += len(part)
-    return [tuple(part) for part in parts]
-
-
 def at_separator(text: str, separator: str, most: int) -> list[str] | None:
     """What stands between a family's separators in a text, and is not blank; None if it has no separator. Where they
     part it into more than `most` parts and an end, that many and one are returned, of which the last has the rest."""
@@ -265,7 +227,6 @@ def combined(
     return correct * min(step_scores) if combination == "outcome_min" else correct + mean_weight * fmean(step_scores)
 
 
-def first_error(step_scores: Sequence[float | None], threshold: float = THRESHOLD) -> int | None:
-    """Index of the first step that scores below the threshold, None if there is none; of steps without a score nothing
-    is said."""
-    return next((index for index, score in enumerate(step_scores) if score is not None and score < threshold), None)
+def first_error(step_scores: Sequence[float], threshold: float = THRESHOLD) -> int | None:
+    """Index of the first step that scores below the threshold, None if there is none."""
+    return next((index for index, score in enumerate(step_scores) if score < threshold), None)

@@ -74,8 +74,7 @@ class Solution:
 
     `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `evidence`: what its steps are judged by;
     `messages`: for each step the index of its message; `cut`: by index, the messages that are not read whole. `prompt`:
-    what the model reads in place of the steps. `logprobs`: of each step, the natural-log probabilities (≤ 0) of its
-    tokens, none where the caller's do not fit the step; None as a whole if none were sent. `spans`: positions of the
+    what the model reads in place of the steps. `spans`: positions of the
     steps in the text that was sent, `(start, end)` in code points; `last_tokens`: of each step, among the offsets that
     were sent. `problem`: what it solves, for a model to read.
     """
@@ -90,7 +89,6 @@ class Solution:
     cut: Mapping[int, Cut] = field(default_factory=dict)
     prompt: Prompt | None = None
     compared_as: ComparedAs = "stated"
-    logprobs: tuple[tuple[float, ...], ...] | None = None
     spans: tuple[tuple[int, int], ...] | None = None
     last_tokens: tuple[int, ...] | None = None
     problem: str = ""
@@ -104,7 +102,7 @@ class Encoded:
     `response`: index of the solution's first token, for families whose scores come from all of its tokens. `asked`:
     tokens of the prompts that a judge is asked by. `scope`: what is computed for an item serves those of its scope
     alone; a server has one for each caller. `evidence`: of a trajectory, what its steps are judged by, which a judge
-    is told. `logprobs`: of each step's tokens, for a model that scores by these.
+    is told.
     """
 
     ids: tuple[int, ...]
@@ -113,7 +111,6 @@ class Encoded:
     asked: int = 0
     scope: str = ""
     evidence: Evidence | None = None
-    logprobs: tuple[tuple[float, ...], ...] = ()
 
     @property
     def cost(self) -> int:
@@ -279,8 +276,7 @@ class ModelDescription:
 
     `digest`: of everything its scores depend on, None where another program runs the model and does not report it.
     `calibration` is used in the mean with other models. `memory`: None where another program holds the model.
-    `prompt_limits`: of a judge. `by_logprobs`: it scores by the log-probabilities of each step's tokens, and reads no
-    text.
+    `prompt_limits`: of a judge.
     """
 
     name: str
@@ -299,7 +295,6 @@ class ModelDescription:
     self_test: SelfTest | None = None
     memory: MemoryPlan | None = None
     prompt_limits: PromptLimits | None = None
-    by_logprobs: bool = False
 
 
 class StepScores(NamedTuple):
@@ -314,13 +309,6 @@ class StepScores(NamedTuple):
     computed: int = 0
     tokens: int = 0
     missing: int = 0
-
-
-class Support(NamedTuple):
-    """What the other candidates say of a solution's steps: `values` in [0, 1], one per step, None for one without
-    evidence. No vote takes them for rewards."""
-
-    values: tuple[float | None, ...]
 
 
 class Format(Protocol):

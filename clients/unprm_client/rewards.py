@@ -13,8 +13,7 @@ from unprm_client._client import AsyncClient, Client
 from unprm_client.errors import BlankSolution, ClientError, NoVerdict, SolutionTooLong, TooManySteps
 
 AT_A_TIME = 64
-"""Solutions in a request, few enough for its time limit; the server reads a problem once for all its solutions, and
-`agreement` compares these."""
+"""Solutions in a request, few enough for its time limit; the server reads a problem once for all its solutions."""
 UNSCORABLE = (BlankSolution, SolutionTooLong, TooManySteps, NoVerdict)
 
 
@@ -30,7 +29,7 @@ def loop_client() -> AsyncClient:
 
 class Rewarded(NamedTuple):
     """What a solution is worth. `correct`: None if no right answer was given; `step_rewards`: its step scores, in
-    [0, 1], none if it can't be scored, and none of a step without evidence."""
+    [0, 1], none if it can't be scored."""
 
     correct: bool | None
     reward: float
@@ -107,9 +106,8 @@ def per_token(solution: ScoredSolution, tokens: int, *, differences: bool = Fals
         raise ValueError("the solution has no last_tokens: it was scored without `offsets`")
     made, before = [0.0] * tokens, 0.0
     for place, score in zip(solution.last_tokens, solution.step_scores or (), strict=False):  # if unscored, none
-        if score is not None:  # a step without evidence earns nothing
-            made[place] += score - before
-            before = score if differences else 0.0
+        made[place] += score - before
+        before = score if differences else 0.0
     return made
 
 
@@ -119,11 +117,11 @@ def process_advantages(group: Sequence[ScoredSolution], tokens: int) -> list[lis
 
     `group`: solutions of one problem, as `per_token` takes them. Shape: [solutions, tokens].
     """
-    scores = [score for each in group for score in each.known_scores]
+    scores = [score for each in group for score in each.step_scores or ()]
     mean, spread = (fmean(scores), pstdev(scores)) if scores else (0.0, 0.0)
     made = []
     for each in group:
-        normalized = [None if score is None else (score - mean) / (spread + 1e-4) for score in each.step_scores or ()]
+        normalized = [(score - mean) / (spread + 1e-4) for score in each.step_scores or ()]
         rewards = per_token(each.model_copy(update={"step_scores": normalized}), tokens)
         made.append([*accumulate(reversed(rewards))][::-1])
     return made
@@ -146,6 +144,6 @@ def _rewarded(outcome: ScoreResponse | ClientError, count: int) -> list[Rewarded
 
 
 def _of_solution(solution: ScoredSolution) -> Rewarded:
-    steps = solution.known_scores
+    steps = solution.step_scores or []
     reward = min(steps, default=0.0) if solution.correct is None else solution.combined_reward or 0.0
     return Rewarded(solution.correct, reward, steps)

@@ -8,9 +8,6 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from unprm import agreement
-from unprm.engines import uncertainty
-from unprm.engines.agreement import AgreementEngine
 from unprm.errors import ModelInvalid
 from unprm.models.options import JUDGE, LoadModelRequest
 from unprm.types import Engine
@@ -25,17 +22,13 @@ def load(
     settings: Settings, request: LoadModelRequest, observe_judge: Callable[[float, str], None] | None = None
 ) -> Engine:
     """The engine of a model; raises `ModelInvalid`. `observe_judge` is that of a judge's `OpenAIClient`."""
-    if request.adapter and request.model in (JUDGE, uncertainty.NAME, agreement.NAME):
+    if request.adapter and request.model == JUDGE:
         raise ModelInvalid(f"--adapter goes with a model that has files, not with {request.model}")
     if request.model == JUDGE:
         from unprm.models.judge import load_judge
         from unprm.openai.client import ignore
 
         return load_judge(request, settings, settings.max_batch_seconds, observe_judge or ignore)
-    if request.model == uncertainty.NAME:
-        return uncertainty.UncertaintyEngine(settings.max_steps)
-    if request.model == agreement.NAME:
-        return AgreementEngine(settings.max_steps)
     if settings.engine == "remote":
         with _IMPORTING:
             os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch isn't there

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from unprm.errors import InvalidRequest, UnknownModel
+from unprm.errors import InvalidRequest, NoModel, UnknownModel
 from unprm.wire import ModelState
 
 from ..admission import FairPool
@@ -43,10 +43,13 @@ class Models:
         return [model.name for model in self._served]
 
     @contextmanager
-    def chosen(self, requested: str | Sequence[str] | None) -> Iterator[list[Model]]:
-        """The models that a request names, kept from being retired inside the block; raises `UnknownModel`."""
+    def chosen(self, requested: str | Sequence[str] | None, least: int = 1) -> Iterator[list[Model]]:
+        """The models that a request names, by default the first, kept from being retired inside the block. Raises
+        `UnknownModel`; `NoModel` if none is served and the request needs `least` one."""
         names = [requested] if isinstance(requested, str) else requested
         models = self._served[:1] if names is None else [self._named(name) for name in names]
+        if len(models) < least:
+            raise NoModel
         with ExitStack() as stack:
             for model in models:
                 stack.enter_context(model.use.one())

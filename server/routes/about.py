@@ -13,13 +13,14 @@ from starlette.exceptions import HTTPException
 from unprm.errors import UnknownModel
 from unprm.models.options import LoadModelRequest
 from unprm.pipeline import why_majority
-from unprm.types import DEFAULT_STRATEGY
+from unprm.types import DEFAULT_STRATEGY, ModelDescription
 from unprm.wire import LimitsOut, ModelName, ModelResponse, ModelsResponse, StatusResponse
 
 from ..admission import TheContext
 from ..models.model import Open
 from ..scoring import RequestScorer
 from ..service import Service, TheService
+from ..settings import NONE
 from .openapi import METRICS, describe
 from .route import WorkRoute
 
@@ -28,6 +29,11 @@ listing = APIRouter()
 """The list of served models, for a server without an upstream, whose models are then listed in its place."""
 admin = APIRouter(prefix="/admin/models", tags=["admin"], route_class=WorkRoute)
 """The routes that change the served models."""
+
+
+_NO_MODEL = ModelDescription(
+    NONE, NONE, NONE, device=NONE, dtype=NONE, max_tokens=0, input_format="no model: votes are by answers alone"
+)
 
 
 @about.get("/healthz", **describe("healthz"))
@@ -54,12 +60,14 @@ async def version(request: Request) -> dict[str, str]:
 async def model(service: TheService, context: TheContext, name: ModelName | None = None) -> ModelResponse:
     """Describes a model, by default the first: its input and the server's limits. `models` lists all names."""
     settings = service.settings
-    with service.models.chosen(name) as (chosen,):
-        description, served_name = chosen.engine.description, chosen.name
-        scorer = RequestScorer(service, [chosen], context)
+    with service.models.chosen(name, least=0) as chosen:
+        description, served_name = _NO_MODEL, NONE
+        for each in chosen:
+            description, served_name = each.engine.description, each.name
+        scorer = RequestScorer(service, chosen, context)
         strategy = DEFAULT_STRATEGY if why_majority(scorer, None) is None else "majority"
     fields = asdict(description)
-    del fields["max_tokens"], fields["calibration"], fields["prompt_limits"], fields["by_logprobs"]
+    del fields["max_tokens"], fields["calibration"], fields["prompt_limits"]
     fields |= {
         "name": served_name,
         "models": service.models.names,

@@ -35,7 +35,7 @@ _PROBES = {"healthz": ("internal",), "readyz": ("internal", "model_unavailable",
 _ELSEWHERE = ("not_found", "method_not_allowed", "upstream_refused", "upstream_failed")
 _WORK = tuple(code for code in TABLE if code not in _ELSEWHERE)
 _OF_CANDIDATES = (
-    *("too_many_solutions", "blank", "too_many_steps", "solution_too_long", "no_verdict", "no_logprobs"),
+    *("too_many_solutions", "blank", "too_many_steps", "solution_too_long", "no_verdict"),
     *("unknown_model", "no_answer", "model_unavailable"),
 )
 _NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer",), "grade": _OF_CANDIDATES, "feedback": _OF_CANDIDATES}

@@ -7,7 +7,7 @@ from functools import partial
 
 from fastapi import APIRouter
 
-from unprm import agreement, ballot, pipeline
+from unprm import ballot, pipeline
 from unprm.election.acceptance import ElectionRecord
 from unprm.types import Encoded, Solution
 from unprm.votes.registry import VOTES, Strategy
@@ -132,10 +132,7 @@ async def score(service: Service, request: Candidates, context: Context) -> Scor
 
 @contextmanager
 def _scorer(service: Service, request: Candidates, context: Context) -> Iterator[RequestScorer]:
-    """Does the request's work, with the models that it names; or by agreement, which every server offers."""
+    """Scores by the models that the request names."""
     context.solutions = request.count
-    if request.model in (agreement.NAME, [agreement.NAME]) and agreement.NAME not in service.models.names:
-        yield RequestScorer(service, (), context, agreement.NAME)
-        return
-    with service.models.chosen(request.model) as models:
+    with service.models.chosen(request.model, least=0) as models:
         yield RequestScorer(service, models, context)

@@ -90,7 +90,7 @@ def test_outside_of_the_domain_the_banner_warns_and_steps_have_no_score(first: S
     expect(banner).to_contain_text("demonstration")
     expect(page.locator("input[value=majority]")).to_be_checked()
     assert page.locator("#classes dt").all_text_contents() == ["candidates"] * 2
-    expect(page.locator("#legend")).to_have_text(re.compile("^Steps are not scored. From four candidates on"))
+    expect(page.locator("#legend")).to_have_text("Steps are not scored.")
     steps = page.locator(".solution .step")
     expect(steps).to_have_count(2)
     looks = steps.evaluate_all("steps => steps.map((step) => getComputedStyle(step).backgroundColor)")
@@ -100,25 +100,7 @@ def test_outside_of_the_domain_the_banner_warns_and_steps_have_no_score(first: S
     assert not SCORE.search(page.locator("#solutions").inner_text())
     explanation = page.locator("#explanation")
     expect(explanation).not_to_contain_text("reward")
-    first.choose("wrf")
-    expect(explanation).to_contain_text("Its rewards are a demonstration’s: they mean nothing here.")
-    assert flaws(page) == []
-
-
-def test_outside_of_the_domain_four_candidates_colour_each_others_steps(first: Sheet) -> None:
-    page = first.page
-    right = "12 * 12 = 144.\n\n144 / 2 = 72.\n\nThe answer is 72."
-    wrong = "12 * 12 = 124.\n\n124 / 2 = 62.\n\nThe answer is 62."
-    first.score("What is half of 12 * 12?", right, wrong, "It is 72, half of 144.", f"First,\n\n{right}")
-    expect(page.locator("#legend")).to_have_text(re.compile("^Not by a model: how many of the other solutions"))
-    cards = page.locator(".solution")
-    expect(cards.nth(0).locator(".chip")).to_have_text(["2 of 3", "2 of 3", ""])
-    expect(cards.nth(1).locator(".chip")).to_have_text(["0 of 3", "0 of 3", ""])
-    expect(cards.nth(1).locator(".badge")).to_have_text("few agree")
-    expect(cards.nth(2).locator(".unscored")).to_have_count(1)
-    expect(page.locator(".first-error")).to_have_count(1)
-    expect(page.locator(".after")).to_have_count(1)
-    assert "reward" not in page.locator("#solutions").inner_text()
+    expect(page.locator("input[name=strategy]")).to_have_count(1)
     assert flaws(page) == []
 
 

@@ -80,18 +80,20 @@ def test_what_a_demonstration_s_scores_are_worth_stays_with_them(sheet: Sheet, i
     sheet.score(PROBLEM, ["The answer is 1."], ["The answer is 2."])
     sheet.tile("wrf")
     expect(sentence).to_have_text("A demonstration scored these.")
-    # outside of what it knows, it elects nothing unless a vote by its rewards is chosen
+    # outside of what it knows, it elects nothing
+    address = f"**/vote/{'compare' if in_domain else 'majority'}"
     chosen = sheet.page.locator("input[value=wrf]" if in_domain else "input[value=majority]")
     expect(chosen).to_be_checked()
     sheet.unfold("#options")
-    with sheet.page.expect_response("**/vote/compare"):
+    with sheet.page.expect_response(address):
         sheet.page.get_by_label("Solution reward").select_option("mean")
     expect(sentence).to_have_text("A demonstration scored these.")
-    sheet.choose("prm")
-    with sheet.page.expect_response("**/vote/compare"):
+    if in_domain:
+        sheet.choose("prm")
+    with sheet.page.expect_response(address):
         sheet.press("Score and vote")
     sheet.voted()
-    expect(sheet.page.locator("input[value=prm]")).to_be_checked()
+    expect(sheet.page.locator(f"input[value={'prm' if in_domain else 'majority'}]")).to_be_checked()
     sheet.score("", *SPLIT)
     expect(sentence).to_have_text("")
 

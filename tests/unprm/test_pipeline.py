@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+from unprm.engines.uncertainty import UncertaintyEngine
 
 import unprm
 from server.routes.gateway.sampling import ActionSolution
@@ -11,7 +12,6 @@ from tests.fake_engine import FakeEngine
 from tests.server.harness import PROBLEM, ask, boxed, serving
 from unprm import pipeline, scorer
 from unprm.calibration import Calibration, sigmoid
-from unprm.engines.uncertainty import UncertaintyEngine
 from unprm.errors import NoLogProbs, UnprmError
 from unprm.types import StepScores
 from unprm.votes.registry import VOTES

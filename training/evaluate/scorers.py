@@ -123,4 +123,4 @@ def _scores(outcome: ScoreResponse | ClientError) -> Scores:
         return None
     if isinstance(outcome, ClientError):
         raise ModelUnavailable(str(outcome)) from outcome
-    return tuple(outcome.solutions[0].known_scores)
+    return tuple(outcome.solutions[0].step_scores or ())

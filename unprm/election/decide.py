@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from unprm.errors import NoAnswer
+from unprm.errors import InvalidRequest, NoAnswer
 from unprm.types import AnswerClass, DecidedBy, VoteResult
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.votes.vote import TIE, Group, GroupScore, Signal, Tally, Terms, Values, Vote, by_frequency, mean
@@ -11,7 +11,7 @@ from unprm.votes.vote import TIE, Group, GroupScore, Signal, Tally, Terms, Value
 Value = TypeVar("Value")
 
 
-class RewardsMissing(ValueError):
+class RewardsMissing(InvalidRequest):
     """A vote that rewards decide, among candidates without any."""
 
 
@@ -66,8 +66,8 @@ def decide(
     if not ballots.groups:
         raise NoAnswer(len(classes))
     if values is None and (signal := needed_signal(strategy, classes, terms)) != "none":
-        missing = RewardsMissing if signal == "reward" else ValueError
-        raise missing(f"{strategy} needs the candidates' {signal}s to decide this vote")
+        why = f"{strategy} needs the candidates' {signal}s to decide this vote"
+        raise RewardsMissing(why) if signal == "reward" else ValueError(why)
     frequency = vote.frequency_decides(ballots)
     scores = (by_frequency if frequency else vote.score)(ballots)
     answers = [_answer_class(group, rewards, each) for group, each in zip(ballots.groups, scores, strict=True)]

@@ -107,15 +107,12 @@ class ModelSpec(JudgeOptions, ModelOptions):
     `unprm train`, whose base is named in its `prm_config.json`; with `adapter`, the base; or a PRM of another
     family, recognised by its name or its `config.json`, or given by `family`. `step_tag`, `positive` and `negative`
     are for a PRM of family unprm without `prm_config.json`. `reference` and `beta` replace those of a family that is
-    scored by likelihood ratios. `judge` is the language model that `judge_url` and `judge_model` name; `uncertainty`
-    is none: it scores by the log-probabilities that come with a solution. Nor is `agreement`: it scores by the other
-    candidates.
+    scored by likelihood ratios. `judge` is the language model that `judge_url` and `judge_model` name.
     """
 
     model: str = Field(
         min_length=1,
-        description="Embedded model, directory or hub name; the base with an adapter; `judge`, `uncertainty` or "
-        "`agreement`.",
+        description="Embedded model, directory or hub name; the base with an adapter; or `judge`.",
     )
     adapter: str | None = Field(default=None, description="Hub name or path of a PRM adapter for the model.")
 

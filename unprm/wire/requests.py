@@ -13,7 +13,7 @@ from unprm import trajectories as agents
 from unprm.attempts import attempt
 from unprm.errors import InvalidRequest
 from unprm.fields import listed
-from unprm.openai.models import MIN_LOGPROB, SampledToken
+from unprm.openai.models import MIN_LOGPROB
 from unprm.types import Aggregate, Combination, Evidence, Probability, Solution, Split
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Terms, Vote
@@ -45,22 +45,6 @@ LogProbs = Annotated[list[_LogProb], Field(min_length=1, fail_fast=True)]
 _Place = Annotated[int, Field(ge=0, strict=True)]
 _Offsets = Annotated[list[tuple[_Place, _Place]], Field(fail_fast=True)]
 
-
-def _kind(sent: object) -> str:
-    first = sent[0] if isinstance(sent, list) and sent else None
-    return "steps" if isinstance(first, list) else "tokens" if isinstance(first, (dict, SampledToken)) else "numbers"
-
-
-# discriminated by the first element, so that an error refers to the form that was sent and not to all three
-TokenLogProbs = Annotated[
-    Annotated[LogProbs, Tag("numbers")]
-    | Annotated[list[LogProbs], Field(fail_fast=True), Tag("steps")]
-    | Annotated[list[SampledToken], Field(fail_fast=True), Tag("tokens")],
-    Discriminator(_kind),
-]
-"""Natural-log probabilities (≤ 0) of a text's tokens: of all of them, of each step's, or with the tokens, as OpenAI's
-API has them."""
-
 _PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
 _RIGHT = "Step 1: 23 + 45 = 68. The answer is \\boxed{68}."
 _WRONG = "Step 1: 23 + 45 = 69. The answer is \\boxed{69}."
@@ -75,10 +59,8 @@ class SolutionIn(WireModel, Request):
     answer: str | None = Field(None, description="Overrides the answer found in the text.")
     step_scores: _StepScores | None = Field(None, description="One score per step, used instead of the model's.")
     confidence: Confidence | None = Field(None, description="The generator's confidence, for votes by confidence.")
-    token_logprobs: TokenLogProbs | None = Field(
-        None,
-        description="Log-probabilities of its tokens, from which a missing `confidence` is computed. The model "
-        "`uncertainty` takes a list for each step, or OpenAI's `logprobs.content`.",
+    token_logprobs: LogProbs | None = Field(
+        None, description="Log-probabilities of its tokens, from which a missing `confidence` is computed."
     )
     offsets: _Offsets | None = Field(
         None,
@@ -105,22 +87,16 @@ class SolutionIn(WireModel, Request):
 
     def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
         """The solution, split into steps, of which those beyond the maximum are one. Raises `InvalidRequest` if they
-        are not as many as its step scores, or its lists of log-probabilities."""
+        are not as many as its step scores."""
         text = self.text
         spans = None if text is None else attempt(lambda: tuple(step_text.spans(text, split, max_steps)), _whole(text))
         steps = tuple(self.steps or step_text.pieces(text or "", spans or ()))
         scores = None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(steps) != len(scores) and len(steps) <= max_steps:
             raise InvalidRequest(f"solution {index}: {_mismatch(len(scores), len(steps))}", f"/solutions/{index}")
-        of_tokens, logprobs = self._logprobs(steps)
-        if logprobs is not None and len(steps) != len(logprobs) and len(steps) <= max_steps:
-            reason = f"{len(logprobs)} lists of token_logprobs were sent for {len(steps)} steps"
-            raise InvalidRequest(f"solution {index}: {reason}", f"/solutions/{index}/token_logprobs")
-        confidence = confidence_of(self.confidence, of_tokens or None)
+        confidence = confidence_of(self.confidence, self.token_logprobs)
         last_tokens = self._last_tokens(spans or (), index)
-        return Solution(
-            steps, self.answer, self.id, scores, confidence, logprobs=logprobs, spans=spans, last_tokens=last_tokens
-        )
+        return Solution(steps, self.answer, self.id, scores, confidence, spans=spans, last_tokens=last_tokens)
 
     def _last_tokens(self, spans: Sequence[step_text.TextSpan], index: int) -> tuple[int, ...] | None:
         if self.offsets is None:
@@ -129,17 +105,6 @@ class SolutionIn(WireModel, Request):
             return tuple(step_text.last_tokens(spans, self.offsets))
         except ValueError as error:
             raise InvalidRequest(f"solution {index}: {error}", f"/solutions/{index}/offsets") from None
-
-    def _logprobs(self, steps: Sequence[str]) -> tuple[list[float], tuple[tuple[float, ...], ...] | None]:
-        """The log-probabilities of all tokens, and of each step's, if what was sent tells."""
-        sent = self.token_logprobs or ()
-        numbers = [each for each in sent if isinstance(each, float)]
-        lists = [tuple(each) for each in sent if isinstance(each, list)]
-        tokens = [(each.raw, each.bounded) for each in sent if isinstance(each, SampledToken)]
-        if tokens:
-            lists = step_text.logprobs_of(steps, tokens)
-            numbers = [logprob for _, logprob in tokens]
-        return numbers or [logprob for each in lists for logprob in each], tuple(lists) if lists else None
 
 
 def _whole(text: str) -> tuple[step_text.TextSpan, ...]:

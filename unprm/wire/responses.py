@@ -17,7 +17,7 @@ the gateway's reports, where it may be the arguments of tool calls."""
 
 _is_none = partial(is_, None)
 # missing in a response that has none
-_StepLogOdds = Annotated[list[float | None] | None, Field(exclude_if=_is_none)]
+_StepLogOdds = Annotated[list[float] | None, Field(exclude_if=_is_none)]
 
 
 _MessageScores = Annotated[
@@ -33,7 +33,7 @@ _CutMessages = Annotated[
 class Unscored(WireModel):
     """Why a candidate has no reward."""
 
-    code: Literal["blank", "solution_too_long", "too_many_steps", "no_verdict", "no_logprobs"]
+    code: Literal["blank", "solution_too_long", "too_many_steps", "no_verdict"]
     detail: str
 
     @classmethod
@@ -61,10 +61,7 @@ class ScoredSolution(WireModel):
 
     id: str | None
     steps: list[str]
-    step_scores: list[float | None] | None = Field(
-        description="One per step; null for a step without evidence, only with an engine that says so: `agreement`, of "
-        "a step that computes nothing. Rewards and first errors are those of the other steps."
-    )
+    step_scores: list[float] | None = Field(description="One per step.")
     reward: float | None
     first_error: int | None
     answer: str | None
@@ -95,11 +92,6 @@ class ScoredSolution(WireModel):
         exclude_if=_is_none,
         description="By the request's `combination`; missing without `gold`, and with `process` without a step score.",
     )
-
-    @property
-    def known_scores(self) -> list[float]:
-        """The step scores, those of all steps unless an engine has no evidence of some."""
-        return [score for score in self.step_scores or () if score is not None]
 
 
 class ScoreResponse(WireModel):

@@ -17,7 +17,7 @@ const NOT_YET = "The model is not ready yet. These candidates will be scored as 
 const INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}.";
 
 /** What is shown: the request with the scores that came back, `/score_steps`' solutions, and `/vote/compare`'s response. */
-const shown = { request: null, solutions: null, threshold: 0.5, demonstration: null, votes: null, weights: null };
+const shown = { request: null, solutions: null, threshold: 0.5, demonstration: null, votes: null, weights: null, byMajority: false };
 /** Of the request for scores that is under way, if there is one. */
 let running = null;
 /** Of the votes that are taken. */
@@ -30,7 +30,8 @@ let asking = null;
 let trouble = null;
 /** Whether steps are scored before their candidate has arrived: where the server holds the model, which knows them then. */
 let scoresEarly = false;
-let byAgreement = false; // a server without a model scores steps by what the candidates have in common
+/** Whether the server serves no model: then votes are by answers alone. */
+let modelless = false;
 /** Whether candidates are to be scored once the model is ready. */
 let waiting = false;
 
@@ -117,30 +118,30 @@ async function alone(...actions) {
 
 /** Shows a request's scores. With `more` it is what is shown in another way or with more candidates, and the votes stay. */
 async function showScores(request, signal, more = false) {
-  const response = await post("score_steps", request, signal);
+  const scored = !modelless || request.solutions.every((solution) => solution.step_scores);
+  const response = scored ? await post("score_steps", request, signal) : await answersAlone(request, signal);
   const { solutions } = response;
   const demonstration = response.demonstration ?? (more ? shown.demonstration : null);
-  const meaning = await meaningful(request, solutions, demonstration, signal);
   clearTimeout(pause);
   voting.abort(); // whatever is under way is of other scores
-  const known = byAgreement ? request : withScores(request, solutions);
-  Object.assign(shown, { request: known, solutions, threshold: request.threshold, demonstration, ...meaning });
+  const byMajority = !scored || demonstration?.in_domain === false; // its scores mean nothing
+  const drawn = byMajority ? solutions.map((each) => ({ ...each, step_scores: null, reward: undefined })) : solutions;
+  const known = withScores(request, solutions);
+  Object.assign(shown, { request: known, solutions, drawn, threshold: request.threshold, demonstration, byMajority });
   if (!more) {
     shown.votes = null;
-    suggest(demonstration?.in_domain === false ? "majority" : "wrf");
+    suggest(byMajority ? "majority" : "wrf");
   }
   render();
   return response;
 }
 
-/** What is drawn: where a demonstration's scores mean nothing, shares of `others`, or none among too few candidates. */
-async function meaningful(request, solutions, demonstration, signal) {
-  if (!byAgreement && demonstration?.in_domain !== false) return { drawn: solutions, others: 0 };
-  const others = solutions.length - 1;
-  const asked = { ...request, solutions: solutions.map(({ steps }) => (steps.length > 0 ? steps : "")), model: "agreement" };
-  const scored = byAgreement ? solutions : others < 3 ? [] : (await post("score_steps", asked, signal)).solutions;
-  const drawn = (each, k) => ({ ...each, step_scores: scored[k]?.step_scores ?? null, reward: undefined });
-  return { drawn: solutions.map(drawn), others };
+/** What `/score_steps` would return where no model scores: the answers, and each text as a single step. */
+async function answersAlone(request, signal) {
+  const outcome = await post("vote/majority", request, signal);
+  const stepsOf = (sent) => (typeof sent === "string" ? [sent] : Array.isArray(sent) ? sent : sent.steps ?? [sent.text]);
+  const solutions = outcome.solutions.map((each, k) => ({ ...each, steps: stepsOf(request.solutions[k]), reward: undefined }));
+  return { ...outcome, solutions };
 }
 
 /** Takes the votes; those that are shown stay until the new ones are there. Raises `Problem`. */
@@ -152,7 +153,13 @@ async function vote() {
   const by = weights();
   byId("ballot").ariaBusy = true;
   try {
-    shown.votes = await post("vote/compare", { ...shown.request, ...by, ...input.risk() }, signal);
+    const request = { ...shown.request, ...input.risk() };
+    if (shown.byMajority) {
+      const outcome = await post("vote/majority", request, signal);
+      shown.votes = { ...outcome, strategies: { majority: outcome } };
+    } else {
+      shown.votes = await post("vote/compare", { ...request, ...by }, signal);
+    }
     shown.weights = by;
     render();
   } finally {
@@ -166,7 +173,7 @@ function whoScored(sent, { solutions, usage, model }) {
   const given = scored.filter((solution) => solution.step_scores).length;
   const number = scored.length - given;
   const came = given > 0 ? `${counted(given, "candidate")} came with scores` : "";
-  if (number === 0) return `${came}: no model was run.`;
+  if (number === 0) return came ? `${came}: no model was run.` : "No model was run.";
   const cost = `${usage.computed_tokens} tokens run, ${usage.cached_tokens} cached`;
   return `${counted(number, "solution")} scored by ${model}: ${cost}${came && `; ${came}`}.`;
 }
@@ -319,9 +326,11 @@ async function showModel() {
     const model = await fetchJson(name === null ? "model" : `model?name=${encodeURIComponent(name)}`);
     limits = model.limits;
     scoresEarly = model.memory !== null;
-    byAgreement = model.family === "agreement";
+    modelless = model.engine === "none";
     input.offerModel(model);
-    byId("model-line").textContent = `${model.name} on ${model.device}${model.demo ? ", a demonstration" : ""}`;
+    byId("model-line").textContent = modelless
+      ? "no model: votes by answers alone"
+      : `${model.name} on ${model.device}${model.demo ? ", a demonstration" : ""}`;
     if (limits.max_candidates) await offerUpstream().catch(() => null); // asked again when it is needed
     if (trouble !== null) clearComplaint();
     trouble = null;

@@ -17,25 +17,20 @@ const onView = new IntersectionObserver(
 let cards = [];
 let drawn = {};
 
-/**
- * Shows solutions `{id, steps, step_scores, reward, answer, unscored}` as `/score_steps` returns them. If `others` isn't
- * 0, scores are shares of so many other candidates, not a model's.
- */
-export function showSolutions({ request, drawn: solutions, threshold, others }) {
+/** Shows solutions `{id, steps, step_scores, reward, answer, unscored}` as `/score_steps` returns them. */
+export function showSolutions({ request, drawn: solutions, threshold }) {
   if (drawn.solutions === solutions && drawn.threshold === threshold) return;
   drawn = { solutions, threshold };
   const { problem = "" } = request;
   byId("problem-text").textContent = /[\\$]/.test(problem) ? problem : ""; // else it reads as well where it was written
   typeset([byId("problem-text")]);
   cards.forEach((before) => onView.unobserve(before));
-  cards = solutions.map((solution, index) => card(solution, index, threshold, others));
+  cards = solutions.map((solution, index) => card(solution, index, threshold));
   byId("solutions").replaceChildren(...cards);
   cards.forEach((node) => onView.observe(node));
   byId("legend").textContent = solutions.every((solution) => solution.step_scores === null)
-    ? `Steps are not scored.${others ? " From four candidates on, they are compared with each other." : ""}`
-    : others
-      ? `Not by a model: how many of the other solutions have the numbers that a step computes. The first with a share below ${threshold} may be an error ✗.`
-      : `A score says how likely everything so far is right. The first below ${threshold} is an error ✗; what follows is dimmed.`;
+    ? "Steps are not scored."
+    : `A score says how likely everything so far is right. The first below ${threshold} is an error ✗; what follows is dimmed.`;
 }
 
 /** Marks the elected solution and those that agree with it, and shows those of the chosen answer. */
@@ -63,7 +58,7 @@ function classesOf(number, votes) {
   return classes;
 }
 
-function card(solution, index, threshold, others) {
+function card(solution, index, threshold) {
   const { id, steps, step_scores: scores, unscored } = solution;
   const name = `Solution ${index + 1}`;
   const title = el("h3", {}, name, id === null ? null : el("span", { class: "id" }, ` ${id}`));
@@ -73,13 +68,13 @@ function card(solution, index, threshold, others) {
     el("header", { class: "facts row" }, title, el("span", { class: "vote" }), ...facts(solution)),
     // the server counts from 0
     unscored ? el("p", { class: "hint" }, `✗ not scored: ${unscored.detail.replace(/^solution \d+/, name)}`) : null,
-    el("ol", { class: "steps" }, ...stepsOf(steps, scores, threshold, others)),
+    el("ol", { class: "steps" }, ...stepsOf(steps, scores, threshold)),
   );
 }
 
-function stepsOf(steps, scores, threshold, others) {
-  const wrong = (scores ?? []).findIndex((score) => score !== null && score < threshold);
-  const drawn = (text, k) => step(text, scores[k], wrong < 0 ? -1 : k - wrong, others);
+function stepsOf(steps, scores, threshold) {
+  const wrong = (scores ?? []).findIndex((score) => score < threshold);
+  const drawn = (text, k) => step(text, scores[k], wrong < 0 ? -1 : k - wrong);
   return steps.map((text, k) => (typeof scores?.[k] === "number" ? drawn(text, k) : unscoredStep(text)));
 }
 
@@ -92,14 +87,14 @@ function facts({ answer: text, reward }) {
 }
 
 // `past`: how many steps after the first error it is; below 0 before it, and where there is none
-function step(text, score, past, others) {
+function step(text, score, past) {
   const node = STEP.cloneNode(true);
   const words = node.lastChild;
   node.className = past < 0 ? "step" : past === 0 ? "step first-error" : "step after";
   node.style.setProperty("--score", `${100 * score}%`);
-  node.firstChild.firstChild.data = others ? `${Math.round(score * others)} of ${others}` : score.toFixed(3);
+  node.firstChild.firstChild.data = score.toFixed(3);
   words.firstChild.data = text;
-  if (past === 0) node.append(el("strong", { class: "badge" }, others ? "few agree" : "first error"));
+  if (past === 0) node.append(el("strong", { class: "badge" }, "first error"));
   return node;
 }
 

@@ -34,11 +34,11 @@ export function showAlpha() {
  * Shows a response of `/vote/compare`, null for none, that was requested with the `weights` of WRF. `onChoice` is called
  * when another vote is chosen, `onShow` with the first member of the class whose solutions are to be shown.
  */
-export function showVotes({ votes, weights: by, demonstration }, onChoice, onShow) {
+export function showVotes({ votes, weights: by }, onChoice, onShow) {
   for (const id of ["sides", "reasons"]) byId(id).hidden = votes === null;
   if (votes === null) return;
   if (!Object.hasOwn(votes.strategies, choice.strategy)) choice.strategy = "majority";
-  const explain = () => explainVote(votes, { ...by, outside: demonstration?.in_domain === false }, onShow);
+  const explain = () => explainVote(votes, by, onShow);
   const focused = document.activeElement?.name === "strategy";
   showSides(votes, ({ target }) => {
     Object.assign(choice, { strategy: target.value, named: true });
@@ -106,7 +106,6 @@ function explainVote(votes, by, onShow) {
 function explanation({ solutions, without_answer_count: silent }, outcome, by) {
   const { strategy, decided_by: decidedBy, margin, tied_answers: tied } = outcome;
   const sentences = reason(outcome, solutions.length, by);
-  if (by.outside && strategy !== "majority") sentences.push(" Its rewards are a demonstration’s: they mean nothing here.");
   if (tied.length > 0) {
     const order = decidedBy === "majority" ? "" : "more candidates win, then the higher mean reward, then ";
     sentences.push(` It is a tie of ${tied.length} answers: ${order}who comes first.`);
