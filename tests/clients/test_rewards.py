@@ -48,14 +48,6 @@ def test_a_batch_is_one_request(server: Running) -> None:
         assert rewards(client, [], []) == []
 
 
-def test_candidates_of_a_problem_are_compared_in_one_request(server: Running) -> None:
-    problems = [f"Crate {chr(97 + k // 5)} holds 2 times 3 apples." for k in range(70)]
-    with Client(server.url) as client:
-        before = server.metric('unprm_requests_total{route="/score_steps"}')
-        assert rewards(client, problems, ["2 * 3 = 6"] * 70, model="agreement") == [1.0] * 70
-        assert server.metric('unprm_requests_total{route="/score_steps"}') == before + 2
-
-
 def test_offsets_of_tokens_are_their_places_in_the_text_that_they_decode_to() -> None:
     """A character of four bytes in three tokens, and one that decodes to nothing."""
     parts = [b"a b", b"\xf0", b"\x9f\x98", b"\x80 c", b"", b"d"]

@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import pytest
-from unprm.engines.uncertainty import UncertaintyEngine
 
 import unprm
 from server.routes.gateway.sampling import ActionSolution
@@ -12,7 +11,7 @@ from tests.fake_engine import FakeEngine
 from tests.server.harness import PROBLEM, ask, boxed, serving
 from unprm import pipeline, scorer
 from unprm.calibration import Calibration, sigmoid
-from unprm.errors import NoLogProbs, UnprmError
+from unprm.errors import UnprmError
 from unprm.types import StepScores
 from unprm.votes.registry import VOTES
 from unprm.wire import VoteRequest
@@ -66,16 +65,6 @@ def test_a_program_s_scores_are_the_server_s() -> None:
     assert [scores and list(scores) for scores in found] == [each["step_scores"] for each in expected]
     assert found[1] == (0.25, 0.5)
     assert unprm.score(FakeEngine(), PROBLEM, [" "]) == [None]
-
-
-def test_a_program_s_model_may_score_by_log_probabilities() -> None:
-    engine = UncertaintyEngine(10)
-    sure, unsure = ({"steps": boxed(n), "token_logprobs": [[logprob] * 3]} for n, logprob in ((1, -0.01), (2, -3.0)))
-    voted = unprm.vote(PROBLEM, [unsure, sure], "prm", prm=engine)
-    assert voted.answer == "1"
-    assert unprm.score(engine, PROBLEM, [boxed(1), sure])[0] is None
-    with pytest.raises(NoLogProbs):
-        unprm.vote(PROBLEM, [boxed(1), boxed(2)], "prm", prm=engine)
 
 
 def test_what_no_judge_judged_has_no_scores() -> None:

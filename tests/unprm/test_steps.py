@@ -170,41 +170,6 @@ def test_first_error_is_the_first_step_strictly_below_the_threshold():
     assert steps.first_error([0.9, 0.5], threshold=0.95) == 0
 
 
-def tokens(*parts):
-    """As many log-probabilities as parts: -1, -2, …"""
-    return [(part if isinstance(part, bytes) else part.encode(), -float(k)) for k, part in enumerate(parts, 1)]
-
-
-@pytest.mark.parametrize(
-    ("text", "sent", "expected"),
-    [
-        ("a b.\n\nc", tokens("a", " b", ".\n\n", "c"), [(-1, -2, -3), (-4,)]),
-        ("a\n\nb", tokens("a", "\n\nb", ""), [(-1,), (-2,)]),  # a token is where its first letter is
-        ("a\r\n\r\nb", tokens("a", "\r\n\r\n", "b"), [(-1, -2), (-3,)]),
-        ("a\n\n---\n\nb", tokens("a", "\n\n", "---", "\n\n", "b"), [(-1, -2, -3, -4), (-5,)]),
-        ("So 4.\n\nIt is 4.", tokens("So 4.", "</think>", "\n\n", "So", " 4.", "\n\n", "It is 4.", "<|end|>"),
-         [(-4, -5, -6), (-7,)]),
-        ("∠ is 1\n\nb", tokens(b"\xe2\x88", b"\xa0", " is", " 1", "\n\n", "b"), [(-1, -2, -3, -4, -5), (-6,)]),
-        ("∠ is 1\n\nb", tokens("�", "�", " is", " 1", "\n\n", "b"), [(-1, -2, -3, -4, -5), (-6,)]),
-        ("证明：\n\n因为 1。\n\n所以。", tokens("证明", "：", "\n\n", "因为 1", "。\n\n", "所以", "。", ""),
-         [(-1, -2, -3), (-4, -5), (-6, -7)]),
-        ("a\n\nb", tokens("a\n\nb"), [(-1,), ()]),  # nothing is left for the second step
-        ("a\n\nb", tokens("a"), [(), ()]),
-        ("a\n\nb", tokens("b", "\n\n", "a"), [(), ()]),
-        ("a", [], [()]),
-        (" ", tokens("a"), []),
-    ],
-)  # fmt: skip
-def test_tokens_are_those_of_the_step_in_which_they_begin(text, sent, expected):
-    assert steps.logprobs_of(steps.split(text), sent) == expected
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("step", ["a" * 400_000 + "b" + "a" * 400_000, "a" * 400_000 + "b", "b" + "a" * 400_000])
-def test_tokens_that_nearly_are_a_step_take_no_longer(step):
-    assert steps.logprobs_of([step], [(b"a" * 10, -1.0)] * 100_000) == [()]
-
-
 @pytest.mark.parametrize(
     ("text", "pieces", "ends"),
     [

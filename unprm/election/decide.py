@@ -67,7 +67,9 @@ def decide(
         raise NoAnswer(len(classes))
     if values is None and (signal := needed_signal(strategy, classes, terms)) != "none":
         why = f"{strategy} needs the candidates' {signal}s to decide this vote"
-        raise RewardsMissing(why) if signal == "reward" else ValueError(why)
+        if signal == "reward":
+            raise RewardsMissing(f"{why}: send step_scores with every solution, or vote by majority")
+        raise ValueError(why)
     frequency = vote.frequency_decides(ballots)
     scores = (by_frequency if frequency else vote.score)(ballots)
     answers = [_answer_class(group, rewards, each) for group, each in zip(ballots.groups, scores, strict=True)]

@@ -313,7 +313,7 @@ async def elect(begun: Sequence[Sampling], observe: Observer = ignore) -> Electi
         if isinstance(update, Progress):  # the numbers of candidates begin anew
             observe(update)
 
-    with first.service.models.chosen(plan.settings.model) as models:
+    with first.service.models.chosen(plan.settings.model, least=0) as models:
         for waiting, sampling in zip(reversed(range(len(begun))), begun, strict=True):
             election = RunningElection(models, sampling, observe if sampling is first else observe_progress, waiting)
             try:

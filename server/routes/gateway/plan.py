@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 
 from unprm import pipeline
 from unprm.election.acceptance import acceptance
-from unprm.errors import InvalidRequest, NotText, UpstreamFailed, UpstreamRefused
+from unprm.errors import InvalidRequest, NoModel, NotText, UpstreamFailed, UpstreamRefused
 from unprm.fields import unknown
 from unprm.openai.completion import Samples
 from unprm.types import DEFAULT_STRATEGY
@@ -107,13 +107,14 @@ async def plan(
     await _check_name(request, next(iter(upstreams.values())), context)
     election, settings = request.unprm, service.settings
     sources = _choose_sources(request, budget, upstreams, settings)
-    with service.models.chosen(election.model) as models:
+    with service.models.chosen(election.model, least=0) as models:
         scorer = RequestScorer(service, models, context)
         strategy, problem, why_majority = await _choose_strategy(request, scorer, settings)
         if VOTES[strategy].signal == "reward":  # nothing is bought that nobody can score
+            if not models:
+                raise NoModel
             for model in models:
                 model.scorer.check_ready()
-            pipeline.check_vote(strategy, scorer)
         if election.risk is not None:
             at = "/unprm/risk"
             if request.may_call:

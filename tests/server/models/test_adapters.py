@@ -161,8 +161,10 @@ def test_an_adapter_of_another_base_is_refused(base: Path, adapters: dict[str, P
 
 
 def test_an_adapter_of_what_has_no_files_is_refused() -> None:
-    settings = read(Settings, ["--model=agreement", "--adapter=a=x,b=y"])
-    with pytest.raises(ModelInvalid, match="--adapter goes with a model that has files, not with agreement"):
+    settings = read(
+        Settings, ["--model=judge", "--judge-url=http://127.0.0.1:9/v1", "--judge-model=m", "--adapter=a=x,b=y"]
+    )
+    with pytest.raises(ModelInvalid, match="--adapter goes with a model that has files, not with judge"):
         load(settings, settings.models()["a"])
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unprm.election.adaptive import stability
-from unprm.election.decide import decide
+from unprm.election.decide import RewardsMissing, decide
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy, VoteTerms
 
 Classes = list[int | None]
@@ -109,7 +109,7 @@ def test_hmr_without_rewards_counts_on_its_majority_alone() -> None:
     """Where a future has no majority, rewards would decide, and they are unknown."""
     probability = stability("hmr", [0, 0, 0, 1], None, 8)
     assert 0.3 < probability < 1
-    with pytest.raises(ValueError, match="needs the candidates' rewards"):
+    with pytest.raises(RewardsMissing, match="needs the candidates' rewards"):
         stability("hmr", [0, 1, 2], None, 8)
 
 

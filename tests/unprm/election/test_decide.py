@@ -164,7 +164,7 @@ def test_a_candidate_that_was_not_scored_stands_for_its_class_only_where_none_wa
 
 
 def test_rewards_of_which_none_is_there_decide_nothing():
-    with pytest.raises(ValueError, match="needs the candidates' rewards"):
+    with pytest.raises(votes.RewardsMissing, match="needs the candidates' rewards"):
         votes.decide("prm", [0, 1], [None, None])
 
 
@@ -173,7 +173,7 @@ def test_values_of_candidates_without_an_answer_decide_nothing():
     assert votes.of_answered([None, 0, 1], [0.9, None, None]) is None
     for strategy in list(VOTES):
         if votes.needed_signal(strategy, [None, 0, 1]) != "none":
-            with pytest.raises(ValueError, match="needs the candidates'"):
+            with pytest.raises((votes.RewardsMissing, ValueError), match="needs the candidates'"):
                 _decide(strategy, [None, 0, 1], [0.9, None, None])
 
 
@@ -197,7 +197,7 @@ def test_no_answer_at_all_is_an_error():
 
 
 def test_missing_rewards_are_an_error():
-    with pytest.raises(ValueError, match="needs the candidates' rewards"):
+    with pytest.raises(votes.RewardsMissing, match="needs the candidates' rewards"):
         votes.decide("wrf", [0, 1])
 
 
