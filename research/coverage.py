@@ -20,7 +20,6 @@ from training.evaluate.pool import CandidatePool
 from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import takeable
 from training.evaluate.vote_results import in_markdown
-from unprm.answers.equivalence import Equivalence
 from unprm.election.acceptance import CONFIDENCE, Election, Statistics, threshold
 from unprm.errors import RecordInvalid
 from unprm.votes.registry import VOTES, Strategy
@@ -136,7 +135,7 @@ def judged_pool(path: Path, output: Path, console: Console, candidates: int | No
     if path.is_dir():
         judged = judging.read_judged(path)
     else:
-        judged = judging.judge(of_models(path), None, Equivalence(), output / name_of(path), console)
+        judged = judging.judge(of_models(path), None, output / name_of(path), console)
     if candidates is not None:
         rng = np.random.default_rng(0)
         judged = [each.picked(sorted(rng.permutation(len(each.classes))[:candidates].tolist())) for each in judged]

@@ -15,7 +15,6 @@ from training.evaluate import judging
 from training.evaluate.acceptance import elections
 from training.evaluate.bootstrap import Numbers
 from training.evaluate.vote_results import in_markdown
-from unprm.answers.equivalence import Equivalence
 from unprm.election.acceptance import CONFIDENCE, threshold
 
 from .coverage import SPLITS, of_models
@@ -62,7 +61,7 @@ def load_tiers(
     by_id = {row["id"]: row for _, row in sources.from_file(path, dict[str, Any])}
     few, one = (
         sorted(
-            judging.judge(of_models(path, models), None, Equivalence(), output / name, console),
+            judging.judge(of_models(path, models), None, output / name, console),
             key=lambda each: each.id,
         )
         for name, models in (("small", small), ("large", large))

@@ -17,7 +17,6 @@ from training.evaluate.scorers import EngineScorer
 from training.prm.train import Trainer
 from training.prm.train_settings import TrainSettings
 from unprm import mini
-from unprm.answers.equivalence import Equivalence
 from unprm.checkpoints.files import read_tokenizer
 from unprm.formats.unprm import CONFIG_NAME
 from unprm.models.load import load_engine
@@ -68,7 +67,6 @@ def train(settings: LabSettings, output: Path, console: Console) -> None:
 
 def evaluate(settings: LabSettings, output: Path, console: Console) -> None:
     """Evaluates every PRM on first errors, and those of data sets with `votes` by best-of-N; skips finished work."""
-    best_of_n.write_solutions(pool.read_pool(candidates_file(output)), output / "best-of-n")
     calls = [
         partial(_evaluate, output, place, data_set.votes)
         for base in settings.bases
@@ -105,14 +103,13 @@ def _train(settings: TrainSettings) -> str:
 
 def _evaluate(output: Path, place: str, votes: bool) -> str:
     console = _lines()
-    equivalence = Equivalence()
     engine = load_engine(str(output / "models" / place))
     try:
         scorer = EngineScorer(engine)
         first_errors = processbench.evaluate(load_benchmark(output), scorer, output / "processbench" / place, console)
         if votes:
             questions, judged = pool.read_pool(candidates_file(output)), output / "best-of-n" / place
-            best_of_n.evaluate(questions, scorer, equivalence, judged, console, aggregates=["min"])
+            best_of_n.evaluate(questions, scorer, judged, console, aggregates=["min"])
     finally:
         engine.close()
     return f"{place}: F1 {100 * first_errors['fixed'].average_f1:.1f}"

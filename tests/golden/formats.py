@@ -103,8 +103,7 @@ def _evaluations(place: Path) -> None:
 
     _write(place / "pool.jsonl", (json.dumps(question) + "\n" for question in POOL))
     questions, run = pool.read_pool(place / "pool.jsonl"), place / "best-of-n"
-    best_of_n.evaluate(questions, scorer, Equivalence(), run, console)
-    best_of_n.write_solutions(questions, run)
+    best_of_n.evaluate(questions, scorer, run, console)
     acceptance.calibrated(run, "2026-01-31").write(place / "calibration.json")
 
     rows = trajectories.read_trajectories(TEST_DATA / "trajectories" / "hotpotqa.jsonl.gz")

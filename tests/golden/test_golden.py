@@ -21,7 +21,6 @@ RECORDS = {
     "data/annotated.questions.jsonl": schema.QuestionValue,
     "evaluations/processbench/gsm8k.jsonl": records.SolutionScores,
     "evaluations/best-of-n/candidates.jsonl": records.JudgedCandidates,
-    "evaluations/best-of-n/solutions.jsonl": records.CandidateTexts,
     "layouts/read/native.jsonl": schema.LabelledSolution,
 }
 

@@ -331,7 +331,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     assert stages == ["data sets", "candidates", "training", "evaluation", "findings"]
     written = (tmp_path / "findings.md").read_text("utf-8")
     assert {row["data set"] for row in tables(written)[0]} == set(kept)
-    question_ids = [record["id"] for record in lines.read(tmp_path / "best-of-n" / "solutions.jsonl")]
+    question_ids = [record["id"] for record in lines.read(benchmark.candidates_file(tmp_path))]
     assert len(question_ids) == TINY.evaluated
     assert not (tmp_path / "best-of-n" / "DrawnPRM-verdicts").exists()
     for name in ("UnPRM", "Exact"):

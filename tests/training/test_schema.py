@@ -9,7 +9,7 @@ import pytest
 
 from tests.training.solutions import annotated
 from training import sources
-from training.evaluate.records import CandidateTexts, JudgedCandidates, SolutionScores
+from training.evaluate.records import JudgedCandidates, SolutionScores
 from training.layouts.rows import UnprmRow
 from training.schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, Trial, adapter, to_line
 from unprm.errors import RecordInvalid
@@ -66,7 +66,7 @@ def test_a_record_is_written_in_its_layout_and_read_again(tmp_path, record, line
     assert list(sources.from_file(path, type(record))) == [(2, record)]
 
 
-@pytest.mark.parametrize("kind", [SelectedSolution, AnnotatedSolution, CandidateTexts], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [SelectedSolution, AnnotatedSolution], ids=lambda kind: kind.__name__)
 def test_a_file_from_before_answer_was_the_gold_one_everywhere_is_read(tmp_path, kind):
     """Then it was `gold`, and a candidate's own answer was `answer`."""
     old = {
@@ -76,9 +76,6 @@ def test_a_file_from_before_answer_was_the_gold_one_everywhere_is_read(tmp_path,
             "correct": False, "uncertainty": 1.5, "mean_step_uncertainty": {"entropy": None},
         },
         AnnotatedSolution: json.loads(HEAD.replace('"answer"', '"gold"') + '"correct": true, ' + TAIL),
-        CandidateTexts: {
-            "id": "a", "problem": "Why?", "gold": "1", "solutions": [{"steps": ["So."], "answer": "2"}]
-        },
     }[kind]  # fmt: skip
     path = tmp_path / "old.jsonl"
     path.write_text(json.dumps(old) + "\n", "utf-8")

@@ -107,16 +107,13 @@ def best_of_n(
 ) -> None:
     """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128, and over all candidates. The
     table is also written to votes.md."""
-    from unprm.answers.equivalence import Equivalence
-
     from ..evaluate import best_of_n, pool, vote_results
 
     questions = pool.read_pool(candidates, reward)
     wrf = WrfTerms(alpha=alpha, normalization=normalization)
     with ExitStack() as stack:
         scorer = None if reward else stack.enter_context(prm.scoring())
-        results = best_of_n.evaluate(questions, scorer, Equivalence(), output, console, wrf, seed, reading)
-        best_of_n.write_solutions(questions, output, reading)
+        results = best_of_n.evaluate(questions, scorer, output, console, wrf, seed, reading)
     typer.echo(vote_results.markdown(results), nl=False)
 
 
@@ -179,8 +176,6 @@ def every(
     ] = None,
 ) -> None:
     """Measure a PRM on ProcessBench, PRMBench and best-of-n at the defaults: one page beside published results."""
-    from unprm.answers.equivalence import Equivalence
-
     from ..evaluate import best_of_n, pool, prmbench, processbench, vote_results
 
     subsets, benchmark = processbench.load_processbench(processbench_data), prmbench.load_prmbench(prmbench_data)
@@ -191,10 +186,8 @@ def every(
         steps = prmbench.evaluate(benchmark, scorer, output / "prmbench" / name, console)
         tables = [processbench.markdown({name: first_errors}), prmbench.markdown(name, steps)]
         if questions is not None:
-            place = output / "best-of-n" / name
-            votes = best_of_n.evaluate(questions, scorer, Equivalence(), place, console)
+            votes = best_of_n.evaluate(questions, scorer, output / "best-of-n" / name, console)
             tables.append(vote_results.markdown(votes))
-            best_of_n.write_solutions(questions, place, ReadingSettings())
     _write_table(output / f"{name}.md", "\n".join(tables))
 
 

@@ -32,7 +32,7 @@ from .right_votes import takeable
 def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggregate | None = None) -> VoteCalibration:
     """The calibration of all votes that the candidates in a directory allow, which `evaluate best-of-n` wrote, named
     after it. `model`: the PRM, by default the one of the run; `aggregate`: how rewards come from step scores, by
-    default their minimum. Questions without any answer are left out: nothing is elected there.
+    default their minimum. Questions without any stated answer are left out, as a server's votes on them are.
 
     Raises `RecordInvalid` as `read_judged`, for an aggregate of rewards given as numbers, and if no question has an
     answer.
@@ -44,9 +44,9 @@ def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggreg
     elif aggregate is not None:
         reason = f"its rewards are numbers, not step scores: {aggregate} can't be taken of them"
         raise RecordInvalid(str(run), 0, reason)
-    electable = [question for question in questions if any(name is not None for name in question.classes)]
+    electable = [each for each in questions if each.stated and any(name is not None for name in each.classes)]
     if not electable:
-        raise RecordInvalid(str(run), 0, "no candidate of any question has an answer")
+        raise RecordInvalid(str(run), 0, "no candidate of any question states an answer")
     made_by = json.loads((run / "candidates.config.json").read_text("utf-8"))["model"]
     return VoteCalibration(
         pool=run.resolve().name,

@@ -3,6 +3,7 @@
 Each question has a fixed set of candidates; votes at N are taken on seeded draws of N of them without replacement, or
 on all subsets of size N if these are few. A question's accuracy is the mean over its draws, and the interval is over
 questions (paper, section 6). If candidates have step scores, votes are taken with each aggregate of them as reward.
+Answers are read and compared once, among all of a question's candidates.
 """
 
 import itertools
@@ -17,22 +18,18 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from unprm.answers.equivalence import Equivalence
-from unprm.answers.extraction import extract
 from unprm.types import Aggregate
 from unprm.votes.registry import VoteTerms
 from unprm.votes.wrf import WrfTerms
 
 from .. import resumable
-from ..resumable import ResumableFile
 from ..schema import adapter
 from ..stage_settings import AUTO, ReadingSettings
-from . import pool
 from .bootstrap import Estimate, Numbers, compare
 from .judging import GIVEN, judge
 from .metrics import Share
 from .pool import CandidatePool
-from .records import CandidateText, CandidateTexts, JudgedCandidates
+from .records import JudgedCandidates
 from .right_votes import RightShare, right_share, takeable, uses_rewards
 from .scorers import Scorer
 from .vote_results import AGGREGATES, ANY_RIGHT, NO_REWARD, BestOfNResults, VoteAccuracy, first_reward, markdown
@@ -47,7 +44,6 @@ DRAWS = 16
 def evaluate(
     questions: Sequence[CandidatePool],
     scorer: Scorer | None,
-    equivalence: Equivalence,
     output: Path,
     console: Console,
     wrf: WrfTerms = WRF,
@@ -57,30 +53,13 @@ def evaluate(
 ) -> BestOfNResults:
     """Judges and scores the candidates, takes the votes, and writes `output/results.json` and `output/votes.md`, the
     same as a table. Arguments as for `judge` and `results`."""
-    measured = results(judge(questions, scorer, equivalence, output, console, reading), wrf, seed, aggregates)
+    measured = results(judge(questions, scorer, output, console, reading), wrf, seed, aggregates)
     accuracy = adapter(dict[str, dict[int, Share]]).dump_python(measured.accuracy, mode="json")
     record = {"model": scorer.identity.model if scorer else GIVEN, **dict(wrf), "seed": seed}
     record |= {"any_right": accuracy.pop(ANY_RIGHT), "accuracy": accuracy, **asdict(measured)}
     resumable.replace(output / "votes.md", markdown(measured))
     resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
     return measured
-
-
-def write_solutions(questions: Sequence[CandidatePool], place: Path, reading: ReadingSettings = AUTO) -> None:
-    """Writes `place/solutions.jsonl`: the questions with the steps and answers of their candidates, shared by all PRMs
-    evaluated on them in `place` or below. Resumes an interrupted run.
-
-    Raises `OutputMismatch` if the file exists with other questions or another `reading`.
-    """
-    config = {"stage": "solutions", "questions": pool.digest(questions), **asdict(reading)}
-    with ResumableFile(place / "solutions.jsonl", CandidateTexts, config) as done:
-        for question in questions:
-            if question.id not in done.records:
-                candidates = tuple(
-                    CandidateText(parts, extract(text, reading.extraction))
-                    for parts, text in zip(question.split(reading), question.texts, strict=True)
-                )
-                done.append(CandidateTexts(question.id, question.problem, question.gold_answer, candidates))
 
 
 def results(

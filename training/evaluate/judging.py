@@ -1,15 +1,22 @@
-"""Judges a question's candidates: classes of equal answers, whether each is right, and rewards."""
+"""Judges a question's candidates: classes of equal answers, by the same flow as a vote of the server, whether each is
+right, and rewards."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple
 
+from pydantic import Field
 from rich.console import Console
 
-from unprm.answers.equivalence import Equivalence
-from unprm.answers.extraction import extract
+from unprm import pipeline
+from unprm.answers.equivalence import Equivalence, Pair
+from unprm.answers.kinds import KINDS, Kind
 from unprm.calibration import sigmoid
-from unprm.errors import RecordInvalid
+from unprm.errors import NoAnswer, RecordInvalid
+from unprm.scorer import LocalScorer
+from unprm.types import ComparedAs
+from unprm.wire import AnySolution, VoteRequest
 
 from .. import sources, stage
 from ..resumable import ResumableFile
@@ -26,7 +33,6 @@ GIVEN = "given rewards"
 def judge(
     questions: Sequence[CandidatePool],
     scorer: Scorer | None,
-    equivalence: Equivalence,
     output: Path,
     console: Console,
     reading: ReadingSettings = AUTO,
@@ -41,7 +47,8 @@ def judge(
     Raises `OutputMismatch` if `output` holds scores of another model, even of the same name, or other questions.
     """
     model = scorer.identity.config if scorer else {"model": GIVEN}
-    config = {"stage": "best-of-n", **model, "questions": pool.digest(questions), **asdict(reading)}
+    made = {"questions": pool.digest(questions), "answers": "as voted on", **asdict(reading)}
+    config = {"stage": "best-of-n", **model, **made}
     with ResumableFile(output / "candidates.jsonl", JudgedCandidates, config) as done:
         todo = [question for question in questions if question.id not in done.records]
         with stage.Board(console, "judging candidates", len(questions), len(questions) - len(todo)) as board:
@@ -49,8 +56,10 @@ def judge(
                 scores = _scored(question, scorer, reading) if scorer else question.step_scores
                 given = question.rewards or (None,) * len(question.texts)
                 rewards = given if scores is None else tuple(map(reward_of, scores))
-                classes, correct = _answers(question, equivalence, reading)
-                done.append(JudgedCandidates(question.id, classes, correct, rewards, scores, question.confidences))
+                classes, correct, stated = elect(question, reading)
+                done.append(
+                    JudgedCandidates(question.id, classes, correct, rewards, scores, question.confidences, stated)
+                )
                 board.advance(candidates=len(question.texts))
     return kept(output)
 
@@ -88,13 +97,47 @@ def _scored(question: CandidatePool, scorer: Scorer, reading: ReadingSettings) -
     return tuple(scores.get(solution) for solution in solutions)
 
 
-def _answers(
-    question: CandidatePool, equivalence: Equivalence, reading: ReadingSettings
-) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
-    answers = [extract(text, reading.extraction) for text in question.texts]
-    stated = [answer for answer in answers if answer is not None]
-    names = iter(equivalence.classes(stated))
+class Answers(NamedTuple):
+    """Of a question's candidates: their classes of equal answers, whether each is right, and whether all answers are
+    stated ones: a server judges the risk of no others."""
+
+    classes: tuple[int | None, ...]
+    correct: tuple[bool, ...]
+    stated: bool = True
+
+
+class _Pool(VoteRequest):
+    """A question's candidates as a request for a vote. A pool may have more of them than a server takes."""
+
+    solutions: list[AnySolution] = Field(min_length=1)
+
+
+def elect(question: CandidatePool, reading: ReadingSettings) -> Answers:
+    """Reads and compares a question's answers as the server does for a vote among these candidates."""
+    sent = {"solutions": question.texts, "extraction": reading.extraction, "split": reading.split}
+    scorer = LocalScorer()
+    try:
+        ballot = scorer.finish(pipeline.cast(_Pool.model_validate(sent), ["majority"], scorer))
+    except NoAnswer:
+        return Answers((None,) * len(question.texts), (False,) * len(question.texts))
+    answers = [None if each.answer is None else (each.compared_as, each.answer) for each in ballot.solutions]
+    right: dict[tuple[ComparedAs, str] | None, bool] = {None: False}
+    formal: list[tuple[ComparedAs, str]] = []
+    for kind, answer in dict.fromkeys(filter(None, answers)):
+        if (key := KINDS[kind].key(answer)) is None:
+            formal.append((kind, answer))
+        else:
+            right[kind, answer] = key == _gold_key(KINDS[kind], question.gold_answer)
     # the gold answer is not a candidate: it must not change which candidates are equal
-    right = {answer: equivalence.equal(answer, question.gold_answer) for answer in dict.fromkeys(stated)}
-    classes = tuple(None if answer is None else next(names) for answer in answers)
-    return classes, tuple(answer is not None and right[answer] for answer in answers)
+    matches = Equivalence().match([Pair(answer, [question.gold_answer]) for _, answer in formal])
+    right |= zip(formal, (match.correct for match in matches), strict=True)
+    numbers: dict[int, int] = {}
+    classes = tuple(None if k is None else numbers.setdefault(k, len(numbers)) for k in ballot.classes)
+    stated = all(each is None or each[0] == "stated" for each in answers)
+    return Answers(classes, tuple(right[each] for each in answers), stated)
+
+
+def _gold_key(kind: Kind, gold: str) -> str | None:
+    """The key of a right answer among answers of a kind."""
+    (read,) = kind.read([gold]) if kind.read else (None,)
+    return kind.key(read or gold)

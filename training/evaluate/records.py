@@ -10,7 +10,7 @@ from unprm import steps
 from unprm.types import Aggregate
 from unprm.votes.registry import VOTES, Strategy
 
-from ..schema import OWN_ANSWER, GoldAnswer, Scores
+from ..schema import Scores
 
 Confidences = Annotated[
     tuple[float | None, ...] | None,
@@ -38,6 +38,7 @@ class JudgedCandidates:
 
     `scores`: the step scores from which the rewards are computed, None or empty for a candidate that was not scored;
     None as a whole if rewards were given as numbers. `confidences`: for the votes by confidence, if there are any.
+    `stated`: whether the answers are stated ones, and not, say, JSON.
     """
 
     id: str
@@ -46,6 +47,7 @@ class JudgedCandidates:
     rewards: tuple[float | None, ...]
     scores: tuple[Scores, ...] | None = None
     confidences: Confidences = None
+    stated: Annotated[StrictBool, Field(exclude_if=bool)] = True
 
     def values(self, strategy: Strategy) -> tuple[float | None, ...]:
         """The rewards or confidences that the vote takes; for a vote by confidence there must be some."""
@@ -67,21 +69,3 @@ class JudgedCandidates:
 
 def reward_of(scores: Scores, aggregate: Aggregate = "min") -> float | None:
     return steps.reward(scores, aggregate) if scores else None
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateText:
-    """A candidate's steps, and the answer that it states, None if none."""
-
-    steps: tuple[str, ...]
-    predicted: Annotated[str | None, OWN_ANSWER]
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateTexts:
-    """What a reader sees of a question's candidates, the same for every PRM that is evaluated on them."""
-
-    id: str
-    problem: str
-    gold_answer: GoldAnswer
-    solutions: tuple[CandidateText, ...]

@@ -93,7 +93,11 @@ def test_a_calibration_tells_what_its_rewards_are(tmp_path, rows, model, options
 @pytest.mark.parametrize(
     ("rows", "options", "detail"),
     [
-        ([JudgedCandidates(name, (None,), (False,), (0.5,)) for name in "ab"], [], "no candidate of any question has"),
+        (
+            [JudgedCandidates(name, (None,), (False,), (0.5,)) for name in "ab"],
+            [],
+            "no candidate of any question states",
+        ),
         ([_question(0, True), _question(1, True)], ["--aggregate", "mean"], "its rewards are numbers"),
     ],
 )

@@ -16,7 +16,6 @@ from tests.tiny import write_prm
 from training.evaluate import judging, pool, processbench
 from training.evaluate.scorers import EngineScorer, ServerScorer, SolutionToScore
 from training.schema import BenchmarkSolution
-from unprm.answers.equivalence import Equivalence
 from unprm.errors import ModelUnavailable, OutputMismatch
 from unprm.models.load import load_engine
 
@@ -40,8 +39,7 @@ def prms(tmp_path_factory):
 def _votes(scorer, output):
     path = output.parent / "pool.jsonl"
     path.write_text(json.dumps(ROW), "utf-8")
-    equivalence = Equivalence()
-    return judging.judge(pool.read_pool(path), scorer, equivalence, output, SILENT)
+    return judging.judge(pool.read_pool(path), scorer, output, SILENT)
 
 
 def _first_errors(scorer, output):
