@@ -1,1 +1,1 @@
-"""What is measured once and published: pools of a real generator. In the checkout alone, no part of the package."""
+"""The studies of docs/lab, and the making of the embedded model. In the checkout alone, no part of the package."""

@@ -1,6 +1,5 @@
 """Command line of the studies: `python -m research --help`."""
 
-import asyncio
 import json
 import os
 from contextlib import closing
@@ -14,20 +13,15 @@ from rich.console import Console
 
 from training import resumable, stage
 from training.cli.sampling import ModelOption, PresetOption, SamplerOptions, run_stage
-from training.stage import directory, print_failures
+from training.stage import directory
 from training.stage_settings import EXTRACTION, PRESETS
 from unprm.commands import group, run, with_options
 from unprm.types import Extraction
 
-from .pool_settings import PoolSettings
-
-app = group("Samples and measurements for the studies.")
+app = group("Measurements for the studies of docs/lab, and the making of the embedded model.")
 console = Console(stderr=True)
 
-Runs = Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)]
-TableFile = Annotated[Path, typer.Option("--output", help="File for the table, in Markdown.")]
-SECONDS = 3600.0
-"""Timeout of a solution: a server at the lowest priority may stand still while others work."""
+Output = Annotated[Path, typer.Option(help="Directory for what is measured.", callback=directory)]
 
 
 @app.command()
@@ -39,64 +33,67 @@ def base(name: Literal["qwen2.5-coder-0.5b-instruct", "qwen2.5-coder-1.5b-instru
 
 
 @app.command()
-@with_options
-def pool(
-    questions: Annotated[Path, typer.Argument(help="JSON lines with `problem` and `answer`.", exists=True)],
-    output: Annotated[Path, typer.Option(help="File for the candidates; repeat the command to resume.")],
-    url: Annotated[list[str], typer.Option(help="URL of a server that runs the model; repeat for more.")],
-    model: Annotated[str, typer.Option(help="The model's name at the server.")],
-    settings: PoolSettings,
-    concurrency: Annotated[int, typer.Option(min=1, help="Candidates sampled at the same time.")] = 8,
+def votes(
+    runs: Annotated[list[Path], typer.Argument(help="Directories that `evaluate best-of-n` wrote.", file_okay=False)],
+    output: Annotated[Path, typer.Option(help="File for the table, in Markdown.")],
+    candidates: Annotated[
+        int | None, typer.Option(min=1, help="Candidates of each vote, drawn as by best-of-n. Default: all.")
+    ] = None,
 ) -> None:
-    """Sample candidates of each question and check their answers; resumable after every candidate."""
-    from unprm.openai.client import OpenAIClient
+    """Compare all votes on several pools: settings are chosen on one half of the questions and judged on the other."""
+    from training.evaluate import judging
 
-    from . import sampling
+    from . import crossfit
 
-    client = OpenAIClient(url, os.environ.get("OPENAI_API_KEY"), timeout=SECONDS, attempts=6)
-    failures = asyncio.run(sampling.sample(questions, client, model, output, settings, concurrency, console))
-    raise typer.Exit(print_failures(console, failures))
+    table = crossfit.markdown({run.name: crossfit.measure(judging.read_judged(run), candidates) for run in runs})
+    resumable.replace(output, table)
+    typer.echo(table, nl=False)
 
 
 @app.command()
-def pack(
-    candidates: Annotated[Path, typer.Argument(help="File that `pool` wrote, finished or not.", exists=True)],
-    output: Annotated[Path, typer.Option(help="File, gzipped.")],
+def coverage(
+    pools: Annotated[
+        list[Path], typer.Argument(help="Directories of `evaluate best-of-n`, or files of candidates without rewards.")
+    ],
+    output: Output,
+    candidates: Annotated[int | None, typer.Option(min=1, help="Candidates of each question. Default: all.")] = None,
 ) -> None:
-    """Write a pool for publication: one line per question, compressed. Answers are checked again."""
-    from . import packing
+    """Judge which elected answers are accepted at a risk, on halves of pools that had no part in the calibration."""
+    from . import coverage
 
-    size, counts = packing.pack(candidates, output)
-    console.print(f"wrote {counts['candidates']} candidates of {counts['questions']} questions, {size:,} bytes")
+    loaded = {coverage.name_of(path): coverage.judged_pool(path, output, console, candidates) for path in pools}
+    typer.echo(coverage.write(loaded, output), nl=False)
+
+
+@app.command()
+def recorded(
+    scores: Annotated[list[Path], typer.Argument(help="Recorded step scores of PRMs on ProcessBench.", exists=True)],
+) -> None:
+    """Report how well published PRMs find first errors, from their recorded scores."""
+    from . import recorded_scores
+
+    typer.echo(recorded_scores.table(recorded_scores.measure(recorded_scores.read(scores))), nl=False)
 
 
 @app.command()
 def steps(
-    output: Annotated[Path, typer.Option(help="Directory for scores and the table.", callback=directory)],
+    output: Output,
     data: Annotated[str, typer.Option(help="ProcessBench: a file, a directory or its name on the hub.")],
     model: Annotated[list[str] | None, typer.Option(help="A PRM; repeat for more.")] = None,
-    likelihood: Annotated[
-        list[str] | None, typer.Option(help="Language model whose likelihood of each step is measured; repeat.")
-    ] = None,
     server: Annotated[list[str] | None, typer.Option(help="URL of a server with a PRM or judge; repeat.")] = None,
     recorded: Annotated[
         list[Path] | None,
         typer.Option(help="Recorded scores of published PRMs; only solutions with scores are used.", exists=True),
     ] = None,
 ) -> None:
-    """Evaluate step scores on first errors: F1 and AUROC beside length, position, likelihood and published PRMs."""
+    """Evaluate step scores on first errors: F1 and AUROC beside length, position and published PRMs."""
     from training.evaluate.scorers import EngineScorer, ServerScorer
-    from unprm.checkpoints.files import fetch
     from unprm.models.load import load_engine
 
     from . import steps
-    from .surprisal import LikelihoodScorer
 
     sets, published = steps.load_sets(data, recorded or [])
     scores = steps.baselines(sets)
-    for name in likelihood or []:
-        scorer = LikelihoodScorer(fetch(name, None), name)
-        scores[f"likelihood, {name}"] = steps.score(sets, scorer, output / f"likelihood-{Path(name).name}", console)
     for name in model or []:
         with closing(load_engine(name)) as engine:
             prm = EngineScorer(engine)
@@ -105,14 +102,38 @@ def steps(
         with closing(ServerScorer(url, os.environ.get("UNPRM_API_KEY"))) as served:
             name = served.identity.model
             scores[name] = steps.score(sets, served, output / Path(name).name, console)
-    console.print(steps.write(sets, scores | published, output), markup=False, soft_wrap=True)
+    typer.echo(steps.write(sets, scores | published, output), nl=False)
+
+
+@app.command()
+def probe(
+    base: Annotated[str, typer.Option(help="Its base.")],
+    data: Annotated[list[Path], typer.Option(help="What it was trained on; repeat.", exists=True)],
+    validation: Annotated[
+        list[Path], typer.Option(help="ProcessBench's files, its held-out solutions; repeat.", exists=True)
+    ],
+    probe: Annotated[
+        Path, typer.Option(help="Directory of the probe, with the states that training kept.", exists=True)
+    ],
+    output: Output,
+) -> None:
+    """Report how well a frozen base's states show first errors, by layer and beside what needs no training."""
+    from training.prm.probe import ProbeTrainer
+    from training.prm.train_settings import TrainSettings
+
+    from . import probes
+
+    settings = TrainSettings(
+        base=base, data=tuple(data), validation=tuple(validation), output=probe, tune="none", head="probe"
+    )
+    typer.echo(probes.write(ProbeTrainer(settings), output, console), nl=False)
 
 
 @app.command()
 @with_options
 def study(
     selected: Annotated[Path, typer.Argument(help="File of `unprm select`.", exists=True)],
-    output: Annotated[Path, typer.Option(help="Directory for a file per search and the table.", callback=directory)],
+    output: Output,
     sampler: SamplerOptions,
     model: ModelOption = "unprm-mini",
     preset: PresetOption = "paper",
@@ -138,72 +159,8 @@ def study(
     loaded, equivalence, variants = sampler.load(model, settings.drawing), Equivalence(), searches.variants(settings)
     at_once = sampler.concurrency
     run_stage(partial(searches.study, selected, loaded, equivalence, output, variants, at_once, console), loaded)
-    _write_table(output / "study.md", findings.markdown(output))
-
-
-@app.command()
-def votes(
-    runs: Runs,
-    output: TableFile,
-    candidates: Annotated[
-        int | None, typer.Option(min=1, help="Candidates of each vote, drawn as by best-of-n. Default: all.")
-    ] = None,
-) -> None:
-    """Compare all votes on several pools: settings are chosen on one half of the questions and judged on the other."""
-    from training.evaluate import judging
-
-    from . import crossfit
-
-    measured = {run.name: crossfit.measure(judging.read_judged(run), candidates) for run in runs}
-    _write_table(output, crossfit.markdown(measured))
-
-
-@app.command()
-def budget(runs: Runs, output: TableFile) -> None:
-    """Compare N candidates for each question with as many in all, spent where votes are least decided."""
-    from training.evaluate import judging
-
-    from .budget import markdown, measure
-
-    _write_table(output, markdown({run.name: measure(judging.read_judged(run)) for run in runs}))
-
-
-@app.command()
-def recorded(
-    scores: Annotated[
-        list[Path],
-        typer.Argument(help="Recorded step scores of PRMs on ProcessBench.", exists=True),
-    ],
-) -> None:
-    """Report how well published PRMs find first errors, from their recorded scores."""
-    from . import recorded_scores
-
-    typer.echo(recorded_scores.table(recorded_scores.measure(recorded_scores.read(scores))), nl=False)
-
-
-@app.command()
-def probe(
-    base: Annotated[str, typer.Option(help="Its base.")],
-    data: Annotated[list[Path], typer.Option(help="What it was trained on; repeat.", exists=True)],
-    validation: Annotated[
-        list[Path], typer.Option(help="ProcessBench's files, its held-out solutions; repeat.", exists=True)
-    ],
-    probe: Annotated[
-        Path, typer.Option(help="Directory of the probe, with the states that training kept.", exists=True)
-    ],
-    output: Annotated[Path, typer.Option(help="Directory for tables and the figure.", callback=directory)],
-) -> None:
-    """Report how well a frozen base's states show first errors: by layer, by how many labels a probe is fitted to, and
-    beside what needs no training."""
-    from training.prm.probe import ProbeTrainer
-    from training.prm.train_settings import TrainSettings
-
-    from . import probes
-
-    settings = TrainSettings(
-        base=base, data=tuple(data), validation=tuple(validation), output=probe, tune="none", head="probe"
-    )
-    console.print(probes.write(ProbeTrainer(settings), output, console), markup=False, soft_wrap=True)
+    resumable.replace(output / "study.md", findings.markdown(output))
+    typer.echo((output / "study.md").read_text("utf-8"), nl=False)
 
 
 @app.command()
@@ -214,7 +171,7 @@ def searches(
     """Report what each search costs and finds, where people labelled the first errors."""
     from .searches import findings, truth
 
-    Console().print(findings.markdown(study, truth.by_people(labels)), markup=False, soft_wrap=True)
+    typer.echo(findings.markdown(study, truth.by_people(labels)), nl=False)
 
 
 @app.command()
@@ -226,74 +183,11 @@ def ideal(
     """Report what each search would find with perfect rollouts, and whether uncertainty rises at first errors."""
     from .searches.ideal import markdown
 
-    Console().print(markdown(labels), markup=False, soft_wrap=True)
+    typer.echo(markdown(labels), nl=False)
 
 
 @app.command()
-def coverage(
-    pools: Annotated[
-        list[Path], typer.Argument(help="Directories of `evaluate best-of-n`, or files of candidates without rewards.")
-    ],
-    output: Annotated[Path, typer.Option(help="Directory for the table and the figure.", callback=directory)],
-    candidates: Annotated[int | None, typer.Option(min=1, help="Candidates of each question. Default: all.")] = None,
-) -> None:
-    """Judge which elected answers are accepted at a risk, on halves of pools that had no part in the calibration."""
-    from . import coverage
-
-    loaded = {coverage.name_of(path): coverage.judged_pool(path, output, console, candidates) for path in pools}
-    console.print(coverage.write(loaded, output), markup=False, soft_wrap=True)
-
-
-@app.command()
-def escalation(
-    candidates: Annotated[Path, typer.Argument(help="Questions with one answer of each of many models.", exists=True)],
-    output: Annotated[Path, typer.Option(help="Directory for the table and the figure.", callback=directory)],
-    small: Annotated[list[str], typer.Option(help="A small model, MODEL=COST of a character; repeat.")],
-    large: Annotated[str, typer.Option(help="The large model, MODEL=COST of a character.")],
-) -> None:
-    """Ask small models first and a large one where the risk is too high: accuracy and cost, against always asking one
-    of them, and against thresholds of the majority."""
-    from . import escalation
-
-    console.print(escalation.write(candidates, small, large, output, console), markup=False, soft_wrap=True)
-
-
-@app.command()
-def report(
-    directory: Annotated[Path, typer.Argument(help="Directory with the results to report.", exists=True)],
-) -> None:
-    """Write a report of the results: `report.md` with tables, and a picture in `figures/`.
-
-    Below the directory it looks for processbench/NAME and best-of-n/NAME, written by `evaluate --output`; several runs
-    below one name are training seeds of one PRM.
-    """
-    from .report.page import write
-
-    console.print(f"wrote {write(directory)}")
-
-
-@app.command()
-def lab(
-    output: Annotated[Path, typer.Option("--out", help="Output directory.", callback=directory)],
-    preset: Annotated[
-        Literal["quick", "full"], typer.Option(help="quick: minutes on two cores; full: hours.")
-    ] = "quick",
-) -> None:
-    """Run the paper's study in miniature: data sets, PRMs, benchmarks, votes, and a report of the results.
-
-    Run the same command again to resume an interrupted run.
-    """
-    from .lab.lab_settings import PRESETS
-    from .lab.run import run_lab
-
-    console.print(f"wrote {run_lab(PRESETS[preset], output, console)}")
-
-
-@app.command()
-def mini(
-    output: Annotated[Path, typer.Option(help="Output directory.", callback=directory)] = Path("runs/mini"),
-    seed: Annotated[int, typer.Option()] = 0,
-) -> None:
+def mini(output: Output = Path("runs/mini"), seed: Annotated[int, typer.Option()] = 0) -> None:
     """Make the embedded model from scratch: generator, labelled solutions, PRM. Takes about two hours on two cores."""
     from .mini.pipeline import MiniSettings, make
 
@@ -319,11 +213,6 @@ def measure_mini(
     Console().print(measured.table())
     if figures:
         figures.write_text(json.dumps(asdict(measured), indent=2) + "\n", "utf-8")
-
-
-def _write_table(output: Path, table: str) -> None:
-    resumable.replace(output, table)
-    typer.echo(table, nl=False)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ LEVEL = 0.05
 F1_MARGIN = 0.03
 """Margin for F1 and for shares of labels: about the smallest difference of two PRMs that ProcessBench's 3,400 solutions
 can show."""
-ACCURACY_MARGIN = 0.01
-"""Margin for a vote's accuracy: two of the lab's 200 questions, five of MATH500's."""
 
 
 def finding(question: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *notes: str) -> str:
@@ -46,12 +44,11 @@ def p_within(difference: Estimate, margin: float) -> float:
     return share_beyond(margin - abs(difference.value), difference.deviations() + missed) / 2
 
 
-def note(count: int, margin: float, seeds: int) -> str:
-    """Explains the figures of a family of `count` comparisons of PRMs with `seeds` training seeds (0: no PRM)."""
-    over = {0: "questions", 1: "questions, not over training seeds, of which there is one"}
+def note(count: int, margin: float) -> str:
+    """Explains the figures of a family of `count` comparisons."""
     corrected = f" Of each family of {count} p is corrected (Holm), and only p below {LEVEL:g} says anything."
     return (
-        f"Differences are in points, with 95 % intervals over {over.get(seeds, 'questions and training seeds')}."
+        f"Differences are in points, with 95 % intervals over questions."
         f"{corrected if count > 1 else ''} “As good” is shown to differ by less than {100 * margin:g} points, which "
         "few questions can't show even if all end alike."
     )

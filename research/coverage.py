@@ -1,14 +1,13 @@
 """Coverage against risk: how many elected answers are accepted, and how many of those are wrong, on questions that had
 no part in the calibration."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from training import resumable, sources
@@ -21,10 +20,7 @@ from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import takeable
 from training.evaluate.vote_results import in_markdown
 from unprm.election.acceptance import CONFIDENCE, Election, Statistics, threshold
-from unprm.errors import RecordInvalid
 from unprm.votes.registry import VOTES, Strategy
-
-from .report.drawing import GREY, legend, line, percent_axis, picture, styles
 
 SPLITS = 200
 """Ways to cut the questions into halves: one calibrates, the other judges."""
@@ -142,22 +138,13 @@ def judged_pool(path: Path, output: Path, console: Console, candidates: int | No
     return [each for each in judged if any(name is not None for name in each.classes)]
 
 
-def of_models(path: Path, models: Collection[str] | None = None) -> list[CandidatePool]:
+def of_models(path: Path) -> list[CandidatePool]:
     """The questions of a file, JSON lines with one answer of each of many models: `id`, `problem`, `answer`, and
-    `candidates` with `model`, `text` and its final answer `pred`; of these models, by default of all. No rewards.
-
-    Raises `RecordInvalid` if a question lacks one of the models.
-    """
+    `candidates` with `text` and its final answer `pred`. No rewards."""
     made = []
-    for number, row in sources.from_file(path, dict[str, Any]):
-        texts = {
-            each["model"]: f"{each['text']}\n\nThe answer is \\boxed{{{each['pred']}}}." for each in row["candidates"]
-        }
-        names = list(texts if models is None else models)
-        if lacking := set(names) - texts.keys():
-            raise RecordInvalid(str(path), number, f"it has no answer of {', '.join(sorted(lacking))}")
-        taken = tuple(texts[name] for name in names)
-        made.append(CandidatePool(row["id"], row["problem"], row["answer"], taken, (None,) * len(taken)))
+    for _, row in sources.from_file(path, dict[str, Any]):
+        texts = tuple(f"{each['text']}\n\nThe answer is \\boxed{{{each['pred']}}}." for each in row["candidates"])
+        made.append(CandidatePool(row["id"], row["problem"], row["answer"], texts, (None,) * len(texts)))
     return made
 
 
@@ -165,29 +152,18 @@ def name_of(path: Path) -> str:
     return path.name.partition(".")[0]
 
 
-ByPools = dict[tuple[str, str, Strategy], dict[float, Coverage]]
-"""By judging pool, calibrating pool and vote: by risk."""
-
-
-def coverages(pools: Mapping[str, Sequence[JudgedCandidates]]) -> tuple[ByPools, list[list[str]]]:
-    """Each pool judged by its own other half, and by every other pool; and the rows of `COLUMNS`."""
+def _rows(pools: Mapping[str, Sequence[JudgedCandidates]]) -> Iterator[list[str]]:
+    """The rows of `COLUMNS`: each pool judged by its own other half, and by every other pool."""
     made = {name: {vote: VoteElections.of(pool, vote) for vote in takeable(pool)} for name, pool in pools.items()}
-    by_pools: ByPools = {}
-    rows = []
     for judged, votes in made.items():
         for calibrated, others in made.items():
             for strategy in [each for each in votes if each in others]:
-                by_risk = {risk: measure(others[strategy], votes[strategy], risk) for risk in RISKS}
-                by_pools[judged, calibrated, strategy] = by_risk
-                wrong = 1 - votes[strategy].right.mean()
-                rows += [[judged, calibrated, strategy, _in_percent(wrong), f"{100 * risk:g}", *_cells(one)]
-                         for risk, one in by_risk.items()]  # fmt: skip
-    return by_pools, rows
-
-
-def _cells(one: Coverage) -> list[str]:
-    wrong = one.wrong.in_percent if one.accepted else "–"
-    return [_in_percent(one.accepted), wrong, _in_percent(one.above), _in_percent(one.outside)]
+                about = [judged, calibrated, strategy, _in_percent(1 - votes[strategy].right.mean())]
+                for risk in RISKS:
+                    one = measure(others[strategy], votes[strategy], risk)
+                    wrong = one.wrong.in_percent if one.accepted else "–"
+                    found = [_in_percent(one.accepted), wrong, _in_percent(one.above), _in_percent(one.outside)]
+                    yield [*about, f"{100 * risk:g}", *found]
 
 
 def _in_percent(share: float) -> str:
@@ -195,40 +171,7 @@ def _in_percent(share: float) -> str:
 
 
 def write(pools: Mapping[str, Sequence[JudgedCandidates]], output: Path) -> str:
-    """Writes the table `coverage.md` and the figure `coverage.png` to a directory; returns the table."""
-    by_pools, rows = coverages(pools)
-    made = in_markdown(COLUMNS, rows, names=3)
-    figure(by_pools, list(pools), output / "coverage.png")
+    """Writes the table `coverage.md` to a directory; returns it."""
+    made = in_markdown(COLUMNS, list(_rows(pools)), names=3)
     resumable.replace(output / "coverage.md", made)
     return made
-
-
-def figure(by_pools: ByPools, pools: Sequence[str], path: Path) -> None:
-    curves = {
-        pool: {vote: each for (judged, by, vote), each in by_pools.items() if judged == by == pool} for pool in pools
-    }
-    look = dict(zip(dict.fromkeys(vote for votes in curves.values() for vote in votes), styles(9), strict=False))
-    apart = {vote: 0.002 * (k - len(look) / 2) for k, vote in enumerate(look)}  # else whiskers hide each other
-
-    def draw(figure: Figure) -> None:
-        handles: dict[str, object] = {}
-        rows = figure.subplots(len(curves), 2, sharex=True, squeeze=False)
-        for (left, right), (pool, votes) in zip(rows, curves.items(), strict=True):
-            right.plot(RISKS, RISKS, color=GREY, linestyle=":")
-            for vote, by_risk in votes.items():
-                accepted = [each.accepted for each in by_risk.values()]
-                (handles[vote],) = left.plot(RISKS, accepted, markersize=5, **look[vote])
-                line(right, {risk + apart[vote]: each.wrong for risk, each in by_risk.items() if each.accepted},
-                     **look[vote])  # fmt: skip
-            for axes, what in ((left, "accepted"), (right, "wrong of the accepted")):
-                axes.set_title(f"{pool}: {what}")
-                percent_axis(axes.xaxis)
-                percent_axis(axes.yaxis)
-            left.set_ylim(0, 1.02)
-            right.set_ylim(bottom=0)
-        for axes in figure.axes[-2:]:
-            axes.set_xlabel("risk asked for")
-        legend(figure, handles)
-
-    title = "Answers accepted at a risk, and wrong ones among them with 95 % of the splits"
-    picture(path, title, "", 1.6 + 2.6 * len(curves), draw)

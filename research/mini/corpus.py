@@ -113,9 +113,6 @@ Mixture = dict[Kind, float]
 """Frequency of each kind of document."""
 RIGHT: Mixture = {solved: 0.42, reviewed: 0.4, sums: 0.1, reviewed_sums: 0.08}
 CARELESS: Mixture = {solved_carelessly: 0.52, reviewed: 0.4, sums: 0.02, reviewed_sums: 0.06}
-RIGHT_TEXT: Mixture = {solved: 0.8, sums: 0.2}
-CARELESS_TEXT: Mixture = {solved_carelessly: 0.96, sums: 0.04}
-"""`RIGHT_TEXT` and `CARELESS_TEXT` contain no verdicts."""
 
 
 def document(rng: random.Random, mixture: Mixture = RIGHT) -> list[Piece]:

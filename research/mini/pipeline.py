@@ -6,10 +6,9 @@ Each stage writes its result to the output directory and is skipped if it exists
 import json
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.progress import Progress
@@ -50,7 +49,7 @@ def make(output: Path, settings: MiniSettings, progress: Progress) -> Path:
     """Makes the model in `output`; returns the adapter's directory, next to which the base is."""
     output.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(output, settings)
-    base = reasoner(output, tokenizer, replace(settings.pretrain, seed=settings.seed), progress)
+    base = _reasoner(output, tokenizer, replace(settings.pretrain, seed=settings.seed), progress)
     data = [_planted(output, settings), *_sampled(output, base, settings, progress)]
     return _prm(output, base, data, settings, progress)
 
@@ -64,7 +63,7 @@ def _tokenizer(output: Path, settings: MiniSettings) -> PreTrainedTokenizerBase:
     return read_tokenizer(place)
 
 
-def reasoner(output: Path, tokenizer: PreTrainedTokenizerBase, settings: PretrainSettings, progress: Progress) -> Path:
+def _reasoner(output: Path, tokenizer: PreTrainedTokenizerBase, settings: PretrainSettings, progress: Progress) -> Path:
     """Pretrains a generator in `output`, or resumes its pretraining; returns the directory of the model in bf16."""
     base = output / "base"
     if not base.exists():
@@ -119,30 +118,18 @@ def _sample_into(path: Path, base: Path, temperature: float, count: int, seed: i
             progress.update(task, completed=done)
 
 
-def prm_settings(base: Path, data: Sequence[Path], output: Path, name: str, seed: int, **changes: Any) -> TrainSettings:
-    """How a PRM on an embedded generator is trained, here and in the lab; `changes`: other settings."""
-    return TrainSettings(
+def _prm(output: Path, base: Path, data: list[Path], settings: MiniSettings, progress: Progress) -> Path:
+    adapter = output / "adapter"
+    train = TrainSettings(
         base=str(base),
         data=tuple(data),
-        output=output,
-        name=name,
+        output=adapter,
+        name=mini.NAME,
         lora_rank=12,
         lora_alpha=24,
         lora_dropout=0.0,
         lora_targets=LINEAR,
-        seed=seed,
-        **changes,
-    )
-
-
-def _prm(output: Path, base: Path, data: list[Path], settings: MiniSettings, progress: Progress) -> Path:
-    adapter = output / "adapter"
-    train = prm_settings(
-        base,
-        data,
-        adapter,
-        mini.NAME,
-        settings.seed,
+        seed=settings.seed,
         epochs=settings.prm_epochs,
         batch_size=128,
         batch_tokens=10240,

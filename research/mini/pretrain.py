@@ -52,30 +52,18 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class PretrainSettings:
-    """`tokens`: batch size in tokens, padding included. `verdicts`: also train on the exact checker's judgement of
-    steps and tokens; otherwise only on next tokens."""
+    """`tokens`: batch size in tokens, padding included."""
 
     cycles: tuple[Cycle, ...] = (
         Cycle(corpus.RIGHT, steps=3300, peak=4e-3, warmup=100),
         Cycle(corpus.CARELESS, steps=700, peak=2e-3, warmup=30),
     )
     tokens: int = 10240
-    verdicts: bool = True
     seed: int = 0
 
     @property
     def steps(self) -> int:
         return sum(cycle.steps for cycle in self.cycles)
-
-
-WITHOUT_VERDICTS = PretrainSettings(
-    cycles=(
-        Cycle(corpus.RIGHT_TEXT, steps=1000, peak=4e-3, warmup=100),
-        Cycle(corpus.CARELESS_TEXT, steps=200, peak=2e-3, warmup=30),
-    ),
-    verdicts=False,
-)
-"""Solutions and sums as plain text, without verdicts."""
 
 
 def architecture(tokenizer: PreTrainedTokenizerBase) -> Qwen2Config:
@@ -139,11 +127,11 @@ def _collate(documents: list[Document], length: int, tokens: int) -> _Batch:
 
 
 class _Loss:
-    """The loss of a batch: next tokens at the early exit and at the last layer; with verdicts, also the review of each
-    token, and the PRM's loss at the tags. `judge`, an extra output row, is used only for the review and not kept."""
+    """The loss of a batch: next tokens at the early exit and at the last layer, the review of each token, and the PRM's
+    loss at the tags. `judge`, an extra output row, is used only for the review and not kept."""
 
-    def __init__(self, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerBase, verdicts: bool) -> None:
-        self.model, self.verdicts = model, verdicts
+    def __init__(self, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.model = model
         self.judge = torch.nn.Parameter(torch.zeros(model.config.hidden_size))
         self.positive, self.negative = (
             tokenizer.encode(text, add_special_tokens=False)[0] for text in (POSITIVE, NEGATIVE)
@@ -152,8 +140,6 @@ class _Loss:
     def __call__(self, states: BaseModelOutputWithPast, batch: _Batch) -> torch.Tensor:
         norm, last = self.model.model.norm, states.last_hidden_state
         text = self._foresight(norm(states.hidden_states[EARLY_EXIT]), batch) + self._foresight(last, batch)
-        if not self.verdicts:
-            return text
         return text + self._review(norm(states.hidden_states[REVIEW_EXIT]), batch) + self._verdicts(last, batch)
 
     def _foresight(self, hidden: torch.Tensor, batch: _Batch) -> torch.Tensor:
@@ -192,8 +178,8 @@ def pretrain(
     """
     torch.manual_seed(settings.seed)
     model = Qwen2ForCausalLM._from_config(architecture(tokenizer), attn_implementation="eager")
-    loss_of = _Loss(model, tokenizer, settings.verdicts)
-    parameters = dict(model.named_parameters()) | ({"judge": loss_of.judge} if settings.verdicts else {})
+    loss_of = _Loss(model, tokenizer)
+    parameters = dict(model.named_parameters()) | {"judge": loss_of.judge}
     optimizers = _optimizers(parameters)
     state, first = RunState(directory / "pretrain.safetensors", Processes.join()), 0
     if progress_so_far := state.progress():

@@ -6,8 +6,7 @@ build on the wrong value.
 """
 
 import random
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from unprm.mini.domain import OPPOSITE, Operation, Problem, Quantity, calculate, write_steps
@@ -67,22 +66,9 @@ class Author:
 
     def solve(self, problem: Problem) -> list[str]:
         """The steps of a solution, right or wrong, with a boxed answer in the last."""
-        lines = [line for line, _ in self.write(problem)]
-        return write_steps(lines, self._believed[len(problem.operations) - 1])
-
-    def write(self, problem: Problem) -> Iterator[tuple[str, dict[int, int]]]:
-        """The steps' equations, each with what the author believes after it: the values of the operations so far."""
         self._believed = {}
-        for index in range(len(problem.operations)):
-            for line in self._step(problem, index):
-                yield line, dict(self._believed)
-
-    def finishes(self, problem: Problem, believed: Mapping[int, int]) -> bool:
-        """Writes on from there, and says whether the answer is right."""
-        self._believed = dict(believed)
-        for index in range(len(believed), len(problem.operations)):
-            deque(self._step(problem, index), maxlen=0)
-        return self._believed[len(problem.operations) - 1] == problem.answer
+        lines = [line for index in range(len(problem.operations)) for line in self._step(problem, index)]
+        return write_steps(lines, self._believed[len(problem.operations) - 1])
 
     def _slips(self, probability: float) -> bool:
         return self.rng.random() < self.carelessness * probability

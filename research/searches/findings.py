@@ -139,5 +139,5 @@ def _compared(measured: Sequence[Sequence[str]], true: Mapping[str, LabelAccurac
         table,
         "Of wrong solutions. One that a search leaves without labels counts as an error not found, and its steps don't "
         f"count. The ranks in the paper are {PAPER_RANKS}.",
-        note(len(true) - 1, F1_MARGIN, 0),
+        note(len(true) - 1, F1_MARGIN),
     )  # fmt: skip

@@ -1,1 +1,0 @@
-"""The lab: the paper's study in miniature, with real models: data sets, PRMs, benchmarks, findings, report."""

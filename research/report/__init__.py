@@ -1,1 +1,0 @@
-"""The report: a page in Markdown with tables and figures of annotation and evaluation results."""
