@@ -1,8 +1,11 @@
 """Continuous batching with a transformers model: completions join and leave the batch between two tokens."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+import numpy as np
 import torch
 from torch.nn import functional
 from transformers import (
@@ -17,15 +20,20 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from unprm.engines.torch.attention import unsupported
+from unprm.engines.torch.graphs import CudaGraphs, Record
 from unprm.engines.torch.probe import ProbeReader
 from unprm.errors import ModelInvalid
 from unprm.samplers.drawing import NEXT, counter, draw, nucleus
 from unprm.types import SamplingSettings
 
+logger = logging.getLogger(__name__)
+
 Prompt = tuple[int, ...]
 
 GROWTH = 64
 """Positions that the store of keys and values grows by."""
+TOGETHER = 128
+"""Rows of a recorded step are a multiple of so many."""
 ALIGNMENT = 16
 """A step attends to a multiple of so many positions: what GPUs' attention asks of a mask."""
 
@@ -80,14 +88,15 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         self.keys = self.values = torch.empty(0)
         self.is_initialized = False
 
-    def begin(self, first: int, keys: torch.Tensor, values: torch.Tensor, longest: int) -> None:
+    def begin(self, first: int, keys: torch.Tensor, values: torch.Tensor, longest: int) -> bool:
         """Stores prompts' keys and values, (rows, heads, length, width), for the rows from `first` on. `longest`:
-        positions in use of any row."""
+        positions in use of any row. Returns whether the store was copied."""
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
         rows, length = first + len(keys), keys.shape[2]
-        self._fit(rows, longest)
+        copied = self.fit(rows, longest)
         self.keys[first:rows, :, :length], self.values[first:rows, :, :length] = keys, values
+        return copied
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
@@ -96,7 +105,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         have, (rows in use, heads, longest, width)."""
         rows, places, longest = self.step.rows, self.step.places, self.step.longest
         count = len(rows)
-        self._fit(count, longest)
+        self.fit(count, longest)
         self.keys[rows, :, places], self.values[rows, :, places] = key_states[:, :, 0], value_states[:, :, 0]
         return self.keys[:count, :, :longest], self.values[:count, :, :longest]
 
@@ -117,13 +126,16 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         """No limit of its own."""
         return -1
 
-    def _fit(self, rows: int, positions: int) -> None:
-        """Makes room for so many rows and positions; what is beyond them is dropped where the store is copied."""
-        if rows > self.keys.shape[0] or positions > self.keys.shape[2]:
-            length = -(-positions // GROWTH) * GROWTH
-            more = (0, 0, 0, length - self.keys.shape[2], 0, 0, 0, rows - self.keys.shape[0])
-            self.keys = functional.pad(self.keys, more)
-            self.values = functional.pad(self.values, more)
+    def fit(self, rows: int, positions: int) -> bool:
+        """Makes room for so many rows and positions; what is beyond them is dropped where the store is copied. Returns
+        whether it was."""
+        if rows <= self.keys.shape[0] and positions <= self.keys.shape[2]:
+            return False
+        length = -(-positions // GROWTH) * GROWTH
+        more = (0, 0, 0, length - self.keys.shape[2], 0, 0, 0, rows - self.keys.shape[0])
+        self.keys = functional.pad(self.keys, more)
+        self.values = functional.pad(self.values, more)
+        return True
 
 
 def attention(
@@ -150,11 +162,13 @@ def attention(
 
 class DecodingBatch:
     """At most `size` rows, which each get one more token per `step`. `ends`: the ids that end a text. `probe`:
-    of `network`, whose values are read with each token.
+    of `network`, whose values are read with each token. `record`: records what a step computes, on a GPU as a CUDA
+    graph.
 
     A row's tokens are drawn with random numbers that depend on its seed and on their place in its completion, so the
-    rest of the batch does not matter, except for the last digits of the arithmetic. Raises `ModelInvalid` for a model
-    that attends to less than all that came before, or in which a row depends on the others' lengths.
+    rest of the batch does not matter, except for the last digits of the arithmetic. A row is told what it has written
+    when it leaves the batch. Raises `ModelInvalid` for a model that attends to less than all that came before, or in
+    which a row depends on the others' lengths.
     """
 
     def __init__(
@@ -164,6 +178,7 @@ class DecodingBatch:
         ends: Sequence[int],
         size: int,
         probe: ProbeReader | None = None,
+        record: Record | None = None,
     ) -> None:
         reason = unsupported(network.config)
         kinds = set(getattr(network.config, "layer_types", None) or ()) - {"full_attention"}
@@ -176,7 +191,7 @@ class DecodingBatch:
         network.set_attn_implementation(ATTENTION)
         self.rows: list[Row] = []
         self.size = size
-        self._network, self._settings, self._ends, self._probe = network, settings, frozenset(ends), probe
+        self._network, self._settings, self._ends, self._probe = network, settings, [*ends], probe
         self._window: int = network.config.max_position_embeddings
         self._layers = [_Layer() for _ in range(network.config.num_hidden_layers)]
         self._cache = Cache(layers=self._layers)
@@ -184,12 +199,19 @@ class DecodingBatch:
         self._state = torch.zeros(3, size, dtype=torch.long, device=network.device)
         self._advance = torch.tensor([[1], [NEXT]], device=network.device)
         self._numbers = torch.arange(size, device=network.device)
+        # on the host, of each row: the token's position, tokens since it joined, and the most that it may still get;
+        # and all that was written since it joined: ids, log-probabilities, a probe's values
+        self._places, self._count, self._left = np.zeros((3, size), np.int64)
+        self._written = np.empty((2 if probe is None else 3, size, GROWTH))
+        self._record = record or (CudaGraphs() if network.device.type == "cuda" else None)
+        self._steps: dict[tuple[int, int], Callable[[], object] | None] = {}
+        self._made = torch.empty(len(self._written), size, dtype=torch.double, device=network.device)
 
     @torch.inference_mode()
     def add(self, rows: Sequence[Row]) -> None:
         """Adds rows, new ones or those of an earlier batch. Equal contexts are computed once, except for their last
         token, which `step` reads."""
-        device, first = self._network.device, len(self.rows)
+        device, first, last = self._network.device, len(self.rows), len(self.rows) + len(rows)
         numbers: dict[Prompt, int] = {}
         order = [numbers.setdefault(row.context, len(numbers)) for row in rows]
         longest = max(map(len, numbers))
@@ -199,18 +221,119 @@ class DecodingBatch:
         self._network.get_decoder()(input_ids=ids.to(device), past_key_values=computed)
         self.rows += rows
         state = [(row.context[-1], row.stored, counter(row.seed, len(row.ids))) for row in rows]
-        self._state[:, first : len(self.rows)] = torch.tensor(state, device=device).T
-        chosen = torch.tensor(order, device=device)
-        used = self._longest()
-        for layer, made in zip(self._layers, computed.layers, strict=True):
-            layer.begin(first, made.keys[chosen], made.values[chosen], max(used, longest))
+        self._state[:, first:last] = torch.tensor(state, device=device).T
+        self._places[first:last] = [row.stored for row in rows]
+        self._count[first:last] = 0
+        self._left[first:last] = [self._room(row) for row in rows]
+        chosen, longest = torch.tensor(order, device=device), max(self._longest(), longest)
+        pairs = zip(self._layers, computed.layers, strict=True)
+        if sum(layer.begin(first, made.keys[chosen], made.values[chosen], longest) for layer, made in pairs):
+            self._steps.clear()
 
     @torch.inference_mode()
     def step(self) -> list[Row]:
         """Writes one token of each row; complete rows leave the batch and are returned."""
         count = len(self.rows)
+        self._compute(count)
+        made = self._made[:, :count]
+        self._state[0, :count] = made[0].long()
+        self._state[1:, :count] += self._advance
+        written = made.cpu().numpy()  # copied together, as each copy is waited for
+        if self._count[:count].max() >= self._written.shape[2]:
+            self._written = np.concatenate([self._written, np.empty_like(self._written)], axis=2)
+        self._written[:, np.arange(count), self._count[:count]] = written
+        self._places[:count] += 1
+        self._count[:count] += 1
+        self._left[:count] -= 1
+        complete = np.isin(written[0], self._ends) | (self._left[:count] <= 0)
+        rows = [self.rows[slot] for slot in np.flatnonzero(complete)]
+        self.remove(rows)
+        return rows
+
+    def ended(self, row: Row) -> bool:
+        """Whether the row's last token ends its text."""
+        return bool(row.ids) and row.ids[-1] in self._ends
+
+    def is_complete(self, row: Row) -> bool:
+        """Whether the row, which is not in the batch, gets no more tokens."""
+        return self.ended(row) or self._room(row) <= 0
+
+    @torch.inference_mode()
+    def remove(self, rows: Sequence[Row]) -> None:
+        """Removes rows; the last ones in the batch take their slots."""
+        if not rows:
+            return
+        gone, before = set(rows), len(self.rows)
+        slots = [slot for slot, row in enumerate(self.rows) if row in gone]
+        self._tell(slots)
+        kept = before - len(slots)
+        free = [slot for slot in slots if slot < kept]
+        moving = sorted({*range(kept, before)}.difference(slots))
+        if moving:
+            sources, targets = torch.tensor([moving, free], device=self._network.device)
+            self._state[:, targets] = self._state[:, sources]
+            for layer in self._layers:
+                layer.move(sources, targets, int(self._places[moving].max()))
+            self._written[:, free] = self._written[:, moving]
+            for numbers in (self._places, self._count, self._left):
+                numbers[free] = numbers[moving]
+        self._state[:, kept:before] = 0
+        for source, target in zip(moving, free, strict=True):
+            self.rows[target] = self.rows[source]
+        del self.rows[kept:]
+
+    def clear(self) -> None:
+        """Removes all rows and frees what is stored of them."""
+        self._tell(range(len(self.rows)))
+        self.rows.clear()
+        self._state.zero_()
+        self._steps.clear()
+        for layer in self._layers:
+            layer.free()
+
+    def _tell(self, slots: Iterable[int]) -> None:
+        """Tells rows what they have written."""
+        for slot in slots:
+            row, (ids, logprobs, *values) = self.rows[slot], self._written[:, slot, : self._count[slot]].tolist()
+            # the first ones of a new row are of its prompt's last token
+            row.values += list(map(list, zip(*values, strict=True)))[0 if row.ids else 1 :]
+            row.ids += map(int, ids)
+            row.logprobs += logprobs
+            self._count[slot] = 0
+
+    def _room(self, row: Row) -> int:
+        """Tokens that the row may still get."""
+        return min(self._settings.max_tokens, self._window - len(row.prompt)) - len(row.ids)
+
+    def _longest(self) -> int:
+        """Positions of the longest row."""
+        return int(self._places[: len(self.rows)].max()) + 1
+
+    def _compute(self, count: int) -> None:
+        """Computes the next tokens of so many rows, and what is written of them, in `_made`. A step of a size that was
+        just run is recorded; sizes are rounded up, to positions and rows that are stored but not used."""
+        if self._record is None:
+            self._run(count, -(-self._longest() // ALIGNMENT) * ALIGNMENT)
+            return
+        rows, longest = min(-(-count // TOGETHER) * TOGETHER, self.size), -(-self._longest() // GROWTH) * GROWTH
+        if sum(layer.fit(rows, longest) for layer in self._layers):
+            self._steps.clear()  # they use the stores of before
+        run = partial(self._run, rows, longest)
+        if (rows, longest) not in self._steps:
+            self._steps[rows, longest] = None
+            return run()
+        replay = self._steps[rows, longest]
+        if replay is None:
+            try:
+                replay = self._steps[rows, longest] = self._record(run)
+            except Exception as error:  # whatever of a model can't be recorded, its steps are right without
+                logger.warning("steps are not recorded, they are slower: %s: %s", type(error).__name__, error)
+                self._record, replay = None, run
+        replay()
+
+    def _run(self, count: int, longest: int) -> None:
+        """As `_compute`, attending to `longest` positions."""
         tokens, places, counters = self._state[:, :count]
-        longest = -(-self._longest() // ALIGNMENT) * ALIGNMENT
         step = _Step(self._numbers[:count], places, longest)
         for layer in self._layers:
             layer.step = step
@@ -225,58 +348,11 @@ class DecodingBatch:
         )
         logprobs = torch.log_softmax(made.logits[:, -1].float(), dim=-1)  # (rows, vocabulary), before temperature
         chosen = self._draw(logprobs, counters)
-        chosen_logprobs = logprobs.gather(1, chosen[:, None])[:, 0]
-        tokens.copy_(chosen)
-        self._state[1:, :count] += self._advance
-        written = torch.stack([chosen.double(), chosen_logprobs.double()])
+        self._made[0, :count] = chosen
+        self._made[1, :count] = logprobs.gather(1, chosen[:, None])[:, 0]
         if self._probe is not None:
             states = [made.hidden_states[layer][:, -1] for layer in self._probe.layers]
-            written = torch.cat([written, self._probe.values(states).T.double()])
-        # copied together, as each copy is waited for
-        for row, token, logprob, *values in zip(self.rows, *written.tolist(), strict=True):
-            if values and row.ids:  # else they are of the prompt's last token
-                row.values.append(values)
-            row.ids.append(int(token))
-            row.logprobs.append(logprob)
-        complete = [row for row in self.rows if self.is_complete(row)]
-        self.remove(complete)
-        return complete
-
-    def ended(self, row: Row) -> bool:
-        """Whether the row's last token ends its text."""
-        return bool(row.ids) and row.ids[-1] in self._ends
-
-    def is_complete(self, row: Row) -> bool:
-        """Whether the row gets no more tokens."""
-        room = self._window - len(row.prompt)
-        return self.ended(row) or len(row.ids) >= min(self._settings.max_tokens, room)
-
-    @torch.inference_mode()
-    def remove(self, rows: Sequence[Row]) -> None:
-        """Removes rows; the last ones in the batch take their slots."""
-        gone = set(rows)
-        kept = len(self.rows) - len(gone)
-        moving = [slot for slot, row in enumerate(self.rows[kept:], kept) if row not in gone]
-        free = [slot for slot, row in enumerate(self.rows[:kept]) if row in gone]
-        if moving:
-            length = max(self.rows[slot].stored for slot in moving)
-            sources, targets = torch.tensor([moving, free], device=self._network.device)
-            self._state[:, targets] = self._state[:, sources]
-            for layer in self._layers:
-                layer.move(sources, targets, length)
-        for source, target in zip(moving, free, strict=True):
-            self.rows[target] = self.rows[source]
-        del self.rows[kept:]
-
-    def clear(self) -> None:
-        """Removes all rows and frees what is stored of them."""
-        self.rows.clear()
-        for layer in self._layers:
-            layer.free()
-
-    def _longest(self) -> int:
-        """Positions of the longest row."""
-        return max(row.stored for row in self.rows) + 1
+            self._made[2:, :count] = self._probe.values(states).T
 
     def _draw(self, logprobs: torch.Tensor, counters: torch.Tensor) -> torch.Tensor:
         """Samples a token per row, (rows,), int64, from log-probabilities (rows, vocabulary), float32."""

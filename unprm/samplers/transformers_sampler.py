@@ -53,8 +53,8 @@ def rows_at_once(model: PreTrainedModel, settings: SamplingSettings) -> int:
 def fitting_rows(model: PreTrainedModel, settings: SamplingSettings, free: int) -> int:
     """How many completions of the maximum length fit into so many free bytes of a GPU: from 1 to `ON_GPU`."""
     length = min(PROMPT + settings.max_tokens, int(model.config.max_position_embeddings))
-    # logits in the network's type, and four times in float32 until a token is drawn
-    logits = int(model.config.vocab_size) * (int(model.dtype.itemsize) + 4 * torch.float32.itemsize)
+    # logits in the network's type, and four times in float32 until a token is drawn; a recorded step keeps its own
+    logits = 2 * int(model.config.vocab_size) * (int(model.dtype.itemsize) + 4 * torch.float32.itemsize)
     row = length * KeyValues.bytes_per_token(model) + logits
     return max(1, min(ON_GPU, int((1 - RESERVE) * free) // row))
 

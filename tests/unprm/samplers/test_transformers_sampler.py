@@ -13,6 +13,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from tests.tiny import write_base, write_probe
 from tests.unprm.engines.torch.probe_reference import reference
+from tests.unprm.engines.torch.stand_ins import Recorder
 from training.data.questions import make_mini
 from unprm import mini, steps
 from unprm.checkpoints.files import load_base
@@ -105,6 +106,33 @@ def test_a_completion_does_not_depend_on_what_else_is_asked(network, base):
         assert [c.ids for c in alone] == [c.ids for c in completions]
         for one, other in zip(alone, completions, strict=True):
             assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("rows", [4, 128])
+def test_recorded_steps_write_the_same_texts(network, base, rows, monkeypatch):
+    """Of rows that come and go, through stores that grow."""
+    calls = [((*range(20, 20 + length),), 3, 100 * length) for length in (2, 30, 11, 60)]
+    expected = _ask(_sampler(network, base, max_tokens=90), *calls)
+    monkeypatch.setattr(decoding, "TOGETHER", rows)
+    sampler, recorder = _sampler(network, base, max_tokens=90), Recorder()
+    sampler._batch._record = recorder
+    for answer, others in zip(_ask(sampler, *calls), expected, strict=True):
+        assert [c.ids for c in answer] == [c.ids for c in others]
+        for one, other in zip(answer, others, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+    assert recorder.replays > 50
+
+
+def test_steps_that_can_t_be_recorded_are_run_as_they_are(network, base, caplog):
+    def fails(run):
+        raise RuntimeError("not while a stream is capturing")
+
+    call = ((21, 22), 3, 7)
+    sampler = _sampler(network, base)
+    sampler._batch._record = fails
+    found, expected = (_ask(each, call)[0] for each in (sampler, _sampler(network, base)))
+    assert [completion.ids for completion in found] == [completion.ids for completion in expected]
+    assert "steps are not recorded, they are slower: RuntimeError: not while a stream is capturing" in caplog.messages
 
 
 def test_the_nth_completion_is_the_same_however_calls_are_cut(network, base):
@@ -271,7 +299,7 @@ def test_rows_are_as_many_as_fit_a_gpu():
     )
     with torch.device("meta"):
         model = Qwen2ForCausalLM._from_config(config, dtype=torch.bfloat16)
-    settings, free = SamplingSettings(), 80 * 10**9
+    settings, free = SamplingSettings(), 84 * 10**9
     assert fitting_rows(model, settings, free) == ON_GPU
     assert fitting_rows(model, settings, 20 * 10**9) == pytest.approx(ON_GPU / 4, rel=0.1)
     assert fitting_rows(model, SamplingSettings(max_tokens=256), 20 * 10**9) > ON_GPU / 2
