@@ -13,13 +13,18 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from unprm.election.acceptance import error_interval
 from unprm.errors import Overloaded
+
+from .admission import Context
 
 T = TypeVar("T")
 
@@ -105,8 +110,8 @@ class AcceptedErrors(NamedTuple):
     risk: float = 0.0
     interval: tuple[float, float] = (0.0, 1.0)
 
-    def metrics(self) -> Iterator[Metric]:
-        """For Prometheus; without values if none was judged."""
+    def collect(self) -> Iterator[Metric]:
+        """Without values if none was judged."""
         judged = GaugeMetricFamily("unprm_accepted_judged", "Accepted answers judged by /feedback.", labels=[])
         risk = GaugeMetricFamily("unprm_accepted_risk", "Mean risk at which they were accepted.", labels=[])
         help = "Share of them that was wrong (share), and the ends of its exact 95 % interval (low, high)."
@@ -119,7 +124,7 @@ class AcceptedErrors(NamedTuple):
         return iter((judged, risk, error))
 
 
-class Journal:
+class Journal(Collector):
     """A file of at most about `max_bytes`. `texts`: whether callers' texts are kept; `dropped`: number of entries left
     out; `accepted`: of the answers that the journal still has. Raises `JournalUnusable`."""
 
@@ -147,6 +152,26 @@ class Journal:
         except (OSError, sqlite3.Error) as error:
             raise JournalUnusable(f"the journal {file} can't be written to ({error})") from None
         self._writer = ThreadPoolExecutor(1, "journal")
+
+    def note_request(self, context: Context, path: str, status: int, seconds: float, response: bytes) -> None:
+        """As `note`, for a request that had a body."""
+        election = context.election
+        if election is not None and not self.texts:
+            election = replace(election, answer=None)
+        if context.body:
+            self.note(
+                Entry(
+                    time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                    request_id=context.request_id,
+                    caller=context.caller,
+                    path=path,
+                    status=status,
+                    milliseconds=round(1000 * seconds, 1),
+                    request=context.body,
+                    response=response,
+                    election=None if election is None else json.dumps(asdict(election)),
+                )
+            )
 
     def note(self, entry: Entry) -> None:
         """Queues an entry to be written, or drops it if too much is queued."""
@@ -185,6 +210,10 @@ class Journal:
         judged, wrong, risk = self._database.execute(_ACCEPTED).fetchone()
         known = (judged, int(wrong), risk, error_interval(int(wrong), judged)) if judged else ()
         self.accepted = AcceptedErrors(*known)
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily("unprm_journal_dropped", "Requests left out of the journal.", self.dropped)
+        yield from self.accepted.collect()
 
     def close(self) -> None:
         """Writes the queued entries and closes the file."""

@@ -3,13 +3,10 @@ again when they change. A request counts against its caller's share of the serve
 
 import asyncio
 import hashlib
-import json
 import re
 import string
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
@@ -26,7 +23,6 @@ from unprm.shares import Quota
 
 from . import page
 from .admission import CONTEXT, Claims, Context
-from .journal import Entry
 from .observe import log_request
 from .problem_details import respond
 from .reloading import Reloading
@@ -103,22 +99,8 @@ class Envelope:
         works = context.claims.deadline is not None and not route.startswith(_ADMIN)
         named = "" if self._service.settings.open_metrics else context.caller
         self._service.metrics.count_request(route, status, seconds, context, named if works else None)
-        if (journal := self._service.journal) is not None and journalled and context.body:
-            election = None if context.election is None else asdict(context.election)
-            if election is not None and not journal.texts:
-                election["answer"] = None
-            entry = Entry(
-                time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-                request_id=context.request_id,
-                caller=context.caller,
-                path=route,
-                status=status,
-                milliseconds=round(1000 * seconds, 1),
-                request=context.body,
-                response=bytes(answer),
-                election=None if election is None else json.dumps(election),
-            )
-            journal.note(entry)
+        if journalled and self._service.journal is not None:
+            self._service.journal.note_request(context, route, status, seconds, bytes(answer))
         annotate_request(log_request(scope["method"], route, status, seconds, context))
 
 

@@ -10,11 +10,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from unprm.answers.equivalence import Begun, Comparison, Match, Pair, is_integer, texts
 from unprm.concurrent import all_of
+from unprm.election.acceptance import OnElection, on_election
 from unprm.engines.waiting import ScoredItems
 from unprm.errors import DeadlineExceeded, SolutionTooLong, Unscorable
 from unprm.scorer import Compare, MatchPairs, Outcome, Score, Scorer, Work, averaged, outcomes
 from unprm.scorer import encode as encoded
 from unprm.types import Encoded, Solution, Usage
+from unprm.votes.registry import Strategy
+from unprm.wire import Candidates
 
 from .admission import Context
 from .models.model import Model, Room
@@ -37,12 +40,19 @@ class RequestScorer(Scorer):
     def __init__(self, service: Service, models: Sequence[Model], context: Context) -> None:
         self._service, self.models, self._context = service, models, context
         self.name = "+".join(model.name for model in models)
-        self.max_steps, self.calibration = service.settings.max_steps, service.vote_calibration
+        self.max_steps = service.settings.max_steps
 
     @property
     def demo(self) -> str | None:
         """The name of the first of the models that is a demonstration. Raises `ModelUnavailable`."""
         return next((model.name for model in self.models if model.engine.description.demo), None)
+
+    def on_election(self, request: Candidates, strategies: Sequence[Strategy]) -> OnElection | None:
+        """The election is judged by the server's calibration, and kept for its journal if it is the request's only
+        one."""
+        kept = self._service.journal is not None and len(strategies) == 1
+        note = partial(setattr, self._context, "election") if kept else None
+        return on_election(self._service.vote_calibration, request, strategies, self.name, note)
 
     @property
     def usage(self) -> Usage:  # type: ignore[override]

@@ -47,6 +47,7 @@ class Service(Collector):
         if settings.journal is not None:
             size = int(settings.journal_mb * 2**20)
             self.journal = Journal(settings.journal, size, texts=not settings.journal_without_texts)
+            metrics.registry.register(self.journal)
         path = settings.vote_calibration
         self.vote_calibration = None if path is None else acceptance.read(path)
         self.readers = FairPool("readers", _THREADS)
@@ -92,10 +93,6 @@ class Service(Collector):
         return await self.readers.run(context.claims, cost, function)
 
     def collect(self) -> Iterator[Metric]:
-        if self.journal is not None:
-            dropped = self.journal.dropped
-            yield CounterMetricFamily("unprm_journal_dropped", "Requests left out of the journal.", dropped)
-            yield from self.journal.accepted.metrics()
         yield GaugeMetricFamily("unprm_running_requests", "Requests being worked on.", self.admission.running.count)
         loading, ready = sum(model.state.state == "loading" for model in self.models), 0
         with suppress(UnprmError):

@@ -9,7 +9,7 @@ from unprm import steps as step_text
 from unprm.answers.extraction import extract
 from unprm.answers.kinds import KINDS, read_kind
 from unprm.calibration import log_odds
-from unprm.election.acceptance import Acceptance
+from unprm.election.acceptance import ElectionRecord, OnElection
 from unprm.election.decide import decide, needed_signal, of_answered
 from unprm.errors import (
     BlankSolution,
@@ -23,6 +23,7 @@ from unprm.types import (
     Extraction,
     Solution,
     StepScores,
+    VoteResult,
 )
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Signal, Values
@@ -69,8 +70,7 @@ class Ballot:
     `terms`: the settings of the vote. `texts`: by index, those that answers are read from, without blank ones;
     `last_sentences`: the indices of those whose answers are the results of their last sentences. `demonstration`: what
     to know of the scores if a demonstration computed any. `compared_as_text`: indices of the solutions whose answers
-    could not be compared as mathematics in time. `acceptance`: how elected answers are judged; None if the request
-    names no risk.
+    could not be compared as mathematics in time. `on_election`: is called with each election.
     """
 
     request: Candidates
@@ -82,7 +82,7 @@ class Ballot:
     classes: Sequence[int | None] = ()
     demonstration: Demonstration | None = None
     compared_as_text: Sequence[int] = ()
-    acceptance: Acceptance | None = None
+    on_election: OnElection | None = None
 
     @classmethod
     def of(cls, request: Candidates, max_steps: int) -> Self:
@@ -135,22 +135,30 @@ class Ballot:
         """The rewards or confidences that the vote takes; None if it takes none or there are none."""
         return {"none": None, "reward": self.rewards, "confidence": self.confidences}[VOTES[strategy].signal]
 
+    def leader(self, strategy: Strategy) -> str:
+        """The answer that a vote on the candidates so far elects; raises `NoAnswer`."""
+        return self.solutions[self._decide(strategy).classes[0].members[0]].answer or ""
+
+    def _decide(self, strategy: Strategy) -> VoteResult:
+        return decide(self.rule(strategy), self.classes, self.rewards, self.terms, self.confidences)
+
     def outcome(self, strategy: Strategy, longest: int | None = None) -> VoteOut:
         """Takes a vote; raises `NoAnswer` if no solution has an answer. `longest`: maximum characters of an answer."""
         return VoteOut(**self._outcome(strategy, longest))
 
     def _outcome(self, strategy: Strategy, longest: int | None = None) -> dict[str, Any]:
-        rewards = self.rewards
-        result = decide(self.rule(strategy), self.classes, rewards, self.terms, self.confidences)
-        judged: dict[str, Any] = {}
+        result = self._decide(strategy)
         compared_as = self.solutions[result.solution_index].compared_as
-        if compared_as == "stated" and self.acceptance is not None and strategy in self.acceptance.strategies:
-            members = result.classes[0].members
-            judged = self.acceptance.judged(strategy, self.classes, rewards, self.terms, members)
         answers = [self.solutions[each.members[0]].answer or "" for each in result.classes]
+        more: dict[str, Any] = {}
+        if self.on_election is not None:
+            members = result.classes[0].members
+            more = self.on_election(
+                ElectionRecord.of(strategy, compared_as, answers[0], self.classes, self.rewards, self.terms, members)
+            )
         if longest is not None:
             answers = [shortened(answer, longest) for answer in answers]
-        return judged | {
+        return more | {
             "strategy": strategy,
             "answer": answers[0],
             "solution_index": result.solution_index,

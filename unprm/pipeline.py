@@ -15,7 +15,6 @@ from unprm.answers.equivalence import Match, Pair
 from unprm.answers.kinds import KINDS
 from unprm.attempts import attempt
 from unprm.ballot import Ballot, answer_of
-from unprm.election.acceptance import acceptance
 from unprm.election.decide import needed_signal
 from unprm.errors import (
     InvalidRequest,
@@ -38,7 +37,6 @@ from unprm.wire import (
     CompareResponse,
     Grade,
     PairIn,
-    RiskTerms,
     ScoreRequest,
     ScoreResponse,
     VoteResponse,
@@ -136,15 +134,11 @@ def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *,
     stand for themselves, so that a reward or confidence elects one.
 
     Raises `NoAnswer`; `Unscorable` and `NoConfidence` if no solution with an answer has a reward or confidence, and a
-    vote needs one; `InvalidRequest` without a problem to score by, and for a risk that no calibration fits; and the
-    scorer's errors.
+    vote needs one; `InvalidRequest` without a problem to score by; and the scorer's errors.
     """
-    judged = None
-    if isinstance(request, RiskTerms) and request.risk is not None:
-        model = None if request.scored else scorer.name
-        judged = acceptance(scorer.calibration, request.risk, strategies, request.terms, model, request.aggregate)
+    on_election = scorer.on_election(request, strategies)
     ballot = _parse(request, scorer)
-    ballot.acceptance = judged
+    ballot.on_election = on_election
     yield from _classify(ballot)
     if all(name is None for name in ballot.classes):
         signals = {VOTES[strategy].signal for strategy in strategies} if alone else set[Signal]()

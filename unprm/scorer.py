@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from unprm.answers.equivalence import Equivalence, Pair
-from unprm.election.acceptance import VoteCalibration
+from unprm.election import acceptance
 from unprm.errors import (
     NoVerdict,
     SolutionTooLong,
@@ -20,6 +20,8 @@ from unprm.types import (
     StepScores,
     Usage,
 )
+from unprm.votes.registry import Strategy
+from unprm.wire import Candidates
 
 T = TypeVar("T")
 
@@ -56,18 +58,21 @@ size."""
 class Scorer:
     """Who scores the solutions of one request: `name`, of the model, or of several; empty if there is none, so that
     only scores that are sent count. `usage`: what the request has taken so far. `max_steps`: of a solution.
-    `calibration`: by which elected answers are accepted.
     """
 
     name: str
     usage: Usage
     max_steps = sys.maxsize
-    calibration: VoteCalibration | None = None
 
     @property
     def demo(self) -> str | None:
         """The name of a demonstration among the models."""
         raise NotImplementedError
+
+    def on_election(self, request: Candidates, strategies: Sequence[Strategy]) -> acceptance.OnElection | None:
+        """What is called with each election of these votes, if anything is. Raises `InvalidRequest` for a request that
+        can't be followed up as it asks."""
+        return acceptance.on_election(None, request, strategies, self.name)
 
 
 class LocalScorer(Scorer):

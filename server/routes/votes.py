@@ -8,7 +8,6 @@ from functools import partial
 from fastapi import APIRouter
 
 from unprm import ballot, pipeline
-from unprm.election.acceptance import ElectionRecord
 from unprm.types import Encoded, Solution
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
@@ -53,11 +52,6 @@ async def _vote(service: Service, request: Candidates, strategy: Strategy | None
     with _scorer(service, request, context) as scorer:
         response = await scorer.finish(pipeline.vote(request, strategy, scorer))
     service.metrics.count_vote(response, context)
-    if service.journal is not None:
-        rewards = [each.reward for each in response.solutions]
-        model = None if request.scored else response.model
-        terms = (request.count, rewards, request.terms, model, request.aggregate)
-        context.election = ElectionRecord.of(response, *terms)
     return response
 
 

@@ -18,8 +18,8 @@ is not accepted: nothing is known of it.
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import combinations, groupby
 from pathlib import Path
@@ -31,7 +31,7 @@ from unprm.errors import InvalidRequest, RecordInvalid
 from unprm.types import Aggregate, ComparedAs
 from unprm.votes.registry import VOTES, Strategy
 from unprm.votes.vote import Terms, Values
-from unprm.wire import AppliedCalibration, VoteCalibrationOut, VoteOut
+from unprm.wire import AppliedCalibration, Candidates, RiskTerms, VoteCalibrationOut
 
 CONFIDENCE = 0.9
 """Probability over the calibration questions that the risk is kept, unless the calibration says otherwise."""
@@ -110,7 +110,7 @@ class VoteCalibration:
             return f"is of {', '.join(self.elections)}, and the vote is {strategy}"
         if (reason := self.disorder(strategy)) is not None:
             return f"can't be relied on for {strategy}: {reason}"
-        used = {name: (self.terms.get(name), getattr(terms, name)) for name in VOTES[strategy].terms.model_fields}
+        used = {name: (self.terms.get(name), sent) for name, sent in _settings(strategy, terms).items()}
         if VOTES[strategy].signal == "reward":
             if self.aggregate is not None:
                 used["aggregate"] = (self.aggregate, aggregate)
@@ -147,19 +147,23 @@ class ElectionRecord:
 
     @classmethod
     def of(
-        cls, vote: VoteOut, count: int, rewards: Values | None, terms: Terms, model: str | None, aggregate: Aggregate
+        cls,
+        strategy: Strategy,
+        compared_as: ComparedAs,
+        answer: str,
+        classes: Sequence[int | None],
+        rewards: Values | None,
+        terms: Terms,
+        members: Sequence[int],
     ) -> "ElectionRecord":
-        """`count`: of the candidates; `rewards`: of each; `model`, `aggregate`: as in `VoteCalibration.mismatch`."""
-        places = {k: place for place, each in enumerate(vote.candidates) for k in each.members}
-        classes = [places.get(k) for k in range(count)]
-        used = rewards_used(vote.strategy, classes, rewards, terms)
-        settings = {name: getattr(terms, name) for name in VOTES[vote.strategy].terms.model_fields}
-        if VOTES[vote.strategy].signal == "reward":
-            settings |= {"model": model, "aggregate": aggregate}
-        value = certainty(classes, used, vote.candidates[0].members)
-        risk = None if vote.calibration is None else vote.calibration.risk
-        statistics = Statistics.of(classes, used)
-        return cls(vote.strategy, vote.compared_as, value, statistics, settings, vote.accept, risk, vote.answer)
+        """`classes`, `rewards`: as in `decide`; `members`: the indices of the elected class."""
+        used = rewards_used(strategy, classes, rewards, terms)
+        value, statistics = certainty(classes, used, members), Statistics.of(classes, used)
+        return cls(strategy, compared_as, value, statistics, _settings(strategy, terms), None, None, answer)
+
+
+OnElection = Callable[[ElectionRecord], dict[str, Any]]
+"""Is called with an election that was held, and gives further fields of its outcome."""
 
 
 class Acceptance(NamedTuple):
@@ -169,29 +173,49 @@ class Acceptance(NamedTuple):
     risk: float
     strategies: Collection[Strategy]
 
-    def judged(
-        self,
-        strategy: Strategy,
-        classes: Sequence[int | None],
-        rewards: Values | None,
-        terms: Terms,
-        members: Sequence[int],
-    ) -> dict[str, Any]:
-        """`accept` and `calibration` of a vote's outcome. `members`: the indices of the elected class."""
-        used = rewards_used(strategy, classes, rewards, terms)
-        value = certainty(classes, used, members)
-        lowest = self.calibration.threshold(strategy, self.risk)
-        outside = self.calibration.outside(Statistics.of(classes, used))
+    def judged(self, record: ElectionRecord) -> dict[str, Any]:
+        """`accept` and `calibration` of an election's outcome; nothing for one that was not calibrated."""
+        if record.compared_as != "stated" or record.strategy not in self.strategies:
+            return {}
+        lowest = self.calibration.threshold(record.strategy, self.risk)
+        outside = self.calibration.outside(record.statistics)
         applied = AppliedCalibration(
             **dict(self.calibration.about),
-            strategy=strategy,
+            strategy=record.strategy,
             risk=self.risk,
-            certainty=value,
+            certainty=record.certainty,
             threshold=lowest,
             within=not outside,
             outside=outside,
         )
-        return {"accept": lowest is not None and value >= lowest and not outside, "calibration": applied}
+        return {"accept": lowest is not None and record.certainty >= lowest and not outside, "calibration": applied}
+
+
+def on_election(
+    calibration: VoteCalibration | None,
+    request: Candidates,
+    strategies: Sequence[Strategy],
+    model: str,
+    note: Callable[[ElectionRecord], None] | None = None,
+) -> OnElection | None:
+    """What follows an election of these votes: it is judged if the request names a risk, and noted; None if neither.
+    `model`: the PRM that scores what was sent without scores. Raises `InvalidRequest` as `acceptance`."""
+    risk = request.risk if isinstance(request, RiskTerms) else None
+    scored_by = {"model": None if request.scored else model, "aggregate": request.aggregate}
+    judge = None
+    if risk is not None:
+        judge = acceptance(calibration, risk, strategies, request.terms, scored_by["model"], request.aggregate)
+    if judge is None and note is None:
+        return None
+
+    def follow(record: ElectionRecord) -> dict[str, Any]:
+        fields = {} if judge is None else judge.judged(record)
+        if note is not None:
+            settings = record.settings | (scored_by if VOTES[record.strategy].signal == "reward" else {})
+            note(replace(record, settings=settings, accept=fields.get("accept"), risk=risk if fields else None))
+        return fields
+
+    return follow
 
 
 def acceptance(
@@ -231,6 +255,11 @@ def read(path: Path) -> VoteCalibration:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise RecordInvalid(str(path), 1, f"{place}: {fields.message([first])}; make it by `{COMMAND}`") from error
+
+
+def _settings(strategy: Strategy, terms: Terms) -> dict[str, Any]:
+    """The settings that a vote takes."""
+    return {name: getattr(terms, name) for name in VOTES[strategy].terms.model_fields}
 
 
 def rewards_used(

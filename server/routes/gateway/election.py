@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 
 from unprm import pipeline
 from unprm.answers.options import lists_options
-from unprm.ballot import Ballot
-from unprm.election.acceptance import ElectionRecord
+from unprm.ballot import Ballot, shortened
 from unprm.election.adaptive import stability
 from unprm.election.decide import representative
 from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable, UpstreamFailed, UpstreamRefused
@@ -126,7 +125,7 @@ class RunningElection:
             raise DeadlineExceeded((1 - _RESERVE) * claims.seconds) from None
         self._ballot = await self._vote(self._plan.strategy)
         if self._ballot is not None:
-            self._leader = self._ballot.outcome(self._plan.strategy, LONGEST_COMPARED).answer
+            self._leader = shortened(self._ballot.leader(self._plan.strategy), LONGEST_COMPARED)
         await self._stop_if_decided()
         if self.stopped is None:
             self._observe_progress(len(self.sampling.samples))
@@ -142,7 +141,7 @@ class RunningElection:
 
     async def _result(self) -> ElectionResult:
         """What the last vote elects."""
-        sampling, terms, settings, context = self.sampling, self._plan, self._plan.settings, self._context
+        sampling, terms, context = self.sampling, self._plan, self._context
         ballot, strategy = self._ballot, terms.strategy
         if ballot is None:  # there may be answers, but without what the vote needs: then their frequency decides
             ballot, strategy = await self._vote("majority"), "majority"
@@ -155,9 +154,6 @@ class RunningElection:
             outcome, values = _outcome(ballot, vote), ballot.values(strategy)
             others = [representative(each.members, values) for each in vote.candidates]
             del others[0]
-            scored_by = self._scorer.name, settings.aggregate
-            record = ElectionRecord.of(vote, len(ballot.classes), ballot.rewards, settings, *scored_by)
-            context.election = replace(record, answer=ballot.solutions[vote.solution_index].answer)
         sampled = Samples()
         for source in terms.sources:
             sampled.count(source.sampled)

@@ -119,7 +119,9 @@ async def plan(
             at = "/unprm/risk"
             if request.may_call:
                 raise InvalidRequest("a calibration is of answers, not of tool calls: send a risk without tools", at)
-            acceptance(scorer.calibration, election.risk, [strategy], election, scorer.name, election.aggregate, at)
+            acceptance(
+                service.vote_calibration, election.risk, [strategy], election, scorer.name, election.aggregate, at
+            )
     question = await scorer.read(request.question)
     stable = settings.gateway_stable if election.stable is None else election.stable
     return ElectionPlan(request, question, problem, strategy, sources, stable, why_majority, len(upstreams) > 1)
