@@ -11,6 +11,7 @@ from unprm import mini
 from unprm.engines.torch import attention
 from unprm.engines.torch.devices import Gpu, multiplies_bf16_fast, multiplies_int8_fast, pick_device
 from unprm.engines.torch.engine import TorchEngine, planned, slot_bytes
+from unprm.engines.torch.graphs import SIZES
 from unprm.engines.torch.memory import cache_bytes, pass_tokens, release_freed
 from unprm.engines.torch.plain import PlainEngine
 from unprm.engines.torch.quantized import quantize, widen_all
@@ -139,9 +140,10 @@ def torch_engine(
                 description.name, memory.weights / 1e9, memory.slots / 1e9, memory.activations / 1e9,
             )  # fmt: skip
         try:
-            # wrongly computed attention fails every time; a one-off fault of the machine must not stop the server
-            for _ in range(2):
-                found = test.compare(engine)
+            # wrongly computed attention fails every time; a one-off fault of the machine, or of its graphs, must not
+            # stop the server
+            for sizes in (SIZES, ()):
+                found = test.compare(engine, sizes)
                 about = f"by {found.difference:.1e}, at most {found.tolerance:.1e} is right ({_where(description)})"
                 if found.difference <= found.tolerance:
                     logger.info(

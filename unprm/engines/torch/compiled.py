@@ -67,6 +67,8 @@ class CompiledLayers:
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # the compiler's are of many kinds; any other one is raised again below
+                if hidden.is_cuda and torch.cuda.is_current_stream_capturing():
+                    raise
                 self.failed = True
                 reason = " ".join(str(error).split())[:LINE]
                 logger.warning("layers are not compiled, passes are slower: %s: %s", type(error).__name__, reason)

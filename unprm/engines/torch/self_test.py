@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from unprm.engines.consistency import PROBLEM, SOLUTIONS, differences
 from unprm.engines.torch import plain
 from unprm.engines.torch.engine import TorchEngine
+from unprm.engines.torch.graphs import SIZES, Size
 from unprm.engines.torch.quantized import Int8Linear
 from unprm.engines.torch.readers import Reader
 from unprm.engines.waiting import common
@@ -60,15 +61,16 @@ class TreeTest:
         largest = max(float(np.abs(margin).max()) for margin in chain.from_iterable(expected))
         self._tolerance = max(EXACT * max(1.0, largest), ROUNDING * rounding)
 
-    def compare(self, engine: TorchEngine) -> SelfTest:
+    def compare(self, engine: TorchEngine, sizes: Sequence[Size] = SIZES) -> SelfTest:
         """How far the engine's margins are from the plain ones in the worst of five runs (root mean square): with all
-        sequences together, from its cache, at tokens whose margins were not read when they were run, and in parts."""
+        sequences together, from its cache, at tokens whose margins were not read when they were run, and in parts.
+        `sizes`: of the graphs that the engine records, for later as well."""
         first, second, third = range(len(self._items))
         every = [first, second, third]
         engine.margins(self._items)  # the first pass compiles layers, and is to do so for the windows that they have
         engine.forget()
         with _prepared(self._decoders) as changed:
-            engine.record()
+            engine.record(sizes=sizes)
             found = [self._tried(engine, every, 0, LENGTH * len(every))]
             engine.forget()
             found += [self._tried(engine, chosen, 0, LENGTH) for chosen in ([second], [third, first])]
@@ -77,7 +79,7 @@ class TreeTest:
             found += [self._tried(engine, every, 0, PART)]
             engine.forget()
         if changed:
-            engine.record()
+            engine.record(sizes=sizes)
         return SelfTest(max(found), self._tolerance, cached=True)
 
     def _tried(self, engine: TorchEngine, chosen: Sequence[int], start: int, pass_tokens: int) -> float:

@@ -258,8 +258,8 @@ def test_a_small_window_is_enough(window, form):
 def test_a_difference_that_does_not_come_again_is_logged(form, monkeypatch, caplog):
     kind, runs = TreeTest.compare, []
 
-    def run(self, engine):
-        runs.append(kind(self, engine))
+    def run(self, *given):
+        runs.append(kind(self, *given))
         return replace(runs[0], difference=1.0) if len(runs) == 1 else runs[-1]
 
     monkeypatch.setattr(TreeTest, "compare", run)
