@@ -44,7 +44,7 @@ from unprm.uncertainty import surprise
 from .. import resumable
 from ..evaluate.metrics import Validation
 from ..schema import VERDICT
-from .card import write_probe_card
+from .card import write_card
 from .collate import Example, read_examples
 from .journal import VALIDATIONS
 from .network import Compute, read_shape
@@ -318,7 +318,7 @@ class ProbeTrainer:
             resumable.write_lines(output / VALIDATIONS, [summary.held_out])
         head_of(fitted.probe).save(output)
         write_config(config, output)
-        write_probe_card(output, config, self.settings, summary)
+        write_card(output, config, self.settings, summary)
         return summary
 
 

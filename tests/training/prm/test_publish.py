@@ -2,11 +2,9 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 import torch
 from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.errors import HfHubHTTPError
+from transformers import AutoModelForTokenClassification
 
 from tests import checkpoints
 from tests.commands.blocks import ROOT
@@ -32,20 +31,6 @@ from unprm.models.load import load_engine
 STEPS = ["Step 1: 12 + 34 = 46.", "The answer is \\boxed{46}."]
 PROBLEM = "12 + 34? <|endoftext|> ş"
 NAME = "somebody/my-prm"
-ALONE = """
-import json, sys
-sys.path.append(sys.argv[1])
-for name in ("unprm", "training"):
-    try:
-        __import__(name)
-    except ModuleNotFoundError:
-        continue
-    sys.exit(f"{name} is there")
-for program in sys.argv[3:]:
-    exec(open(program).read())
-    print(json.dumps(score(*json.loads(sys.argv[2]))))
-"""
-"""Runs cards' programs with installed packages but without this project, which is found through a `.pth` file."""
 
 
 def expected_scores(model, problem=PROBLEM, steps=STEPS):
@@ -77,24 +62,22 @@ def test_a_merged_prm_scores_as_base_and_adapter_do_and_needs_neither(base, adap
     )  # whoever may read one may read all
 
 
-def test_the_card_s_program_scores_with_transformers_alone(adapter, tmp_path):
-    prms = {"tied": mini.NAME, "untied": str(adapter)}
-    for name, prm in prms.items():
-        place = tmp_path / name
-        merge_adapter(prm, None, place, torch.float32)
-        assert read_config(place)["tie_word_embeddings"] == (name == "tied")
-        text = published_card(place, str(place), None, None, HfApi()).text
-        assert "vllm serve" in text
-        assert "hf-overrides" not in text
-        (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-        assert len(program.splitlines()) <= 19
-        (tmp_path / f"{name}.py").write_text(program, "utf-8")
-    command = [sys.executable, "-I", "-S", "-c", ALONE, sysconfig.get_path("purelib"), json.dumps([PROBLEM, STEPS])]
-    command += [f"{name}.py" for name in prms]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    for line, prm in zip(done.stdout.splitlines(), prms.values(), strict=True):
-        assert json.loads(line) == pytest.approx(expected_scores(prm), abs=1e-4)
+@pytest.mark.parametrize("prm", ["tied", "untied"])
+def test_a_merged_prm_is_a_classifier_of_transformers_and_its_card_serves_it_by_vllm(adapter, tmp_path, prm):
+    model, place = mini.NAME if prm == "tied" else str(adapter), tmp_path / prm
+    merge_adapter(model, None, place, torch.float32)
+    assert read_config(place)["tie_word_embeddings"] == (prm == "tied")
+    text = published_card(place, NAME, None, None, HfApi()).text
+    assert f"vllm serve {NAME}" in text
+    assert "two probabilities for each; a step's score is the\nsecond one at its tag, `ş`:" in text
+    assert "hf-overrides" not in text
+    with closing(load_engine(model, device="cpu")) as engine:
+        encoded = engine.format.encode(PROBLEM, STEPS)
+        expected = columns(engine.score([encoded])).values[0]
+    classifier = AutoModelForTokenClassification.from_pretrained(place).eval()
+    with torch.no_grad():
+        logits = classifier(torch.tensor([encoded.ids])).logits[0, list(encoded.positions)]
+    assert logits.softmax(-1)[:, 1].tolist() == pytest.approx(expected, abs=1e-4)
 
 
 def test_an_architecture_without_a_classifier_is_merged_as_it_is(tmp_path):
@@ -103,7 +86,7 @@ def test_an_architecture_without_a_classifier_is_merged_as_it_is(tmp_path):
     merge_adapter(str(base), None, tmp_path / "merged", torch.float32)
     text = published_card(tmp_path / "merged", NAME, None, None, HfApi()).text
     assert "GraniteForSequenceClassification" in text
-    assert "from transformers" not in text
+    assert "returns one for each; a step's score is the\none at its tag, `#`:" in text
     assert expected_scores(tmp_path / "merged") == pytest.approx(expected_scores(base), abs=1e-6)
 
 
