@@ -6,6 +6,7 @@ the request itself.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -17,7 +18,7 @@ from starlette.types import Scope
 
 from unprm.election.acceptance import ElectionRecord
 from unprm.errors import DeadlineExceeded, ShuttingDown
-from unprm.shares import Capacity, Held, Quota, Turns
+from unprm.fair_shares import Capacity, FairQueue, Quota, Reservation
 from unprm.types import Usage
 
 CONTEXT = "unprm.context"
@@ -94,7 +95,7 @@ class Claims:
         self._admission = admission
         self.share, self.quota = share, quota
         self.spent = 0
-        self.deadline: float | None = None
+        self.deadline = math.inf
         self.seconds = 0.0
         self.hurried = False
 
@@ -133,9 +134,9 @@ class Claims:
         """Lifts the deadline: the answer is complete and takes as long to send as its caller needs."""
         self._timeout.reschedule(None)
 
-    def holding(self) -> Held:
+    def holding(self) -> Reservation:
         """Takes bytes of memory until the end of the block."""
-        return Held(self._admission.bodies, self.share)
+        return Reservation(self._admission.bodies, self.share)
 
     def charge(self, tokens: int) -> None:
         """Takes tokens from the caller's quota, or gives back a negative number of them."""
@@ -185,6 +186,10 @@ class _Call:
     cost: int
     turn: "asyncio.Future[None]"
 
+    @property
+    def waits(self) -> bool:
+        return not self.turn.done()
+
 
 class FairPool:
     """Threads that callers share by the cost of their calls, in any unit; of a caller's requests the one that has spent
@@ -193,8 +198,7 @@ class FairPool:
     def __init__(self, name: str, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, name)
         self._size = self._free = threads
-        self._waiting: list[_Call] = []
-        self._turns = Turns()
+        self._waiting = FairQueue[_Call]()
 
     def close(self) -> None:
         """Ends the threads after the running calls."""
@@ -206,33 +210,28 @@ class FairPool:
         loop = asyncio.get_running_loop()
         call = _Call(claims.share, claims.spent, cost, loop.create_future())
         claims.spent += cost
-        self._waiting.append(call)
-        self._begin()
+        self._waiting.add(call)
+        self._offer_threads()
         try:
             await call.turn
         except asyncio.CancelledError:
             if not call.turn.cancelled():  # it was its turn already
-                self._end()
+                self._offer_threads(1)
             raise
         running = loop.run_in_executor(self._threads, function)
-        running.add_done_callback(lambda _: self._end())
+        running.add_done_callback(lambda _: self._offer_threads(1))
         return await asyncio.shield(running)
 
-    def _begin(self) -> None:
+    def _offer_threads(self, freed: int = 0) -> None:
+        self._free += freed
         if self._free:
-            self._turns.deal(self._waiting, self._take)
-            self._waiting = [call for call in self._waiting if not call.turn.done()]
+            self._waiting.offer_turns(self._accept)
+        if self._free == self._size:  # nobody waits, and what was used before does not count
+            self._waiting = FairQueue()
 
-    def _take(self, call: _Call) -> bool:
-        if not self._free or call.turn.done():
-            return False
-        self._turns.charge(call.caller, call.cost)
+    def _accept(self, call: _Call) -> int | None:
+        if not self._free or not call.waits:
+            return None
         self._free -= 1
         call.turn.set_result(None)
-        return True
-
-    def _end(self) -> None:
-        self._free += 1
-        self._begin()
-        if self._free == self._size:
-            self._turns = Turns()
+        return call.cost

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from unprm.shares import Quota
+from unprm.fair_shares import Quota
 
 from . import page
 from .admission import CONTEXT, Claims, Context
@@ -96,7 +96,7 @@ class Envelope:
         seconds = asyncio.get_running_loop().time() - context.arrived
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
-        works = context.claims.deadline is not None and not route.startswith(_ADMIN)
+        works = context.claims.seconds > 0 and not route.startswith(_ADMIN)
         named = "" if self._service.settings.open_metrics else context.caller
         self._service.metrics.count_request(route, status, seconds, context, named if works else None)
         if journalled and self._service.journal is not None:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
-from unprm.engines.scheduler import BatchFigures
+from unprm.engines.model_queue import BatchFigures
 from unprm.types import Usage
 from unprm.wire import VoteOut
 

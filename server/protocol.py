@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from unprm.errors import Overloaded
-from unprm.shares import Capacity, Held
+from unprm.fair_shares import Capacity, Reservation
 
 from .middleware import share_of
 
@@ -52,7 +52,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Starts waiting for a request head, if the address has room for one more connection."""
         super().connection_made(transport)
-        self._place = Held(connections(), share_of("", self.client))
+        self._place = Reservation(connections(), share_of("", self.client))
         try:
             self._place.take(1)
         except Overloaded:

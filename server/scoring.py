@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from unprm.answers.equivalence import Begun, Comparison, Match, Pair, is_integer, texts
-from unprm.concurrent import all_of
 from unprm.election.acceptance import OnElection, on_election
-from unprm.engines.waiting import ScoredItems
+from unprm.engines.batch import ScoredItems
 from unprm.errors import DeadlineExceeded, SolutionTooLong, Unscorable
 from unprm.scorer import Compare, MatchPairs, Outcome, Score, Scorer, Work, averaged, outcomes
 from unprm.scorer import encode as encoded
+from unprm.task_groups import all_of
 from unprm.types import Encoded, Solution, Usage
 from unprm.votes.registry import Strategy
 from unprm.wire import Candidates
@@ -151,8 +151,11 @@ class RequestScorer(Scorer):
         claims = self._context.claims
         with span("score"):
             try:
-                result = await model.scorer.score(
-                    batch, deadline=claims.deadline, caller=claims.share, permit=room.permit
+                result = await model.queue.score(
+                    batch,
+                    deadline=claims.deadline,
+                    caller=claims.share,
+                    reservation=room.permit,
                 )
             except DeadlineExceeded:  # the scorer knows only the time that was left
                 raise DeadlineExceeded(claims.seconds) from None

@@ -82,7 +82,7 @@ class Service(Collector):
         if self.admission.draining:
             raise ShuttingDown
         for model in self.models:
-            model.scorer.check_ready()
+            model.queue.check_ready()
 
     async def read(self, context: Context, function: Callable[[], T], size: int | None = None) -> T:
         """Runs a function on `size` bytes, by default on all texts of a request: at once if that is little, else by

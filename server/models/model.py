@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
-from unprm.engines.scheduler import Scheduler
+from unprm.engines.model_queue import ModelQueue
 from unprm.engines.worker import Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
+from unprm.fair_shares import Capacity, Reservation
 from unprm.models.options import LoadModelRequest, public_name
-from unprm.shares import Capacity, Held
 from unprm.types import Engine
 from unprm.wire import ModelState
 
@@ -41,8 +41,8 @@ Open = Callable[[LoadModelRequest], Engine]
 class Room(NamedTuple):
     """What a request holds of a model: `texts` while they are encoded, the queue's `permit` until they are queued."""
 
-    permit: Held
-    texts: Held
+    permit: Reservation
+    texts: Reservation
 
 
 class Model:
@@ -76,7 +76,7 @@ class Model:
         self._settings = settings
         self._reason = self._detail = _LOADING
         self._engine: Engine | None = None
-        self._scorer: Scheduler | None = None
+        self._queue: ModelQueue | None = None
         self._loading: asyncio.Task[None] | None = None
         self._density = _DENSITY
 
@@ -88,11 +88,11 @@ class Model:
         return self._engine
 
     @property
-    def scorer(self) -> Scheduler:
+    def queue(self) -> ModelQueue:
         """Raises `ModelUnavailable` until it is loaded."""
-        if self._scorer is None:
+        if self._queue is None:
             raise ModelUnavailable(self._reason)
-        return self._scorer
+        return self._queue
 
     @property
     def name(self) -> str:
@@ -118,7 +118,7 @@ class Model:
     @property
     def queued(self) -> tuple[int, int]:
         """Tokens, and requests, that wait for the model."""
-        return (0, 0) if self._scorer is None else (self._scorer.queued_tokens, self._scorer.queued_requests)
+        return (0, 0) if self._queue is None else self._queue.waiting
 
     @property
     def cache_used(self) -> float:
@@ -128,22 +128,23 @@ class Model:
     def check_room(self, lengths: Sequence[int], caller: str) -> None:
         """Raises `Overloaded` if a caller's solutions of these lengths (characters, with the problem) would be refused
         now, by an estimate of their tokens. Checking before texts are read saves most of the work of a refusal."""
-        self.scorer.check_room(self._tokens(lengths), caller)
+        with self.queue.reserve(self._tokens(lengths), caller):
+            pass
 
     @contextmanager
     def reserve(self, lengths: Sequence[int], caller: str) -> Iterator[Room]:
         """Takes room for a caller's solutions of these lengths, in the queue and among the texts that are encoded,
         until the end of the block. Raises as `check_room` and `encoding`."""
-        with self.scorer.reserve(self._tokens(lengths), caller) as permit, self.encoding(lengths, caller) as texts:
+        with self.queue.reserve(self._tokens(lengths), caller) as permit, self.encoding(lengths, caller) as texts:
             yield Room(permit, texts)
 
     @contextmanager
-    def encoding(self, lengths: Sequence[int], caller: str) -> Iterator[Held]:
+    def encoding(self, lengths: Sequence[int], caller: str) -> Iterator[Reservation]:
         """Takes room for encoding solutions of these lengths until the end of the block; raises `Overloaded` if too
         much is being encoded for this caller."""
         longest = self.engine.description.max_tokens * self.engine.format.longest_token
         characters = sum(each for each in lengths if each <= longest)  # longer ones are not encoded
-        with Held(self._encoded, caller) as texts:
+        with Reservation(self._encoded, caller) as texts:
             # what takes a single turn is always accepted: a caller's long texts must not keep out its short ones
             if characters > self.PIECE:
                 texts.take(min(characters, self._max_encoded // 4))  # so that even the longest request is accepted
@@ -165,7 +166,7 @@ class Model:
         await self.loaded()
         await self.use.ended()
         await self.stop(self._settings.max_drain_seconds)
-        self._engine = self._scorer = None
+        self._engine = self._queue = None
         gc.unfreeze()
         await asyncio.to_thread(_settle)
 
@@ -187,8 +188,8 @@ class Model:
             self._loading.cancel()
             with suppress(asyncio.CancelledError):
                 await self._loading
-        if self._scorer is not None:
-            await self._scorer.drain(seconds)
+        if self._queue is not None:
+            await self._queue.drain(seconds)
 
     async def _load(self, source: Callable[[], Engine]) -> None:
         loader = Worker("loader")
@@ -207,7 +208,7 @@ class Model:
 
     def _ready(self, engine: Engine) -> None:
         self._engine = engine
-        self._scorer = Scheduler(
+        self._queue = ModelQueue(
             engine,
             batch_tokens=self._settings.batch_tokens,
             max_queued_tokens=self._settings.max_queued_tokens,

@@ -9,7 +9,7 @@ from server.models.model import Model
 from tests.fake_engine import FakeEngine
 from tests.server.harness import Background, Running, ask, raw, serving
 from tests.support import until
-from unprm.shares import Held
+from unprm.fair_shares import Reservation
 
 PATH = "/score_steps"
 LONG = "x" * 9000
@@ -54,8 +54,8 @@ def stopped(running: Running, release: threading.Event) -> None:
 
 def refused(running: Running, release: threading.Event) -> None:
     """A second model has no room, when the first one's is taken already."""
-    room = running.service.models._served[1].scorer._room
-    with Held(room, "127.0.0.1/32") as held:
+    room = running.service.models._served[1].queue.room
+    with Reservation(room, "127.0.0.1/32") as held:
         held.take(room.limit)
         assert running.post(PATH, ask("a", "b", model=["one", "two"])).status_code == 429
 
@@ -70,7 +70,7 @@ def held(running: Running) -> list[int]:
     """What requests hold: places, bytes, and of each model its use, its encoders and its queue."""
     admission, found = running.service.admission, list[int]()
     for model in running.service.models._served:
-        found += [model.use.count, model._encoded.taken, model.scorer._room.taken]
+        found += [model.use.count, model._encoded.taken, model.queue.room.taken]
     return [admission.running.count, admission.bodies.taken, *found]
 
 

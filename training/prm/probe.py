@@ -26,6 +26,7 @@ from transformers import PreTrainedModel
 
 from unprm.calibration import sigmoid
 from unprm.checkpoints.files import digests, fetch, load_base, load_tokenizer
+from unprm.engines.batch import common
 from unprm.engines.torch import attention
 from unprm.engines.torch.devices import multiplies_bf16_fast
 from unprm.engines.torch.engine import TorchEngine
@@ -33,7 +34,6 @@ from unprm.engines.torch.heads import margin_of
 from unprm.engines.torch.plain import margins, values
 from unprm.engines.torch.probe import EVEN, ProbeHead, ProbeReader
 from unprm.engines.torch.quantized import widen_all
-from unprm.engines.waiting import common
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Probe, Verdicts
 from unprm.formats.probe import ProbeConfig, ProbeFormat

@@ -8,9 +8,9 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
-from unprm.concurrent import settled
 from unprm.openai.client import APIStatusError, OpenAIClient
 from unprm.openai.completion import Samples
+from unprm.task_groups import settled
 
 Part = TypeVar("Part", bound=Sized)
 Ask = Callable[[int, int], Coroutine[Any, Any, Part]]

@@ -116,7 +116,6 @@ class RunningElection:
         if self._probes and attempted < size:
             size = size - attempted if attempted else PROBE
         size = min(size, self.sampling.budget - attempted)
-        assert claims.deadline is not None, "every request that works has one"
         until, now = claims.deadline - _RESERVE * claims.seconds, asyncio.get_running_loop().time()
         try:
             share = now + (until - now) / (1 + self._waiting)

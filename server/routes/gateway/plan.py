@@ -114,7 +114,7 @@ async def plan(
             if not models:
                 raise NoModel
             for model in models:
-                model.scorer.check_ready()
+                model.queue.check_ready()
         if election.risk is not None:
             at = "/unprm/risk"
             if request.may_call:

@@ -13,11 +13,11 @@ from pydantic_core import from_json
 
 from unprm.answers.extraction import extract
 from unprm.answers.kinds import canonical_json, json_answer
-from unprm.concurrent import all_of, first_of
 from unprm.errors import UnprmError, UpstreamFailed
 from unprm.openai.client import APIResponseError
 from unprm.openai.completion import Completion, Samples
 from unprm.openai.models import is_json
+from unprm.task_groups import all_of, first_of
 from unprm.trajectories import Function, Message, Reading, render
 from unprm.types import Extraction, Solution, Split
 from unprm.wire import AnySolution, SolutionIn, confidence_of

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from unprm.concurrent import all_of
 from unprm.openai.models import Json
+from unprm.task_groups import all_of
 
 from ...problem_details import event, respond
 from .election import ElectionResult, ElectionUpdate, Observer

@@ -22,7 +22,7 @@ from tests.server.gateway.harness import PROBLEM, boxed, client, elected, gatewa
 from tests.server.gateway.harness import ask as chat
 from tests.server.harness import Background, ask
 from tests.support import PATIENCE, asynchronous, until
-from unprm.shares import Held
+from unprm.fair_shares import Reservation
 
 LONG = "x" * 40_000
 
@@ -90,15 +90,15 @@ def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPa
     long: Any = {"extra_body": {"unprm": {"strategy": "cisc", "budget": 1}, "top_logprobs": 20}}
     with upstream(boxed(1)) as reasoner, gateway(reasoner, max_body_bytes=2000) as running:
         bodies = running.service.admission.bodies
-        with Held(bodies, "127.0.0.1/32") as held:
+        with Reservation(bodies, "127.0.0.1/32") as held:
             held.take(6500)
             with pytest.raises(openai.RateLimitError, match="bytes of this caller wait or are worked on"):
                 chat(running, **long)
             elected(running, budget=1)  # a short answer finds room
-        with Held(bodies, "another") as held:
+        with Reservation(bodies, "another") as held:
             held.take(7000)
             chat(running, **long)
-        with Held(bodies, "anybody") as held:
+        with Reservation(bodies, "anybody") as held:
             held.take(16_000)  # all that was taken is given back
 
 

@@ -32,7 +32,7 @@ from tests.fake_engine import FakeEngine, FakeFormat, hashed
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
 from tests.support import PATIENCE, until
 from unprm import wire
-from unprm.shares import Capacity
+from unprm.fair_shares import Capacity
 from unprm.types import Encoded
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from tests.fakes import Refusal, at_once, openai_server
 from tests.support import PATIENCE, free_port
-from unprm.concurrent import all_of
 from unprm.openai.client import (
     NEUTRAL,
     PAUSE,
@@ -23,6 +22,7 @@ from unprm.openai.client import (
     read_on,
 )
 from unprm.retries import FIRST_WAIT
+from unprm.task_groups import all_of
 
 Result = TypeVar("Result")
 ATTEMPTS = 4

@@ -7,12 +7,12 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from unprm.concurrent import all_of
 from unprm.engines.byte_format import ByteFormat, texts
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.layouts import shown
 from unprm.engines.judge.readouts import Inquiry, Readouts
 from unprm.errors import ModelUnreachable
+from unprm.task_groups import all_of
 from unprm.types import Encoded, ModelDescription, StepScores
 
 logger = logging.getLogger(__name__)

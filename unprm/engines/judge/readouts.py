@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, ClassVar
 
-from unprm.concurrent import all_of
 from unprm.engines.judge.answers import THOUGHT, expected, stated, verdicts
 from unprm.engines.judge.chat import JudgeChat, Refused
 from unprm.engines.judge.layouts import CHECKED, ChainLayout, Messages, StepLayout, plain
 from unprm.openai.completion import Completion
+from unprm.task_groups import all_of
 from unprm.types import Evidence, Usage
 
 BYTES_PER_TOKEN = 4

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedModel
 
+from unprm.engines.batch import common
 from unprm.engines.consistency import PROBLEM, SOLUTIONS, differences
 from unprm.engines.torch import plain
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.graphs import SIZES, Size
 from unprm.engines.torch.quantized import Int8Linear
 from unprm.engines.torch.readers import Reader
-from unprm.engines.waiting import common
 from unprm.types import Encoded, Format, SelfTest
 
 LENGTH = 96

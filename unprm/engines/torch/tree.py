@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from unprm.engines.waiting import common
+from unprm.engines.batch import common
 
 Slots = np.ndarray[tuple[int], np.dtype[np.int64]]
 

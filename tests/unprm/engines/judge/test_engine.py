@@ -17,7 +17,7 @@ from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.readouts import CALL
 from unprm.engines.judge.self_test import QUESTIONS
-from unprm.engines.scheduler import Scheduler
+from unprm.engines.model_queue import ModelQueue
 from unprm.errors import ModelBusy, ModelInvalid, ModelUnavailable, ModelUnreachable
 from unprm.models.judge import load_judge, pick_readouts
 from unprm.models.options import EngineOptions, JudgeOptions
@@ -223,7 +223,7 @@ def test_a_judge_that_is_down_fails_requests_and_comes_back() -> None:
     async def test() -> None:
         item = engine.format.encode("How many?", STEPS)
         lost: list[bool] = []
-        scorer = Scheduler(engine, retry=0.05, on_loss=lambda: lost.append(True))
+        scorer = ModelQueue(engine, retry=0.05, on_loss=lambda: lost.append(True))
         for _ in range(4):  # more than the failures after which a model is tested
             with pytest.raises(ModelUnavailable, match="the judge's server does not answer"):
                 await scorer.score([item])
@@ -249,7 +249,7 @@ def test_a_judge_that_has_too_much_to_do_fails_requests_and_stays_ready() -> Non
         port = int(judge.url.rpartition(":")[2])
 
     async def test() -> None:
-        scorer = Scheduler(engine)
+        scorer = ModelQueue(engine)
         with judging(statuses=[429] * 3, headers={"Retry-After": "0"}, port=port):
             with pytest.raises(ModelBusy, match="the judge's server answered 429"):
                 await scorer.score([engine.format.encode("How many?", STEPS[:1])])
@@ -259,7 +259,7 @@ def test_a_judge_that_has_too_much_to_do_fails_requests_and_stays_ready() -> Non
     asyncio.run(test())
 
 
-def _ready(scorer: Scheduler) -> bool:
+def _ready(scorer: ModelQueue) -> bool:
     try:
         scorer.check_ready()
     except ModelUnavailable:

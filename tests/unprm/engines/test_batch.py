@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unprm.engines.waiting import BatchCost, common
+from unprm.engines.batch import Batch, common
 from unprm.types import Encoded
 
 IDS = st.lists(st.integers(0, 2), min_size=1, max_size=40).map(tuple)
@@ -25,9 +25,9 @@ def test_the_common_prefix(first: tuple[int, ...], second: tuple[int, ...]) -> N
 def test_an_item_costs_what_is_new_to_the_engine_and_to_the_batch(
     items: list[tuple[tuple[int, ...], str]], known: int
 ) -> None:
-    costs = BatchCost(lambda item: max(0, len(item.ids) - known))
+    batch = Batch(10**6, lambda item: max(0, len(item.ids) - known))
     for number, (ids, scope) in enumerate(items):
         longest = max((_shared(ids, other) for other, where in items[:number] if where == scope), default=0)
         shared = min(len(ids), max(known, longest))
-        item = Encoded(ids, (0,), scope=scope)
-        assert costs.of(item) == costs.add(item) == len(ids) - shared + shared // 8
+        item = Encoded(ids, (0,), response=number, scope=scope)
+        assert batch.cost(item) == batch.add(item) == len(ids) - shared + shared // 8

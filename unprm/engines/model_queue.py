@@ -1,8 +1,11 @@
-"""The scheduler between requests and an engine: concurrent requests share its batches.
+"""The queue between requests and an engine: concurrent requests share its batches.
 
-`Scheduler.step` is the whole design: what waits is batched, the batch is run, and meanwhile the scores of the batch
+`ModelQueue._serve` is the whole design: what waits is batched, the batch is run, and meanwhile the scores of the batch
 before are given back. All state lives on the event loop, so nothing here is locked; only the engine runs elsewhere, in
 a thread of its own.
+
+Half of a batch goes in turns to the callers and to the requests of each, the other half to the oldest requests: a large
+request neither waits for the rest nor holds it up.
 """
 
 import asyncio
@@ -16,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from unprm.engines.waiting import Batch, BatchCost, QueuedRequest, ScoredItems, Waiting
+from unprm.engines.batch import Batch, QueuedRequest, ScoredItems
 from unprm.engines.worker import Worker, checked_scores, plain_sum
 from unprm.errors import (
     DeadlineExceeded,
@@ -25,10 +28,9 @@ from unprm.errors import (
     ModelUnavailable,
     ModelUnreachable,
     ShuttingDown,
-    SolutionTooLong,
     UnprmError,
 )
-from unprm.shares import Capacity, Held
+from unprm.fair_shares import Capacity, FairQueue, Reservation
 from unprm.types import Encoded, Engine, PrefixEngine, StepScores, Usage
 
 logger = logging.getLogger(__name__)
@@ -42,7 +44,7 @@ _SMALLEST = 256
 _MEMORY = 0.8
 """Weight of what earlier batches ran, and of the time it took, for each later batch."""
 _SLACK = 2
-"""A request may have up to this many times its permit's tokens: estimates err by less, and it is already encoded."""
+"""A request may have up to this many times its reserved tokens: estimates err by less, and it is already encoded."""
 _FAILURES = 3
 """Failed batches in a row after which the model is tested."""
 _CLOSING = 5.0
@@ -62,7 +64,7 @@ class BatchFigures(NamedTuple):
 
 
 @dataclass(slots=True)
-class Recent:
+class RecentSpeed:
     """Sums over recent batches, older ones counting less: their `tokens`, their `work` in tokens that were run or
     would take as long, and the seconds. They hardly depend on small batches, whose time says little about larger ones.
     """
@@ -77,7 +79,11 @@ class Recent:
         self.seconds = _MEMORY * self.seconds + max(seconds, 1e-6)
 
 
-class Scheduler:
+Scored = list[tuple[list[tuple[QueuedRequest, int]], StepScores]]
+"""The scores of each item of a batch, with the requests that have it, and its index among their items."""
+
+
+class ModelQueue:
     """Scores the steps of concurrent requests in shared batches. Used from one event loop; `drain` ends it.
 
     `batch_tokens`: maximum tokens of a batch, which has fewer where they would take long, since nothing overtakes it;
@@ -86,8 +92,8 @@ class Scheduler:
     `clock`: of seconds, by which waits and batches are timed.
 
     A model that hangs, or that fails on every input, is lost: all requests are refused from then on, and `on_loss` is
-    called once. One that can't be reached may come back: requests go on trying, and so does the scheduler itself,
-    every `retry` seconds, with a plain sum.
+    called once. One that can't be reached may come back: requests go on trying, and so does the queue itself, every
+    `retry` seconds, with a plain sum.
     """
 
     def __init__(
@@ -106,10 +112,11 @@ class Scheduler:
         self._new_tokens = engine.new_tokens if isinstance(engine, PrefixEngine) else None
         self._batch_tokens, self._patience, self._retry = batch_tokens, patience, retry
         self._observe, self._on_loss, self._clock = observe, on_loss, clock
-        self._room = Capacity(max_queued_tokens, "tokens", self._retry_after)
-        self._waiting = Waiting()
+        self.room = Capacity(max_queued_tokens, "tokens", self._retry_after)
+        self._waiting = FairQueue[QueuedRequest]()
         self._unanswered: dict[QueuedRequest, None] = {}  # by arrival
-        self._recent = Recent()
+        self._batches = 0
+        self._speed = RecentSpeed()
         self._lost: str | None = None
         self._unreachable: str | None = None
         self._failures = 0  # in a row
@@ -118,34 +125,52 @@ class Scheduler:
         self._reaching: asyncio.Task[None] | None = None
 
     @property
-    def queued_tokens(self) -> int:
-        return self._waiting.tokens
-
-    @property
-    def queued_requests(self) -> int:
-        return len(self._waiting)
+    def waiting(self) -> tuple[int, int]:
+        """Tokens, and requests, that no batch has taken yet."""
+        tokens = [request.reservation.amount for request in self._waiting]
+        return sum(tokens), len(tokens)
 
     async def score(
         self,
-        encoded: Sequence[Encoded],
+        items: Sequence[Encoded],
         *,
-        deadline: float | None = None,
+        deadline: float = math.inf,
         caller: str = "",
-        permit: Held | None = None,
+        reservation: Reservation | None = None,
     ) -> ScoredItems:
         """Scores all items or none. `deadline`: a time of the event loop's clock. `caller`: requests of one caller
-        share its turns and its room in the queue. `permit`: the room that it holds by `reserve`.
+        share its turns and its room in the queue. `reservation`: what the caller got by `reserve`.
 
         Raises `InvalidRequest` and `Overloaded` before anything runs; `ShuttingDown`, `DeadlineExceeded` and
         `ModelUnavailable` then or later. A cancelled request leaves the queue: its waiting items never run.
         """
         loop = asyncio.get_running_loop()
-        seconds = math.inf if deadline is None else deadline - loop.time()
-        room = Held(self._room, caller) if permit is None else permit
-        self._admit(encoded, seconds, room)
-        if not encoded:
+        seconds = deadline - loop.time()
+        reservation = Reservation(self.room, caller) if reservation is None else reservation
+        tokens, limits = sum(item.cost for item in items), self._engine.description.prompt_limits
+        if limits is not None and tokens > limits.request:
+            raise InvalidRequest(
+                f"the judge's prompts for these solutions would take {tokens} tokens, the limit is {limits.request}: "
+                "send fewer solutions, or fewer steps",
+                "/solutions",
+            )
+        if seconds <= 0:
+            raise DeadlineExceeded(max(seconds, 0.0))
+        self._check_open()
+        if self.room.counted(tokens) > _SLACK * self.room.counted(reservation.amount):
+            reservation.take(tokens - reservation.amount)
+        if not items:
             return ScoredItems([], Usage())
-        request = QueuedRequest(encoded, deadline, caller, self._clock(), room, loop.create_future())
+        request = QueuedRequest(
+            items,
+            deadline,
+            caller,
+            self._clock(),
+            reservation,
+            loop.create_future(),
+            rank=self._batches - 1,  # before the requests of which the running batch took any
+        )
+        reservation.set(tokens)
         self._unanswered[request] = None
         self._waiting.add(request)
         if self._serving is None or self._serving.done():
@@ -156,8 +181,8 @@ class Scheduler:
         except TimeoutError:
             raise DeadlineExceeded(seconds) from None
         finally:
-            self._waiting.remove(request)
-            self._unanswered.pop(request, None)
+            reservation.set(0)
+            del self._unanswered[request]
 
     async def drain(self, timeout: float) -> None:
         """Takes no new work, finishes what waits, closes the engine.
@@ -173,7 +198,7 @@ class Scheduler:
         if self._serving is not None:
             await asyncio.wait({self._serving}, timeout=timeout)
             self._serving.cancel()
-        self._fail(self._unanswered, ShuttingDown())
+        _fail(self._unanswered, ShuttingDown())
         patience = 0.0 if self._worker.busy else _CLOSING
         closing = asyncio.create_task(self._worker.call(self._engine.close))
         await asyncio.wait({closing}, timeout=patience)
@@ -188,45 +213,13 @@ class Scheduler:
             raise ModelUnavailable(self._unreachable)
 
     @contextmanager
-    def reserve(self, tokens: int, caller: str = "") -> Iterator[Held]:
+    def reserve(self, tokens: int, caller: str = "") -> Iterator[Reservation]:
         """Reserves room in the queue for about this many tokens while they are encoded: until `score` has queued them,
-        or the block ends. Raises as `check_room` does."""
+        or the block ends. Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable`."""
         self._check_open()
-        with Held(self._room, caller) as room:
-            room.take(tokens)
-            yield room
-
-    def check_room(self, tokens: int = 1, caller: str = "") -> None:
-        """Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable` if this many more tokens of a caller would be
-        refused now.
-
-        Call it before encoding, so that nothing is encoded that would be refused.
-        """
-        self._check_open()
-        self._room.check(caller, tokens)
-
-    async def step(self, before: tuple[Batch, list[StepScores]] | None) -> tuple[Batch, list[StepScores]] | None:
-        """One batch: takes what fits, runs it, and meanwhile gives back the scores of the batch `before`. Returns the
-        batch and its scores; None if it failed, or nothing waits."""
-        for request in self._waiting.expired(asyncio.get_running_loop().time()):
-            self._waiting.remove(request)  # its caller's own timeout is about to fire
-        if not self._waiting:
-            await self._give_back(before)
-            return None
-        batch = self._waiting.take(*self._batch_limits(), self._new_tokens)
-        scores, _ = await asyncio.gather(self._run(batch), self._give_back(before))
-        return None if scores is None else (batch, scores)
-
-    async def _serve(self) -> None:
-        finished: tuple[Batch, list[StepScores]] | None = None
-        try:
-            while self._waiting or finished is not None:
-                finished = await self.step(finished)
-        except Exception as error:  # a bug here must not leave callers waiting for ever
-            logger.exception("the scheduler stopped on an error of its own")
-            self._fail(self._unanswered, ModelUnavailable(f"the scheduler failed ({type(error).__name__})"))
-
-    # what waits
+        with Reservation(self.room, caller) as reservation:
+            reservation.take(tokens)
+            yield reservation
 
     def _check_open(self) -> None:
         if self._closed:
@@ -234,67 +227,100 @@ class Scheduler:
         if self._lost is not None:
             raise ModelUnavailable(self._lost)
 
-    def _admit(self, encoded: Sequence[Encoded], seconds: float, room: Held) -> None:
-        """Admission, all or nothing. `room`: what the request holds already."""
-        about = self._engine.description
-        for index, item in enumerate(encoded):
-            if len(item.ids) > about.max_tokens:
-                raise SolutionTooLong(index, len(item.ids), about.max_tokens)
-        tokens = sum(item.cost for item in encoded)
-        if about.prompt_limits is not None and tokens > about.prompt_limits.request:
-            raise InvalidRequest(
-                f"the judge's prompts for these solutions would take {tokens} tokens, the limit is "
-                f"{about.prompt_limits.request}: send fewer solutions, or fewer steps",
-                "/solutions",
-            )
-        if seconds <= 0:
-            raise DeadlineExceeded(max(seconds, 0.0))
-        self._check_open()
-        if (counted := self._room.counted(tokens)) > _SLACK * room.amount:
-            room.take(counted - room.amount)
-
     def _retry_after(self, missing: int) -> float:
         """Seconds until there may be room for `missing` tokens more, at the recent speed; from 1 to 60, by when most of
         what waits has run out of time."""
-        waiting = self._waiting.tokens
-        ahead = min(waiting, missing + max(0, waiting - self._room.taken))  # of large requests only a part is counted
-        return min(60.0, max(1.0, ahead * self._recent.seconds / max(1.0, self._recent.tokens)))
+        tokens, _ = self.waiting
+        ahead = min(tokens, missing + max(0, tokens - self.room.taken))  # of large requests only a part is counted
+        return min(60.0, max(1.0, ahead * self._speed.seconds / max(1.0, self._speed.tokens)))
+
+    async def _serve(self) -> None:
+        """Runs batch after batch while any request waits; meanwhile the scores of the one before are given back."""
+        finished: Scored = []
+        try:
+            while any(self._waiting) or finished:
+                finished, _ = await asyncio.gather(self._run(self._next_batch()), self._give_back(finished))
+        except Exception as error:  # a bug here must not leave callers waiting for ever
+            logger.exception("the queue stopped on an error of its own")
+            _fail(self._unanswered, ModelUnavailable(f"the queue failed ({type(error).__name__})"))
 
     # what is batched
+
+    def _next_batch(self) -> Batch:
+        """Takes the next items of the requests that wait."""
+        tokens, alone = self._batch_limits()
+        waiting, count = self.waiting
+        if waiting > tokens and count == 1 and self._is_small(alone):
+            tokens = waiting
+        batch = Batch(tokens, self._new_tokens if waiting > tokens else None)
+        self._batches += 1
+
+        def take(request: QueuedRequest, spared: int = 0) -> int | None:
+            """The cost of a request's next item; None if it has none, or there is no room for it."""
+            if not request.waits:
+                return None
+            item = request.items[request.taken]
+            cost = batch.add(item, spared)
+            if cost is not None:
+                batch.items[item].append((request, request.taken))
+                request.taken, request.rank = request.taken + 1, self._batches
+                request.reservation.set(request.reservation.amount - item.cost)
+            return cost
+
+        half = batch.room - batch.room // 2
+        self._waiting.offer_turns(lambda request: take(request, half))
+        for request in self._waiting:
+            while (cost := take(request)) is not None:
+                self._waiting.charge(request.caller, cost)
+            if request.waits:
+                break
+        return batch
 
     def _batch_limits(self) -> tuple[int, int]:
         """Maximum tokens of the next batch, and of one that is all of a request that waits alone."""
         if (limits := self._engine.description.prompt_limits) is not None:
             return limits.batch, limits.batch
-        speed = self._recent.work / self._recent.seconds if self._recent.seconds else 0.0
+        speed = self._speed.work / self._speed.seconds if self._speed.seconds else 0.0
         alone = min(self._batch_tokens, int(_ALONE * speed))
-        if len(self._waiting) == 1 and alone == self._batch_tokens:
+        if self.waiting[1] == 1 and alone == self._batch_tokens:
             return alone, alone
         return min(self._batch_tokens, max(_SMALLEST, int(_MOMENT * speed))), alone
 
+    def _is_small(self, tokens: int) -> bool:
+        """Whether the oldest request has at most so many new tokens, which may take four times as long for what is read
+        with them, and no batch has taken any of it but the first of all, which only told the speed."""
+        request, trial = next(iter(self._waiting)), Batch(tokens, self._new_tokens, 4 * Batch.READ)
+        if request.taken and self._batches > 1:
+            return False
+        return all(trial.add(item) is not None for item in request.items[request.taken :]) and trial.room >= 0
+
     # what is run
 
-    async def _run(self, batch: Batch) -> list[StepScores] | None:
-        """The scores of a batch; None if it failed, in which case its requests have the error."""
-        begun = self._clock()
-        for request in {request for holders in batch.values() for request, _ in holders}:
-            request.begun = begun if request.begun is None else request.begun
+    async def _run(self, batch: Batch) -> Scored:
+        """The scores of a batch; none if it failed, in which case its requests have the error."""
+        items = tuple(batch.items)
+        if not items:
+            return []
+        begun, waits = self._clock(), list[float]()
+        requests = dict.fromkeys(request for holders in batch.items.values() for request, _ in holders)
+        for request in requests:
+            if request.begun is None:
+                request.begun = begun
+                waits.append(begun - request.arrived)
         try:
             # what an engine calls then belongs to the trace of the batch's first request
-            ((first, _), *_) = next(iter(batch.values()))
-            scores = await self._scores(tuple(batch), first.trace)
+            scores = await self._scores(items, next(iter(requests)).trace)
         except ModelUnavailable as error:
-            self._fail((request for holders in batch.values() for request, _ in holders), error)
+            _fail(requests, error)
             await self._note_failure(error)
-            return None
+            return []
         self._failures, self._unreachable = 0, None
-        tokens, seconds = sum(item.cost for item in batch), self._clock() - begun
+        tokens, seconds = sum(item.cost for item in items), self._clock() - begun
         computed, unread = sum(each.computed for each in scores), sum(each.missing for each in scores)
         read = sum(each.tokens - each.computed for each in scores if each.computed) if self._new_tokens else 0
-        self._recent.add(tokens, computed + read / BatchCost.READ, seconds)
-        waits = [begun - request.arrived for holders in batch.values() for request, index in holders if index == 0]
-        self._observe(BatchFigures(len(batch), tokens, computed, seconds, waits, unread))
-        return scores
+        self._speed.add(tokens, computed + read / Batch.READ, seconds)
+        self._observe(BatchFigures(len(items), tokens, computed, seconds, waits, unread))
+        return list(zip(batch.items.values(), scores, strict=True))
 
     async def _scores(self, items: Sequence[Encoded], trace: Context) -> list[StepScores]:
         """The engine's scores, checked to be usable; raises `ModelUnavailable`. A model that hangs is lost."""
@@ -305,6 +331,20 @@ class Scheduler:
             reason = f"the model did not answer within {self._patience:g} s"
             self._lose(reason)
             raise ModelUnavailable(reason) from None
+
+    async def _give_back(self, finished: Scored) -> None:
+        """Gives each request its scores, one request at a time: writing an answer takes a while, and many at once would
+        delay requests that arrive meanwhile."""
+        for holders, scores in finished:
+            given = scores
+            for request, index in holders:
+                if request.done.done():  # its caller has gone
+                    continue
+                request.scores[index] = given
+                given = scores._replace(computed=0)  # charged to the first
+                if len(request.scores) == len(request.items):
+                    request.done.set_result(request.scored(self._clock()))
+                    await asyncio.sleep(0)
 
     async def _note_failure(self, error: ModelUnavailable) -> None:
         """Finds out whether the model is lost: after several failed batches in a row it has to score a plain sum."""
@@ -335,30 +375,11 @@ class Scheduler:
         if self._lost is None:
             logger.critical("the model is lost: %s", reason)
             self._lost = f"the model is lost: {reason}"
-            self._fail(self._unanswered, ModelUnavailable(self._lost))
+            _fail(self._unanswered, ModelUnavailable(self._lost))
             self._on_loss()
 
-    # what is given back
 
-    async def _give_back(self, finished: tuple[Batch, list[StepScores]] | None) -> None:
-        """Gives each request its scores, one request at a time: writing an answer takes a while, and many at once would
-        delay requests that arrive meanwhile."""
-        if finished is None:
-            return
-        batch, scored = finished
-        for holders, scores in zip(batch.values(), scored, strict=True):
-            given = scores
-            for request, index in holders:
-                if request.done.done():  # its caller has gone
-                    continue
-                request.scores[index] = given
-                given = scores._replace(computed=0)  # charged to the first
-                if len(request.scores) == len(request.items):
-                    request.done.set_result(request.scored(self._clock()))
-                    await asyncio.sleep(0)
-
-    def _fail(self, requests: Iterable[QueuedRequest], error: Exception) -> None:
-        for request in list(requests):
-            self._waiting.remove(request)
-            if not request.done.done():
-                request.done.set_exception(error)
+def _fail(requests: Iterable[QueuedRequest], error: Exception) -> None:
+    for request in requests:
+        if not request.done.done():
+            request.done.set_exception(error)

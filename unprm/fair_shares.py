@@ -1,15 +1,16 @@
 """A caller's share of what is limited, by one rule: nobody takes more than it leaves to others, and whoever has had
 least is next.
 
-`Capacity` is held for a while, such as memory or places in a queue; `Turns` are of what is used up, such as the time of
-a thread or the tokens of a batch; a `Quota` is a rate that was agreed on.
+`Capacity` is held for a while, such as memory or room in a queue. A `FairQueue` deals out what is used up: the time of
+threads, or the tokens of a batch. A `Quota` is a rate that was agreed on.
 """
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Protocol, TypeVar
+from operator import attrgetter
+from typing import Generic, Protocol, TypeVar
 
 from unprm.errors import Overloaded
 
@@ -29,6 +30,10 @@ class Capacity:
         self._held: Counter[str] = Counter()
         self.taken = 0
 
+    def counted(self, amount: int) -> int:
+        """What an amount counts as."""
+        return min(amount, self.limit // 2)
+
     def check(self, caller: str, amount: int) -> None:
         """Raises `Overloaded` if the caller can't take this much more."""
         amount, held = self.counted(amount), self._held[caller]
@@ -38,10 +43,6 @@ class Capacity:
             detail = f"{demand} would be more than what is left for others, {max(left, 0)} of {self.limit}"
             raise Overloaded(detail, self._wait(held + amount - left))
 
-    def counted(self, amount: int) -> int:
-        """What an amount counts as."""
-        return min(amount, self.limit // 2)
-
     def add(self, caller: str, amount: int) -> None:
         """Adds to what a caller holds, whether there is room or not; a negative amount gives it back."""
         self.taken += amount
@@ -50,14 +51,14 @@ class Capacity:
             del self._held[caller]
 
 
-class Held:
-    """The `amount` of a capacity that is held for a caller's request, until the end of the block."""
+class Reservation:
+    """The `amount` of a capacity that a caller's request holds, until the end of the block."""
 
     def __init__(self, capacity: Capacity, caller: str) -> None:
         self._capacity, self._caller = capacity, caller
         self.amount = 0
 
-    def __enter__(self) -> "Held":
+    def __enter__(self) -> "Reservation":
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -66,54 +67,68 @@ class Held:
     def take(self, amount: int) -> None:
         """Takes more; raises `Overloaded`."""
         self._capacity.check(self._caller, amount)
-        self.set(self.amount + self._capacity.counted(amount))
+        self.set(self.amount + amount)
 
     def set(self, amount: int) -> None:
         """Holds this much from now on, without a check: what was let in may turn out larger, and becomes less."""
-        amount = self._capacity.counted(amount)
-        self._capacity.add(self._caller, amount - self.amount)
+        counted = self._capacity.counted
+        self._capacity.add(self._caller, counted(amount) - counted(self.amount))
         self.amount = amount
 
 
-class Waits(Protocol):
-    """What waits for a turn: those of one caller in the order of their `rank`, which may be a past cost or time."""
+class Waiter(Protocol):
+    """An entry of a `FairQueue`. `rank`: the order among the entries of one caller, such as a past cost or time."""
 
     caller: str
     rank: int
 
+    @property
+    def waits(self) -> bool:
+        """Whether the entry still waits for a turn."""
 
-W = TypeVar("W", bound=Waits)
+
+W = TypeVar("W", bound=Waiter)
 
 
-class Turns:
-    """Whose turn it is: the caller's with the least cost so far, in any unit. One that comes, or comes back, starts
-    where the caller in turn stands: what it did not use is not saved up (start-time fair queuing, Goyal et al., 1996).
-    """
+class FairQueue(Generic[W]):
+    """Entries by arrival, and whose turn it is: the caller's with the least cost so far, in any unit. A caller that
+    comes, or comes back, starts where the caller in turn stands: no unused turn is saved up (start-time fair queuing,
+    Goyal et al., 1996)."""
 
     def __init__(self) -> None:
+        self._entries: list[W] = []
         self._costs: dict[str, int] = {}
         self._least = 0
         """Where the caller in turn stands."""
 
-    def deal(self, waiting: Iterable[W], take: Callable[[W], bool]) -> None:
-        """Offers one turn after another until nobody takes any more; `take` says whether the one in turn did, after it
-        has charged what that costs."""
-        requests: dict[str, deque[W]] = {}
-        for each in sorted(waiting, key=lambda each: each.rank):
-            requests.setdefault(each.caller, deque()).append(each)
-        callers = [(self._stands(caller), number, caller) for number, caller in enumerate(requests)]
+    def __iter__(self) -> Iterator[W]:
+        """The entries that still wait; the others are dropped."""
+        self._entries = [entry for entry in self._entries if entry.waits]
+        return iter(self._entries)
+
+    def add(self, entry: W) -> None:
+        self._entries.append(entry)
+
+    def offer_turns(self, accept: Callable[[W], int | None]) -> None:
+        """Offers turns, one after another, until nobody accepts. `accept` returns the cost of an accepted turn."""
+        entries: dict[str, deque[W]] = {}
+        for entry in sorted(self, key=attrgetter("rank")):
+            entries.setdefault(entry.caller, deque()).append(entry)
+        callers = [(self._stands(caller), number, caller) for number, caller in enumerate(entries)]
         heapify(callers)
         while callers:
             stands, number, caller = heappop(callers)
-            one = requests[caller].popleft()
-            if take(one):
+            entry = entries[caller].popleft()
+            if (cost := accept(entry)) is not None:
                 self._least = stands
-                requests[caller].append(one)
-            if requests[caller]:
+                self.charge(caller, cost)
+                entries[caller].append(entry)
+            if entries[caller]:
                 heappush(callers, (self._stands(caller), number, caller))
         self._costs = {caller: cost for caller, cost in self._costs.items() if cost > self._least}
 
     def charge(self, caller: str, cost: int) -> None:
+        """Adds the cost of a turn that was not offered."""
         self._costs[caller] = self._stands(caller) + cost
 
     def _stands(self, caller: str) -> int:
