@@ -227,7 +227,8 @@ def test_a_judge_that_is_down_fails_requests_and_comes_back() -> None:
         for _ in range(4):  # more than the failures after which a model is tested
             with pytest.raises(ModelUnavailable, match="the judge's server does not answer"):
                 await scorer.score([item])
-            scorer.check_room()
+            with scorer.reserve(1):
+            pass
             with pytest.raises(ModelUnavailable, match="does not answer"):
                 scorer.check_ready()
         with judging(port=int(judge.url.rpartition(":")[2])):
