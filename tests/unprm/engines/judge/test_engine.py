@@ -228,7 +228,7 @@ def test_a_judge_that_is_down_fails_requests_and_comes_back() -> None:
             with pytest.raises(ModelUnavailable, match="the judge's server does not answer"):
                 await scorer.score([item])
             with scorer.reserve(1):
-            pass
+                pass
             with pytest.raises(ModelUnavailable, match="does not answer"):
                 scorer.check_ready()
         with judging(port=int(judge.url.rpartition(":")[2])):
