@@ -2,12 +2,14 @@
 beforehand."""
 
 import asyncio
+import itertools
 import json
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -275,16 +277,37 @@ def _parts(choice: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
     yield part | (more if place == TOKENS - 1 else {"finish_reason": None})
 
 
+_upstreams: dict[int, Upstream] = {}
+"""Those that are served now, by the number that their addresses begin with."""
+_numbers = itertools.count()
+_open = ExitStack()
+"""Never closed: a thread of `listening` ends with the process."""
+
+
+@cache
+def _upstream_server() -> str:
+    """The address of a server of all upstreams, which lives as long as the process: to start one and to end it takes
+    longer than most tests."""
+
+    async def respond(request: Request) -> Response:
+        reasoner = _upstreams.get(request.path_params["number"])
+        answers = {"chat/completions": "complete", "responses": "complete", "completions": "go_on", "models": "models"}
+        if reasoner is None or (name := answers.get(request.path_params["path"])) is None:
+            return Response(status_code=404)
+        answer: Response = await getattr(reasoner, name)(request)
+        return answer
+
+    route = Route("/{number:int}/v1/{path:path}", respond, methods=["GET", "POST"])
+    return _open.enter_context(listening([route]))
+
+
 @contextmanager
 def upstream(*texts: str | dict[str, Any], kind: type[Upstream] = Upstream, **more: Any) -> Iterator[Upstream]:
     """Serves until the end of the block."""
-    reasoner = kind(texts, **more)
-    routes = [
-        Route("/v1/chat/completions", reasoner.complete, methods=["POST"]),
-        Route("/v1/responses", reasoner.complete, methods=["POST"]),
-        Route("/v1/completions", reasoner.go_on, methods=["POST"]),
-        Route("/v1/models", reasoner.models),
-    ]
-    with listening(routes) as url:
-        reasoner.url = f"{url}/v1"
+    number, reasoner = next(_numbers), kind(texts, **more)
+    reasoner.url = f"{_upstream_server()}/{number}/v1"
+    _upstreams[number] = reasoner
+    try:
         yield reasoner
+    finally:
+        del _upstreams[number]

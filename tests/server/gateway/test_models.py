@@ -13,9 +13,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from server.settings import UpstreamOptions
 from tests.fake_engine import FakeEngine
 from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
-from tests.server.gateway.harness import PROBLEM, ask, boxed, client, elected, gateway, refusal
+from tests.server.gateway.harness import PROBLEM, ask, before, boxed, client, elected, gateway, refusal
 from tests.server.harness import Running, serving
 from unprm.errors import ModelUnreachable
 
@@ -30,9 +31,14 @@ DETAILS = {
 
 @contextmanager
 def both(small: Upstream, large: Upstream, **options: Any) -> Iterator[Running]:
-    urls = [f"small={small.url}", f"large={large.url}"]
-    with serving(FakeEngine(), upstream_url=urls, upstream_model="large=org/large", **options) as running:
-        yield running
+    if options:
+        urls = [f"small={small.url}", f"large={large.url}"]
+        with serving(FakeEngine(), upstream_url=urls, upstream_model="large=org/large", **options) as running:
+            yield running
+    else:
+        model = UpstreamOptions(large.url, None, "org/large")
+        with before(small=UpstreamOptions(small.url, None, None), large=model) as running:
+            yield running
 
 
 def test_candidates_of_several_models_vote_together() -> None:

@@ -190,7 +190,7 @@ def test_candidates_that_came_before_the_deadline_vote() -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "unprm": {"budget": 4, "round": 4}}
     texts = [boxed(1), boxed(2)]
     with upstream(*texts, takes_n=False, held={2: threading.Event()}) as reasoner, gateway(reasoner) as running:
-        report = running.post("/v1/chat/completions", body, headers={"X-Request-Timeout": "4"}).json()["unprm"]
+        report = running.post("/v1/chat/completions", body, headers={"X-Request-Timeout": "2"}).json()["unprm"]
     assert (report["sampled"], report["stopped"], report["share"]) == (3, "failures", pytest.approx(2 / 3))
     assert report["failures"] == [{"candidates": 1, "detail": "they were not waited for: time ran out"}]
 
