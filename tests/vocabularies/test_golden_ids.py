@@ -24,8 +24,8 @@ from tests.support import ROOT
 from tests.unprm.formats.hostile import check_reserved
 from unprm.checkpoints.files import load_tokenizer
 from unprm.errors import ModelInvalid
+from unprm.formats.chat import FOVER
 from unprm.formats.chatml import ActPrmFormat, EurusFormat, QwenPrmFormat
-from unprm.formats.conversations import FOVER
 from unprm.formats.family import Verdicts
 from unprm.formats.outcome import OutcomeFormat
 from unprm.formats.pieces import PieceFormat

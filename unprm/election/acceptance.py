@@ -110,14 +110,12 @@ class VoteCalibration:
             return f"is of {', '.join(self.elections)}, and the vote is {strategy}"
         if (reason := self.disorder(strategy)) is not None:
             return f"can't be relied on for {strategy}: {reason}"
-        used = {name: (self.terms.get(name), sent) for name, sent in _settings(strategy, terms).items()}
-        if VOTES[strategy].signal == "reward":
-            if self.aggregate is not None:
-                used["aggregate"] = (self.aggregate, aggregate)
-            if model is not None:
-                used["model"] = (self.model or "given rewards", model)
-        differing = [(name, *values) for name, values in used.items() if values[0] != values[1]]
-        return next((f"is of {name} {known}, and the vote has {sent}" for name, known, sent in differing), None)
+        known = {**self.terms, "aggregate": self.aggregate, "model": self.model or "given rewards"}
+        for name, sent in _settings(strategy, terms, model=model, aggregate=aggregate).items():
+            unknown = (name == "model" and sent is None) or (name == "aggregate" and self.aggregate is None)
+            if sent != known.get(name) and not unknown:
+                return f"is of {name} {known.get(name)}, and the vote has {sent}"
+        return None
 
     @property
     def about(self) -> VoteCalibrationOut:
@@ -159,7 +157,7 @@ class ElectionRecord:
         """`classes`, `rewards`: as in `decide`; `members`: the indices of the elected class."""
         used = rewards_used(strategy, classes, rewards, terms)
         value, statistics = certainty(classes, used, members), Statistics.of(classes, used)
-        return cls(strategy, compared_as, value, statistics, _settings(strategy, terms), None, None, answer)
+        return cls(strategy, compared_as, value, statistics, {}, None, None, answer)
 
 
 OnElection = Callable[[ElectionRecord], dict[str, Any]]
@@ -201,17 +199,15 @@ def on_election(
     """What follows an election of these votes: it is judged if the request names a risk, and noted; None if neither.
     `model`: the PRM that scores what was sent without scores. Raises `InvalidRequest` as `acceptance`."""
     risk = request.risk if isinstance(request, RiskTerms) else None
-    scored_by = {"model": None if request.scored else model, "aggregate": request.aggregate}
-    judge = None
-    if risk is not None:
-        judge = acceptance(calibration, risk, strategies, request.terms, scored_by["model"], request.aggregate)
+    scored_by: dict[str, Any] = {"model": None if request.scored else model, "aggregate": request.aggregate}
+    judge = None if risk is None else acceptance(calibration, risk, strategies, request.terms, **scored_by)
     if judge is None and note is None:
         return None
 
     def follow(record: ElectionRecord) -> dict[str, Any]:
         fields = {} if judge is None else judge.judged(record)
         if note is not None:
-            settings = record.settings | (scored_by if VOTES[record.strategy].signal == "reward" else {})
+            settings = _settings(record.strategy, request.terms, **scored_by)
             note(replace(record, settings=settings, accept=fields.get("accept"), risk=risk if fields else None))
         return fields
 
@@ -257,9 +253,10 @@ def read(path: Path) -> VoteCalibration:
         raise RecordInvalid(str(path), 1, f"{place}: {fields.message([first])}; make it by `{COMMAND}`") from error
 
 
-def _settings(strategy: Strategy, terms: Terms) -> dict[str, Any]:
-    """The settings that a vote takes."""
-    return {name: getattr(terms, name) for name in VOTES[strategy].terms.model_fields}
+def _settings(strategy: Strategy, terms: Terms, **scored_by: str | None) -> dict[str, Any]:
+    """The settings that a vote takes; if it takes rewards, also what these are `scored_by`."""
+    settings = {name: getattr(terms, name) for name in VOTES[strategy].terms.model_fields}
+    return settings | scored_by if VOTES[strategy].signal == "reward" else settings
 
 
 def rewards_used(

@@ -1,5 +1,8 @@
 """PRMs that answer each step of a chat with a verdict, in the template of the model's own tokenizer: RLHFlow's, FoVer's
-and IBM's Granite Math PRMs. `conversations` has their words.
+and IBM's Granite Math PRMs, in their authors' words.
+
+The user gives the steps one by one, and the assistant answers each with a verdict. In an input all answers are the
+positive one, as in the authors' evaluations.
 
 A verdict is the model's predicted answer, so it is read at the token before the answer, and one causal pass scores all
 steps. Granite's model card takes P(Y) among all tokens; here it is P(Y) against N.
@@ -7,19 +10,54 @@ steps. Granite's model card takes P(Y) among all tokens; here it is P(Y) against
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
-from unprm.formats.conversations import FOVER, GRANITE, RLHFLOW, Conversation
 from unprm.formats.family import Family, KnownModel, Verdicts
 from unprm.formats.pieces import Draft, PieceFormat, parts_of
 from unprm.formats.rendered import render, system_turn
 from unprm.types import Encoded
 
 _MARKS = "\ue000\ue001\ue002\ue003\ue004\ue005"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """`first` and `later`: templates of the user's messages, with the fields `problem` (first only) and `step`.
+    `positive` and `negative`: the answers."""
+
+    first: str
+    later: str
+    positive: str
+    negative: str
+
+
+RLHFLOW = Conversation(first="{problem} {step}", later="{step}", positive="+", negative="-")
+"""RLHFlow's PRMs (Xiong et al., "An Implementation of Generative PRM", 2024)."""
+
+FOVER = Conversation(
+    first="** Problem **\n{problem}\n\n** Task **\nYour task is to evaluate the accuracy of each step in the provided "
+    'solution to the above question. For each step, respond with "correct" if the reasoning is logically valid and '
+    "mathematically sound, or if the step is a general statement or transition that does not contain reasoning. "
+    'Respond with "incorrect" if the step includes any errors or flawed logic.\n\n** Sotluion **\n{step}',
+    later="{step}",
+    positive="correct",
+    negative="incorrect",
+)
+"""FoVer's PRMs (Kamoi et al., "Efficient PRM Training Data Synthesis via Formal Verification", 2025). The
+misspelling is theirs: the models were trained with it."""
+
+GRANITE = Conversation(
+    first="{problem} {step} Is this response correct so far (Y/N)?",
+    later="{step} Is this response correct so far (Y/N)?",
+    positive="Y",
+    negative="N",
+)
+"""IBM's Granite 3.3 8B Math PRMs, as their model cards have it."""
 
 
 class Chat(NamedTuple):

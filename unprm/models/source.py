@@ -66,9 +66,7 @@ class ModelSource:
         """Finds a model's files, with its `weights` or without. Raises `ModelInvalid` if files are missing, or if
         `spec` does not fit them."""
         marks = spec.marks
-        family = _family(spec, unprm.FAMILY.name if marks and spec.family is None else spec.family)
-        if marks:
-            _check_unconfigured(spec, family)
+        family = _family(spec)
         ours = family in _OURS
         where = spec.model, spec.adapter, spec.revision, spec.adapter_revision
         files = locate(*where, configured=ours and not marks, weights=weights)
@@ -176,36 +174,27 @@ class ModelSource:
         return Verdicts(min(ids), max(ids))
 
 
-def _check_unconfigured(spec: ModelSpec, family: Family) -> None:
-    """Raises `ModelInvalid` if a PRM's step tag and verdicts must not be given, because it has its own."""
-    sent = (spec.adapter, spec.adapter_revision, "--adapter") if spec.adapter else (spec.model, spec.revision)
-    directory = fetch(*sent, weights=False)
-    names = ", ".join(map(option, spec.marks))
-    if family is not unprm.FAMILY:
-        raise ModelInvalid(f"{names} are for models of family {unprm.FAMILY.name}, not {family.name}")
-    if (directory / unprm.CONFIG_NAME).exists():
-        raise ModelInvalid(f"{directory} says in {unprm.CONFIG_NAME} how it is read: leave out {names}")
-
-
-def _family(spec: ModelSpec, name: str | None) -> Family:
-    """The family of this name, or the one that the model's files show."""
-    if spec.adapter and is_probe(fetch(spec.model, spec.revision, weights=False)):
-        raise ModelInvalid(f"{spec.model} is a probe, which reads its base as it is: leave out --adapter")
-    if name is None and spec.model in mini.ADAPTERS:
-        return unprm.FAMILY
-    if name is None and spec.adapter:
-        place = fetch(spec.adapter, spec.adapter_revision, "--adapter", weights=False)
-        return probe.FAMILY if is_probe(place) else unprm.FAMILY
-    if name in (unprm.FAMILY.name, probe.FAMILY.name):
-        return family_named(name)
-    named = None if name is None else family_named(name)
-    if named and spec.adapter:
+def _family(spec: ModelSpec) -> Family:
+    """The family that is named, or that the model's files show. Raises `ModelInvalid` if options and files contradict
+    one another."""
+    named = None if spec.family is None else family_named(spec.family)
+    model = fetch(spec.model, spec.revision, weights=False)
+    own = mini.ADAPTERS.get(spec.model, model)
+    if spec.adapter:
+        own = fetch(spec.adapter, spec.adapter_revision, "--adapter", weights=False)
+        if is_probe(model):
+            raise ModelInvalid(f"{spec.model} is a probe, which reads its base as it is: leave out --adapter")
+    configured = (own / unprm.CONFIG_NAME).exists()
+    if marks := ", ".join(map(option, spec.marks)):
+        if named not in (None, unprm.FAMILY):
+            raise ModelInvalid(f"{marks} are for models of family {unprm.FAMILY.name}, not {named.name}")
+        if configured:
+            raise ModelInvalid(f"{own} says in {unprm.CONFIG_NAME} how it is read: leave out {marks}")
+    if named is None and (spec.adapter or configured or marks):
+        return probe.FAMILY if is_probe(own) else unprm.FAMILY
+    if named and (named in _OURS or spec.adapter):
         return named
-    directory = fetch(spec.model, spec.revision, weights=False)
-    if name is None and (directory / unprm.CONFIG_NAME).exists():
-        return probe.FAMILY if is_probe(directory) else unprm.FAMILY
-    adapter = (directory / lora.CONFIG).is_file()
-    architectures = [] if adapter else read_config(directory).get("architectures") or []
+    architectures = [] if (model / lora.CONFIG).is_file() else read_config(model).get("architectures") or []
     shown = of_architecture(architectures)
     if named and shown and shown is not named:
         raise ModelInvalid(f"{spec.model} is a model of family {shown.name}, not {named.name}: leave out --family")

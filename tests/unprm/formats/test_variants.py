@@ -16,8 +16,7 @@ from tests.checkpoints import OTHERS, PROBLEM, STEPS
 from tests.support import columns
 from tests.unprm.formats import references
 from unprm.errors import ModelInvalid
-from unprm.formats.chat import Chat, VerdictChatFormat
-from unprm.formats.conversations import Conversation
+from unprm.formats.chat import Chat, Conversation, VerdictChatFormat
 from unprm.formats.family import Verdicts
 from unprm.models.load import load_engine
 from unprm.types import Engine
