@@ -93,7 +93,7 @@ def test_the_table_of_votes_is_that_of_the_registry() -> None:
         "docs/client.md",
         "docs/trajectories.md",
         "clients/examples/curl.sh",
-        "clients/examples/client.py",
+        "docs/plugs.md",
     ],
 )
 def test_examples_are_problems_that_the_demonstration_knows(page: str) -> None:

@@ -19,7 +19,7 @@ from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from unprm_client import Client
-from unprm_client.rewards import UNSCORABLE, process_advantages, rewards, token_offsets
+from unprm_client.rewards import UNSCORABLE, process_advantages, rewards, solution_of_tokens
 
 INSTRUCTION = "Solve the problem step by step, a blank line between steps, and put the answer in \\boxed{}."
 Rewards = Callable[..., list[float]]
@@ -56,11 +56,7 @@ class ProcessGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _advantages(self, problem: str, rows: Sequence[list[int]], width: int) -> torch.Tensor:
         """Those of a group's solutions, by their token ids: [solutions, width]."""
-
-        def decode(ids: Sequence[int]) -> str:
-            return str(self.processing_class.decode(ids, skip_special_tokens=True))
-
-        solutions = [{"text": decode(row), "offsets": token_offsets(row, decode)} for row in rows]
+        solutions = [solution_of_tokens(row, self.processing_class) for row in rows]
         try:
             scored = self.client.score_steps(problem, solutions).solutions
         except UNSCORABLE:  # none of them can be scored

@@ -11,13 +11,10 @@ finds `prm` among its rewards.
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
-from unprm_client import Client
-from unprm_client.rewards import loop_client, rewards, step_scores
+from unprm_client.rewards import loop_client, rewards, shared_client, step_scores
 
-_client = cache(Client)
 PROBLEM = "question"
 """The field of verl's `extra_info`, and ms-swift's column, with the problem's text."""
 
@@ -38,7 +35,7 @@ def compute_scores(
     **_: Any,
 ) -> list[float]:
     """The rewards of a batch, for verl's batch reward manager."""
-    return rewards(_client(), list(map(_problem, extra_infos)), solution_strs)
+    return rewards(shared_client(), list(map(_problem, extra_infos)), solution_strs)
 
 
 class StepReward:
@@ -49,7 +46,7 @@ class StepReward:
 
     def __call__(self, completions: Sequence[str], **columns: Any) -> list[float]:
         """The reward of each completion."""
-        return rewards(_client(), columns[PROBLEM], completions)
+        return rewards(shared_client(), columns[PROBLEM], completions)
 
 
 def _problem(extra_info: Mapping[str, Any] | None) -> str:

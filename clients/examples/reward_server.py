@@ -12,14 +12,14 @@ import operator
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import uvicorn
 from fastapi import FastAPI, HTTPException
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 
 from unprm_client import AsyncClient, ClientError
-from unprm_client.rewards import step_scores
+from unprm_client.rewards import problem_of, step_scores
 
 QUESTION = re.compile(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", re.DOTALL)
 """Where the chat template of Qwen's models puts the problem; for others, change this and `ENDS`."""
@@ -27,28 +27,25 @@ ENDS = re.compile(r"(<\|im_end\|>|<\|endoftext\|>)\s*")
 """Special tokens to remove from a decoded response."""
 
 
+def problem(prompt: str | list[dict[str, Any]]) -> str:
+    """The last message of a user; a text without one is the problem itself. Raises `ValueError`."""
+    if isinstance(prompt, list):
+        return problem_of(prompt)
+    return str([prompt, *QUESTION.findall(prompt)][-1]).strip()
+
+
 class OpenRLHFRequest(BaseModel):
     """What OpenRLHF posts: `query` holds decoded prompts with their responses, special tokens included."""
 
     query: list[str]
     prompts: list[str]
-    labels: list[Any] = []
-
-
-class Rewarded(BaseModel):
-    """What OpenRLHF reads: one number for each query; `extra_logs` go to its metrics."""
-
-    rewards: list[float]
-    scores: list[float]
-    extra_logs: dict[str, list[float]]
 
 
 class SlimeRequest(BaseModel):
     """What slime posts for each sample: `prompt` is the chat template's text, or the messages without one."""
 
-    prompt: str | list[dict[str, Any]]
+    prompt: Annotated[str, BeforeValidator(problem)]
     response: str
-    label: Any = None
 
 
 def create(client: AsyncClient) -> FastAPI:
@@ -62,41 +59,30 @@ def create(client: AsyncClient) -> FastAPI:
     app = FastAPI(lifespan=closing)
 
     @app.post("/get_reward")
-    async def get_reward(request: OpenRLHFRequest) -> Rewarded:
-        """The lowest step score of each response; 0 for one that can't be scored."""
+    async def get_reward(request: OpenRLHFRequest) -> dict[str, Any]:
+        """The lowest step score of each response, 0 for one that can't be scored; `extra_logs` go to its metrics."""
         contained = map(operator.contains, request.query, request.prompts)
         if len(request.query) != len(request.prompts) or not all(contained):
             raise HTTPException(422, "each query must contain its prompt; were long prompts truncated?")
         # a decoded query may begin with a token that its prompt lacks
         responses = [query.partition(prompt)[2] for query, prompt in zip(request.query, request.prompts, strict=True)]
-        scored = await asyncio.gather(*map(_score, request.prompts, responses))
+        scored = await asyncio.gather(*map(_score, map(problem, request.prompts), responses))
         rewards = [min(scores, default=0.0) for scores in scored]
         steps = [float(len(scores)) for scores in scored]
-        return Rewarded(rewards=rewards, scores=rewards, extra_logs={"scored_steps": steps})
+        return {"rewards": rewards, "scores": rewards, "extra_logs": {"scored_steps": steps}}
 
     @app.post("/slime")
     async def slime(request: SlimeRequest) -> float:
         """The lowest step score; 0 for a response that can't be scored."""
         return min(await _score(request.prompt, request.response), default=0.0)
 
-    async def _score(prompt: str | list[dict[str, Any]], response: str) -> list[float]:
+    async def _score(asked: str, response: str) -> list[float]:
         try:
-            return await step_scores(client, _problem(prompt), ENDS.sub("", response).strip())
+            return await step_scores(client, asked, ENDS.sub("", response).strip())
         except ClientError as error:  # the trainer asks again
             raise HTTPException(503, str(error)) from error
 
     return app
-
-
-def _problem(prompt: str | list[dict[str, Any]]) -> str:
-    """The last user message; a text without one is the problem itself."""
-    if isinstance(prompt, list):
-        found = [str(message["content"]) for message in prompt if message.get("role") == "user"]
-        if not found:
-            raise HTTPException(422, "prompt has no message of a user")
-        return found[-1].strip()
-    questions = QUESTION.findall(prompt)
-    return str(questions[-1] if questions else prompt).strip()
 
 
 def main() -> None:

@@ -8,15 +8,12 @@ skyrl_gym.register(id="prm_steps", entry_point="skyrl_env:StepReward")
 The trainer's entry point registers them; the data have a name as `env_class`.
 """
 
-from functools import cache
 from typing import Any
 
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
-from unprm_client import Client
-from unprm_client.rewards import rewards
+from unprm_client.rewards import problem_of, rewards, shared_client
 
-_client = cache(Client)
 STEP_END = "\n\n"
 """Where the policy stops after each step: `generator.sampling_params.stop`."""
 
@@ -30,15 +27,12 @@ class SolutionReward(BaseTextEnv):  # type: ignore[misc]
 
     def init(self, prompt: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, Any]]:
         """The prompt as it is. Raises `ValueError` if it has no message of a user."""
-        questions = [message["content"] for message in prompt if message["role"] == "user"]
-        if not questions:
-            raise ValueError("the prompt has no message of a user, which would be the problem")
-        self.problem = questions[-1]
+        self.problem = problem_of(prompt)
         return prompt, {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """The reward of the solution, after which the episode is over."""
-        (reward,) = rewards(_client(), [self.problem], [action])
+        (reward,) = rewards(shared_client(), [self.problem], [action])
         return BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata={})
 
 
@@ -61,7 +55,7 @@ class StepReward(SolutionReward):
         self.turns += 1
         if action.strip():
             self.steps.append(action.strip())
-        (lowest,) = rewards(_client(), [self.problem], [self.steps]) if self.steps else [0.0]
+        (lowest,) = rewards(shared_client(), [self.problem], [self.steps]) if self.steps else [0.0]
         reward, self.lowest = lowest - self.lowest, lowest
         done = not action.endswith(STEP_END) or self.turns == self.max_turns
         return BaseTextEnvStepOutput(observations=[], reward=reward, done=done, metadata={})

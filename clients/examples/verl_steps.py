@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from verl.experimental.agent_loop import AgentLoopOutput, SingleTurnAgentLoop
 
-from unprm_client.rewards import UNSCORABLE, loop_client, per_token, token_offsets
+from unprm_client.rewards import UNSCORABLE, loop_client, per_token, solution_of_tokens
 
 
 class Rewarded(AgentLoopOutput):  # type: ignore[misc]
@@ -48,10 +48,7 @@ class StepRewards(SingleTurnAgentLoop):  # type: ignore[misc]
         return Rewarded(**given | {"token_rewards": rewards, "reward_score": sum(rewards)})
 
     async def _rewards(self, problem: str, ids: list[int]) -> list[float]:
-        def decode(some: Any) -> str:
-            return str(self.tokenizer.decode(some, skip_special_tokens=True))
-
-        solution = {"text": decode(ids), "offsets": token_offsets(ids, decode)}
+        solution = solution_of_tokens(ids, self.tokenizer)
         try:
             (scored,) = (await loop_client().score_steps(problem, [solution])).solutions
         except UNSCORABLE:

@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
@@ -23,6 +23,8 @@ from unprm_client import _base
 from unprm_client._base import AnySolution, Fields, Operation, Result, ahead
 from unprm_client.errors import ClientError
 
+P = ParamSpec("P")
+Now = TypeVar("Now")
 Requests = Iterable[Mapping[str, Any]]
 
 
@@ -40,7 +42,7 @@ class Client(_base.Settings):
     _http_client = httpx.Client
 
     def score_steps(
-        self, problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
+        self, /, problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
     ) -> ScoreResponse:
         """A score in [0, 1] for every step of every solution. `problem` may be None if all have step scores, with
         `problems`, one for each, or for `trajectories` in place of the solutions. `options`: the other fields of
@@ -49,6 +51,7 @@ class Client(_base.Settings):
 
     def vote(
         self,
+        /,
         problem: str | None = None,
         solutions: Sequence[AnySolution] = (),
         strategy: Strategy | None = None,
@@ -63,18 +66,18 @@ class Client(_base.Settings):
         return self._send(_base.vote, fields | options)
 
     def compare(
-        self, problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
+        self, /, problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
     ) -> CompareResponse:
         """The outcomes of all votes, over one scoring pass. `options` as of `vote`."""
         return self._send(_base.compare, {"problem": problem, "solutions": solutions, **options})
 
-    def grade(self, pairs: Sequence[PairIn | Mapping[str, Any]], **options: Any) -> GradeResponse:
+    def grade(self, /, pairs: Sequence[PairIn | Mapping[str, Any]], **options: Any) -> GradeResponse:
         """Whether each pair's answer is right: a pair has `gold`, the right answer or a list of them, and an `answer`,
         or a `text` to find it in. `options`: `extraction`, and `timeout` as of `score_steps`."""
         return self._send(_base.grade, {"pairs": pairs, **options})
 
     def feedback(
-        self, request_id: str, *, correct: bool | None = None, answer: str | None = None, **options: Any
+        self, /, request_id: str, *, correct: bool | None = None, answer: str | None = None, **options: Any
     ) -> FeedbackResponse:
         """Says whether the answer of an earlier vote was `correct`, or which `answer` is; the server needs a journal.
         `request_id`: the vote's, or the header X-Request-ID of a chat completion. `options`: `timeout` as of
@@ -138,57 +141,35 @@ class Client(_base.Settings):
                     yield each.result()
 
 
+def _awaited(
+    method: Callable[Concatenate[Client, P], Now],
+) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, Now]]:
+    """A method that returns what `_send` does: here a coroutine."""
+    return method  # type: ignore[return-value]
+
+
+def _iterated(
+    method: Callable[Concatenate[Client, P], Iterator[Now]],
+) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[Now]]:
+    """A method that returns what `_all` does."""
+    return method  # type: ignore[return-value]
+
+
 class AsyncClient(_base.Settings):
     """Client of an unprm server within one event loop. Its arguments and methods are those of `Client`, as coroutines
     and asynchronous iterators. Cancelling a call closes its connection, and the server drops its work."""
 
     _http_client = httpx.AsyncClient
 
-    async def score_steps(
-        self, problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
-    ) -> ScoreResponse:
-        return await self._send(_base.score_steps, {"problem": problem, "solutions": solutions, **options})
-
-    async def vote(
-        self,
-        problem: str | None = None,
-        solutions: Sequence[AnySolution] = (),
-        strategy: Strategy | None = None,
-        *,
-        step_scores: Sequence[Sequence[float] | None] | None = None,
-        **options: Any,
-    ) -> VoteResponse:
-        fields = {"problem": problem, "solutions": solutions, "strategy": strategy, "step_scores": step_scores}
-        return await self._send(_base.vote, fields | options)
-
-    async def compare(
-        self, problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
-    ) -> CompareResponse:
-        return await self._send(_base.compare, {"problem": problem, "solutions": solutions, **options})
-
-    async def grade(self, pairs: Sequence[PairIn | Mapping[str, Any]], **options: Any) -> GradeResponse:
-        return await self._send(_base.grade, {"pairs": pairs, **options})
-
-    async def feedback(
-        self, request_id: str, *, correct: bool | None = None, answer: str | None = None, **options: Any
-    ) -> FeedbackResponse:
-        return await self._send(
-            _base.feedback, {"request_id": request_id, "correct": correct, "answer": answer, **options}
-        )
-
-    async def model(self, name: str | None = None) -> ModelResponse:
-        return await self._send(_base.model, {"name": name})
-
-    def score_all(self, requests: Requests, *, concurrency: int = 8) -> AsyncIterator[ScoreResponse | ClientError]:
-        return self._all(_base.score_steps, requests, concurrency)
-
-    def vote_all(
-        self, requests: Requests, strategy: Strategy | None = None, *, concurrency: int = 8
-    ) -> AsyncIterator[VoteResponse | ClientError]:
-        return self._all(_base.vote, requests, concurrency, strategy=strategy)
-
-    def compare_all(self, requests: Requests, *, concurrency: int = 8) -> AsyncIterator[CompareResponse | ClientError]:
-        return self._all(_base.compare, requests, concurrency)
+    score_steps = _awaited(Client.score_steps)
+    vote = _awaited(Client.vote)
+    compare = _awaited(Client.compare)
+    grade = _awaited(Client.grade)
+    feedback = _awaited(Client.feedback)
+    model = _awaited(Client.model)
+    score_all = _iterated(Client.score_all)
+    vote_all = _iterated(Client.vote_all)
+    compare_all = _iterated(Client.compare_all)
 
     async def close(self) -> None:
         await self._http.aclose()

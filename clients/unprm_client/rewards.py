@@ -2,7 +2,7 @@
 make."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
 from statistics import fmean, pstdev
@@ -15,6 +15,10 @@ from unprm_client.errors import BlankSolution, ClientError, NoVerdict, SolutionT
 AT_A_TIME = 64
 """Solutions in a request, few enough for its time limit; the server reads a problem once for all its solutions."""
 UNSCORABLE = (BlankSolution, SolutionTooLong, TooManySteps, NoVerdict)
+
+
+shared_client = cache(Client)
+"""A client for all threads; the same at each call."""
 
 
 @cache
@@ -95,6 +99,16 @@ def token_offsets(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) ->
     return list(pairwise([*accumulate(reversed(ends), min)][::-1]))
 
 
+def solution_of_tokens(ids: Sequence[int], tokenizer: Any) -> dict[str, Any]:
+    """A solution for a request from its token ids, without special tokens, with their `offsets`. `tokenizer`:
+    transformers'."""
+
+    def decode(some: Sequence[int]) -> str:
+        return str(tokenizer.decode(some, skip_special_tokens=True))
+
+    return {"text": decode(ids), "offsets": token_offsets(ids, decode)}
+
+
 def per_token(solution: ScoredSolution, tokens: int, *, differences: bool = False) -> list[float]:
     """Rewards of the policy's tokens: at each step's last one its score, 0 elsewhere; nothing but 0 for a solution that
     can't be scored.
@@ -125,6 +139,14 @@ def process_advantages(group: Sequence[ScoredSolution], tokens: int) -> list[lis
         rewards = per_token(each.model_copy(update={"step_scores": normalized}), tokens)
         made.append([*accumulate(reversed(rewards))][::-1])
     return made
+
+
+def problem_of(messages: Sequence[Mapping[str, Any]]) -> str:
+    """The text of a chat's last message of a user. Raises `ValueError` if there is none."""
+    asked = [str(message["content"]) for message in messages if message["role"] == "user"]
+    if not asked:
+        raise ValueError("the prompt has no message of a user, which would be the problem")
+    return asked[-1].strip()
 
 
 async def step_scores(client: AsyncClient, problem: str, solution: str) -> list[float]:

@@ -13,6 +13,7 @@ import pytest
 from tests.clients.programs import ROOT, listening, printed
 from tests.fake_engine import FakeEngine, hashed
 from tests.fakes import COMPLETION_TOKENS, Upstream, upstream
+from tests.pages import PLUGS_PROGRAMS
 from tests.server.harness import Running, serving
 from tests.support import PATIENCE
 from tests.tiny import write_base
@@ -53,10 +54,7 @@ def test_every_example_has_a_test_and_tells_how_to_run_it() -> None:
     names = {path.name for path in EXAMPLES.iterdir() if path.is_file()}
     assert names == {
         "curl.sh",
-        "client.py",
-        "agent.py",
         "grpo.py",
-        "optillm_unprm.py",
         "reward_functions.py",
         "reward_server.py",
         "skyrl_env.py",
@@ -83,24 +81,6 @@ def test_curl(gateway: Running, sampled: Upstream) -> None:
 def test_curl_fails_where_the_server_refuses(gateway: Running) -> None:
     with pytest.raises(AssertionError, match="unauthorized"):
         printed("bash", str(EXAMPLES / "curl.sh"), UNPRM_CLIENT_URL=gateway.url)
-
-
-def test_client(gateway: Running) -> None:
-    lines = python("client.py", server=gateway).splitlines()
-    assert [line.partition(",")[0] for line in lines[:3]] == ["answer 83", "answer 73", "answer 83"]
-    assert lines[3].startswith("elected: 83, by wrf, decided by ")
-    assert lines[4].startswith("{'majority': '83', ")
-    assert lines[5].startswith("refused: no_answer: ")
-
-
-def test_agent(gateway: Running, sampled: Upstream) -> None:
-    output = python("agent.py", "What is 3 + 4?", "--model", "m", server=gateway)
-    assert output.rstrip("\n") in SAMPLED
-    assert sampled.given > 1  # candidates of one answer
-    messages = sampled.bodies[0]["messages"]
-    assert [message["role"] for message in messages] == ["system", "user"]
-    assert messages[1]["content"] == "What is 3 + 4?"
-    assert gateway.metric('unprm_votes_total{strategy="wrf"}') == 1
 
 
 @pytest.mark.parametrize("process", [False, True])
@@ -155,7 +135,8 @@ def test_slime(gateway: Running) -> None:
             assert answer.json() == rewarded(gateway)
         assert post(url, "slime", {"prompt": turns, "response": " <|im_end|>", "label": "7"}).json() == 0.0
         refused = post(url, "slime", {"prompt": messages[:1], "response": response, "label": "7"})
-        assert (refused.status_code, refused.json()["detail"]) == (422, "prompt has no message of a user")
+        assert refused.status_code == 422
+        assert "the prompt has no message of a user" in refused.text
 
 
 def test_reward_functions(gateway: Running) -> None:
@@ -192,17 +173,18 @@ except KeyError as error:
 
 def test_optillm(gateway: Running) -> None:
     """Called as OptiLLM calls its plugins; tests/plugs runs it in OptiLLM."""
-    program = """
+    program = (
+        PLUGS_PROGRAMS["OptiLLM"]
+        + """
 import json, sys
-sys.path.insert(0, "clients/examples")
 from openai import OpenAI
-from optillm_unprm import SLUG, run
 
 llm = OpenAI(base_url=sys.argv[1], api_key="none")
 config = {"temperature": 0.4, "max_tokens": 9, "n": 1, "stream": False, "unprm_strategy": "majority"}
 elected = run("Be brief.", "User: What is 3 + 4?", llm, "m", config | {"unprm_candidates": 3})
 print(json.dumps([SLUG, elected, run("", "User: Who?", llm, "m")]))
 """
+    )
     with upstream(SAMPLED[1], SAMPLED[0], SAMPLED[2]) as reasoner:
         reasoner.takes_n = False
         output = printed(sys.executable, "-c", program, reasoner.url, **variables(gateway))
@@ -216,14 +198,15 @@ print(json.dumps([SLUG, elected, run("", "User: Who?", llm, "m")]))
 
 
 def test_optillm_s_candidates_without_an_answer_are_elected_by_their_rewards(gateway: Running) -> None:
-    program = """
+    program = (
+        PLUGS_PROGRAMS["OptiLLM"]
+        + """
 import sys
-sys.path.insert(0, "clients/examples")
 from openai import OpenAI
-from optillm_unprm import run
 
 print(run("", "User: Who?", OpenAI(base_url=sys.argv[1], api_key="none"), "m", {"unprm_candidates": 2})[0])
 """
+    )
     with upstream("I do not know.", "Nobody knows.") as reasoner:
         output = printed(sys.executable, "-c", program, reasoner.url, **variables(gateway))
     assert output == "Nobody knows.\n"

@@ -1,12 +1,12 @@
 """The programs of docs/plugs.md, run by an environment with the packages that they plug into."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.adder import adding
@@ -143,15 +143,21 @@ def test_optillm(tmp_path: Path) -> None:
     """OptiLLM's own server finds the plugin, and answers with the elected one of three candidates."""
     plugins = tmp_path / "optillm" / "plugins"
     plugins.mkdir(parents=True)
-    shutil.copy(ROOT / "clients" / "examples" / "optillm_unprm.py", plugins)
+    (plugins / "unprm_plugin.py").write_text(PLUGS_PROGRAMS["OptiLLM"], "utf-8")
     start = ("-c", "import os, sys; os.chdir(sys.argv.pop(1)); import optillm; optillm.main()", str(tmp_path))
     with serving(embedded()) as server, upstream(WRONG, RIGHT, WRONG) as reasoner:
         more = {**here(tmp_path, server), "OPENAI_API_KEY": "none"}
         with listening(*start, "--base-url", reasoner.url, program=str(PYTHON), **more) as url:
-            program = PLUGS_PROGRAMS["OptiLLM"].replace("http://127.0.0.1:8080", url)
-            assert ran(program, tmp_path, server) == f"{RIGHT}\n"
-    (body,) = reasoner.bodies
-    assert body == {"model": "reasoner", "messages": [{"role": "user", "content": PROBLEM}], "n": 3}
+            body = {
+                "model": "unprm-reasoner",
+                "messages": [{"role": "user", "content": PROBLEM}],
+                "unprm_strategy": "prm",
+                "unprm_candidates": 3,
+            }
+            answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE).json()
+    assert answer["choices"][0]["message"]["content"] == RIGHT
+    (sampled,) = reasoner.bodies
+    assert sampled == {"model": "reasoner", "messages": [{"role": "user", "content": PROBLEM}], "n": 3}
 
 
 def call(name: str, number: int, **arguments: str) -> dict[str, Any]:
@@ -213,16 +219,15 @@ def test_anthropic_s_client(whole: bool, tmp_path: Path) -> None:
     assert calls == ["call_0", "call_1", "call_2"]
 
 
+def test_an_agent_of_openai_s_sdk(tmp_path: Path) -> None:
+    with upstream(WRONG, RIGHT, RIGHT) as reasoner, serving(embedded(), upstream_url=reasoner.url) as server:
+        assert ran(PLUGS_PROGRAMS["OpenAI's Agents SDK"], tmp_path, server) == f"{RIGHT}\n"
+    assert [message["role"] for message in reasoner.bodies[0]["messages"]] == ["system", "user"]
+
+
 def test_the_page_s_programs_are_all_run() -> None:
     """Those of rewards are run where no framework is needed."""
     agents = [each[0] for each in AGENTS if not each[0].endswith("Refine")]
-    others = [
-        "Inspect",
-        "lm-evaluation-harness",
-        "SkyRL",
-        "OptiLLM",
-        "Anthropic's client",
-        "Rewards",
-        "Rewards of tokens",
-    ]
+    others = ["Inspect", "lm-evaluation-harness", "SkyRL", "OptiLLM", "Anthropic's client", "OpenAI's Agents SDK"]
+    others += ["Rewards", "Rewards of tokens"]
     assert sorted(PLUGS_PROGRAMS) == sorted([*others, *agents])
