@@ -29,8 +29,8 @@ from unprm.retries import Attempts, retry_after
 logger = logging.getLogger(__name__)
 
 Observe = Callable[[float, str], None]
-"""Gets the seconds of an attempt, to the end of its answer or, of one that `stream` returns, to its beginning; and its
-outcome: `ok`, `4xx` and the like, `unreachable`, `unreadable`, or `cancelled` by its caller."""
+"""Gets the seconds of an attempt, to the end of its answer, and its outcome: `ok`, `4xx` and the like, `unreachable`,
+`unreadable`, or `cancelled` by its caller."""
 Take = Callable[[int], Awaitable[None]]
 """Gets the number of bytes of each part of an answer before more is read, and may wait or raise."""
 
@@ -222,18 +222,12 @@ class OpenAIClient:
         with self._connection_errors(server):
             return await _read(await self._open(server, path, body), self._max_bytes, take)
 
-    async def stream(self, path: str, body: bytes) -> httpx.Response:
-        """As `fetch`, but the answer's body is still to come: `read_on` reads and closes it."""
-        server = self._pick("")
-        with self._connection_errors(server):
-            return await self._open(server, path, body)
-
     async def parts(self, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
         """As `fetch`, but yields the answer's media type, and then its body as it arrives."""
         server = self._pick("")
         with self._connection_errors(server):
             response = await self._open(server, path, body)
-            async with aclosing(read_on(response)) as parts:
+            async with aclosing(_read_on(response)) as parts:
                 yield response.headers.get("content-type", "").encode()
                 async for part in parts:
                     yield part
@@ -295,7 +289,7 @@ def encoded(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-async def read_on(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+async def _read_on(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """The rest of a response as it arrives; closes it at the end."""
     try:
         async for part in response.aiter_bytes():
@@ -307,7 +301,7 @@ async def read_on(response: httpx.Response) -> AsyncGenerator[bytes, None]:
 async def _read(response: httpx.Response, limit: int, take: Take | None = None) -> bytes:
     """A response's body; closes it. Raises `APIResponseError` if it has more than `limit` bytes, and as `take`."""
     content = bytearray()
-    async with aclosing(read_on(response)) as parts:
+    async with aclosing(_read_on(response)) as parts:
         async for part in parts:
             if len(content) + len(part) > limit:
                 raise APIResponseError(f"longer than {limit} bytes")

@@ -33,7 +33,7 @@ from .report import (
     notes,
 )
 from .sampling import Sampling
-from .schema import Election
+from .schema import ElectionSettings
 
 PROBE = 2
 """Candidates that are sampled first where only answers can be voted on, to see whether there are any."""
@@ -45,7 +45,7 @@ class _AnyVoteRequest(VoteRequest, VoteTerms):
     """Candidates for any vote, which need a problem only if they are scored."""
 
 
-_COMMON = _AnyVoteRequest.model_fields.keys() & Election.model_fields.keys()
+_COMMON = _AnyVoteRequest.model_fields.keys() & ElectionSettings.model_fields.keys()
 
 ElectionUpdate = TextPiece | WrittenCandidate | Progress
 """What a stream tells of an election."""

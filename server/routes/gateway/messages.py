@@ -12,7 +12,7 @@ from unprm.wire import Request
 
 from ...problem_details import event
 from .election import ElectionResult, ElectionUpdate
-from .schema import ChatRequest, Election, UpstreamRequest, chat_request
+from .schema import ChatRequest, ElectionSettings, UpstreamRequest, chat_request
 from .stream import describe, parts_of
 
 _EXAMPLE: Json = {"model": "m", "max_tokens": 1024, "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
@@ -140,7 +140,7 @@ class MessagesRequest(UpstreamRequest):
     tools: list[Tool] = Field(default=[], fail_fast=True)
     tool_choice: ToolChoice | None = None
     output_config: OutputConfig = OutputConfig()
-    unprm: Election = Election()
+    unprm: ElectionSettings = ElectionSettings()
 
     def chat(self) -> ChatRequest:
         """The corresponding chat request. Raises `InvalidRequest`."""

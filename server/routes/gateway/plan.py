@@ -18,7 +18,7 @@ from ...scoring import RequestScorer
 from ...service import Service
 from ...settings import Settings
 from .report import SamplingCost
-from .schema import BUDGET, MISSPELLED, ChatRequest, Election, TooManyCandidates
+from .schema import BUDGET, MISSPELLED, ChatRequest, ElectionSettings, TooManyCandidates
 from .upstream import Upstream
 
 _FAILED = 2
@@ -79,7 +79,7 @@ class ElectionPlan:
     several: bool
 
     @property
-    def settings(self) -> Election:
+    def settings(self) -> ElectionSettings:
         return self.request.unprm
 
     @property

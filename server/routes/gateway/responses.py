@@ -12,7 +12,18 @@ from unprm.openai.models import Json, JsonList
 from unprm.wire import Request
 
 from .election import ElectionResult
-from .schema import MODEL, NAMED, PROBLEM, SYSTEM, UNPRM, ChatRequest, Election, UpstreamRequest, chat_request, read_all
+from .schema import (
+    MODEL,
+    NAMED,
+    PROBLEM,
+    SYSTEM,
+    UNPRM,
+    ChatRequest,
+    ElectionSettings,
+    UpstreamRequest,
+    chat_request,
+    read_all,
+)
 
 _PASSED_ON = frozenset({"prompt_cache_key", "safety_identifier", "service_tier", "user"})
 """Fields that mean the same in the chat API."""
@@ -104,7 +115,7 @@ class ResponsesRequest(UpstreamRequest):
     metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = None
     text: TextTerms = TextTerms()
     reasoning: Reasoning = Reasoning()
-    unprm: Election = Election()
+    unprm: ElectionSettings = ElectionSettings()
 
     @property
     def passed_on(self) -> bool:
@@ -115,7 +126,7 @@ class ResponsesRequest(UpstreamRequest):
         extra = self.model_extra or {}
         meant = [name for name, value in extra.items() if value and value != _DEFAULTS.get(name)]
         unread = [f"/{name[:64]}" for name in meant if name not in _PASSED_ON | _IGNORED]
-        if self.passed_on and (self.unprm != Election() or NAMED.fullmatch(self.model)):
+        if self.passed_on and (self.unprm != ElectionSettings() or NAMED.fullmatch(self.model)):
             raise ValueError("there is no vote here with tools or in a stream: /v1/chat/completions has one")
         if unread and not self.passed_on:
             raise InvalidRequest(f"{unread[0]} can't be combined with a vote", unread[0])

@@ -25,7 +25,7 @@ from .responses import ResponsesRequest, response
 from .sampling import Sampling
 from .schema import MAX_CANDIDATES, NAMED, ChatRequest, CompletionRequest, UpstreamRequest
 from .stream import EVENTS, Chunks, ElectionStream, chat_completion
-from .upstream import Upstream
+from .upstream import Listener, Upstream
 
 T = TypeVar("T")
 
@@ -160,7 +160,7 @@ async def count(gateway: TheGateway, request: CountRequest) -> Json:
     counted = Samples()
     body = await gateway.read(chat.for_upstream) | {"max_tokens": 1}
     body.pop("tool_choice", None)  # no call ends within a token
-    await gateway.upstream.sample(body, 1, gateway.context, (), lambda _, sampled: counted.add(sampled))
+    await gateway.upstream.sample(body, 1, gateway.context, Listener(lambda _, sampled: counted.count(sampled)))
     gateway.context.claims.charge(counted.usage.total)
     return {"input_tokens": counted.context_tokens}
 

@@ -26,6 +26,7 @@ from ...admission import Context
 from ...service import Service
 from .plan import ElectionPlan, Source
 from .report import TextPiece, UpstreamFailure, WrittenCandidate
+from .upstream import Listener
 
 WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""
@@ -120,17 +121,16 @@ class Sampling:
             source.requested, start = True, places.index(source)
             # different in every round
             seeded = {} if self._seed is None else {"seed": self._seed + first + start}
-            kept = None if self._shows_logprobs else ("logprob",)
 
-            def arrived(number: int, part: Samples) -> None:
+            def arrive(number: int, part: Samples) -> None:
                 source.sampled.count(part)
                 self.context.claims.charge(part.usage.total)
                 round.arrive(start + number, part, shown=apart)
 
-            written = (lambda number, text: round.show(start + number, text)) if apart else None
-            request = self._body | seeded, places.count(source), self.context, kept
+            show = (lambda number, text: round.show(start + number, text)) if apart else None
+            listener = Listener(arrive, show, self._shows_logprobs)
             try:
-                await source.upstream.sample(*request, arrived, written)
+                await source.upstream.sample(self._body | seeded, places.count(source), self.context, listener)
             except UnprmError as error:
                 errors[source] = error
 

@@ -8,6 +8,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, Va
 
 from unprm.errors import InvalidRequest
 from unprm.fields import validation_errors
+from unprm.openai.completion import joined_text
 from unprm.openai.models import Json, JsonList, is_json
 from unprm.trajectories import AgentTool, Message, conversation
 from unprm.types import Aggregate, Probability
@@ -36,7 +37,7 @@ _USER: Json = {"role": "user", "content": PROBLEM}
 _CHAT: Json = {"model": MODEL, "messages": [{"role": "system", "content": SYSTEM}, _USER], "unprm": UNPRM}
 
 
-class Election(VoteTerms, RiskTerms):
+class ElectionSettings(VoteTerms, RiskTerms):
     """How the answer is elected: `unprm` of a chat request. Missing fields follow the server's settings."""
 
     strategy: Strategy | None = None
@@ -116,7 +117,7 @@ class ChatRequest(UpstreamRequest):
     budget: int | None = Field(
         default=None, ge=1, le=MAX_CANDIDATES, description="As `unprm.budget`, for clients of its_hub."
     )
-    unprm: Election = Election()
+    unprm: ElectionSettings = ElectionSettings()
 
     @model_validator(mode="before")
     @classmethod
@@ -162,7 +163,8 @@ class ChatRequest(UpstreamRequest):
     def question(self) -> str:
         if self.unprm.problem is not None:
             return self.unprm.problem
-        return next((_text(each.get("content")) for each in self.messages[::-1] if each.get("role") == "user"), "")
+        said = next((each.get("content") for each in self.messages[::-1] if each.get("role") == "user"), "")
+        return text if isinstance(text := joined_text(said), str) else ""
 
     def problem(self) -> str:
         """The problem that the candidates solve, for a PRM: the whole conversation, and the tools that may be called.
@@ -235,11 +237,3 @@ def read_all(kind: type[Item], items: Sequence[Json], pointer: str) -> list[Item
     except ValidationError as error:
         first = validation_errors(error, items)[0]
         raise InvalidRequest(f"{pointer}{first.pointer}: {first.detail}", f"{pointer}{first.pointer}") from None
-
-
-def _text(content: object) -> str:
-    """The text of a message's content: a string, or the text parts of a list."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict) and part.get("type") == "text")

@@ -3,8 +3,9 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -22,7 +23,6 @@ from unprm.openai.client import (
     OpenAIClient,
     Take,
     encoded,
-    read_on,
 )
 from unprm.openai.completion import Samples, TokenUsage
 from unprm.openai.models import Json, is_json
@@ -53,12 +53,19 @@ _TOTAL = re.compile(rb'(?<!\\)"total_tokens"\s*:\s*(\d{1,15})')
 _REPORT_BYTES = 65_536
 """Bytes at the end of an answer in which a report is looked for."""
 
-KeptFields = Collection[str] | None
-"""Fields of a token with its log-probability that are kept; None: all of them."""
-OnArrival = Callable[[int, Samples], None]
-"""Gets completions as soon as they have come, and the number of the first; and their tokens, with them or later."""
-OnText = Callable[[int, str], None]
-"""Gets the text of a completion piece by piece, with its number, if the upstream streams it."""
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who is told of completions, by the number of the (first) one.
+
+    `arrive`: gets completions as soon as they have come, and what they cost, with them or later. `show`: gets a text
+    piece by piece, if the upstream streams it. `keeps_tokens`: whether all that comes with the log-probability of a
+    token is kept.
+    """
+
+    arrive: Callable[[int, Samples], None]
+    show: Callable[[int, str], None] | None = None
+    keeps_tokens: bool = False
 
 
 class Upstream:
@@ -78,37 +85,21 @@ class Upstream:
         self._refused: set[str] = set()
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
-    async def sample(
-        self,
-        body: Json,
-        count: int,
-        context: Context,
-        kept: KeptFields,
-        arrived: OnArrival,
-        written: OnText | None = None,
-    ) -> None:
-        """Asks for `count` completions in as many requests as it takes; the upstream may return fewer. For `written`
-        each is requested on its own, and streamed unless it has log-probabilities.
+    async def sample(self, body: Json, count: int, context: Context, listener: Listener) -> None:
+        """Asks for `count` completions in as many requests as it takes; the upstream may return fewer. For a listener
+        to pieces each is requested on its own, and streamed unless it has log-probabilities.
 
         Raises `UpstreamRefused`, `UpstreamFailed` or `Overloaded`, if all fail.
         """
-
-        apart = written is not None or bool(body.get("logprobs"))
+        apart = listener.show is not None or bool(body.get("logprobs"))
 
         async def ask(first: int, size: int) -> Samples:
-            total = Samples()
-
-            def note(number: int, part: Samples) -> None:
-                total.count(part)
-                arrived(first + number, part)
-
             request = body | self._model | ({"n": size} if size > 1 else {})
             if isinstance(seed := body.get("seed"), int):
                 request["seed"] = seed + first
-            shown = written and (lambda number, text: written(first + number, text))
             with span("chat", calls=True):
-                sampled = await self._ask(request, size, context, kept, note, shown)
-                annotate_generation(request.get("model", ""), total, total.id)
+                sampled = await self._ask(request, first, size, context, listener)
+                annotate_generation(request.get("model", ""), sampled, sampled.id)
                 return sampled
 
         results = await self._choices.gather(ask, count, 1 if apart else _PER_REQUEST)
@@ -116,13 +107,11 @@ class Upstream:
             with _upstream_errors():
                 raise results[0]
 
-    async def _ask(
-        self, body: Json, count: int, context: Context, kept: KeptFields, arrived: OnArrival, written: OnText | None
-    ) -> Samples:
+    async def _ask(self, body: Json, first: int, count: int, context: Context, listener: Listener) -> Samples:
         """The completions of one request. What the upstream refuses of the fields added to it is left out from then
         on. Raises an `APIError`."""
         # several are streamed, so that each comes as soon as it is written
-        streamed = count > 1 or (written is not None and not body.get("logprobs"))
+        streamed = count > 1 or (listener.show is not None and not body.get("logprobs"))
         added: Json = dict(_STREAMED) if streamed else {}
         if not body.keys() & {"max_tokens", "max_completion_tokens"}:
             added["max_tokens"] = self._service.settings.gateway_max_tokens
@@ -130,7 +119,7 @@ class Upstream:
         while True:
             added = {name: value for name, value in added.items() if name not in refused}
             try:
-                sampled = await self._complete(body | added, count, context, kept, arrived, written)
+                sampled = await self._complete(body | added, first, count, context, listener)
                 if count > 1 or len(sampled) > 0 or "stream" not in added:
                     return sampled
                 refused = {*_STREAMED}
@@ -160,18 +149,16 @@ class Upstream:
         """The upstream's answer as it arrives: first its media type, then its parts. Its tokens are charged when it
         ends, however that is. Raises as `sample`."""
         content = await self._service.read(context, partial(encoded, body | self._model))
-        async with self._place(context, MAX_CONCURRENT):
+        async with self._place(context, MAX_CONCURRENT), aclosing(self._client.parts(path, content)) as parts:
             with _upstream_errors():
-                response = await self._client.stream(path, content)
-            counter = TokenCounter(len(content), bool(body.get("stream")))
-            try:
-                async with aclosing(read_on(response)) as parts:
-                    yield response.headers.get("content-type", "").encode()
+                yield await anext(parts)
+                counter = TokenCounter(len(content), bool(body.get("stream")))
+                try:
                     async for part in parts:
                         counter.read(part)
                         yield part
-            finally:
-                context.claims.charge(counter.tokens)
+                finally:
+                    context.claims.charge(counter.tokens)
 
     async def close(self) -> None:
         await self._client.close()
@@ -201,10 +188,8 @@ class Upstream:
 
             yield take
 
-    async def _complete(
-        self, body: Json, count: int, context: Context, kept: KeptFields, arrived: OnArrival, written: OnText | None
-    ) -> Samples:
-        """`arrived` gets the whole answer; or if it is streamed, each completion once it is written, and at last the
+    async def _complete(self, body: Json, first: int, count: int, context: Context, listener: Listener) -> Samples:
+        """The listener gets the whole answer; or if it is streamed, each completion once it is written, and at last the
         tokens of all, estimated if not all were waited for."""
         stream, unread, sampled = CompletionStream(count), bytearray(), Samples()
         content = await self._service.read(context, partial(encoded, body))
@@ -220,9 +205,9 @@ class Upstream:
                 for index, part in await self._service.read(context, partial(stream.feed, bytes(unread)), size):
                     if not isinstance(part, str):
                         sampled.completions.append(part)
-                        arrived(index, Samples([part], stream.model, size=part.length))
-                    elif written is not None:
-                        written(index, part)
+                        listener.arrive(first + index, Samples([part], stream.model, size=part.length))
+                    elif listener.show is not None:
+                        listener.show(first + index, part)
                 unread.clear()
                 await take(stream.size - before)
 
@@ -233,7 +218,7 @@ class Upstream:
                         await take(len(part))
                     elif (
                         len(unread) > _UNREAD
-                        or (written is not None and b"\n" in part)
+                        or (listener.show is not None and b"\n" in part)
                         or _ENDING.search(unread, max(0, len(unread) - len(part) - 32))
                     ):
                         await read()
@@ -244,11 +229,13 @@ class Upstream:
                 if streamed:
                     estimate = TokenUsage(prompt_tokens=len(content) // _BYTES, completion_tokens=stream.written)
                     usage = stream.usage or estimate
-                    arrived(0, Samples([], stream.model, stream.id, usage, usage.prompt_tokens))
+                    cost = Samples([], stream.model, stream.id, usage, usage.prompt_tokens)
+                    sampled.count(cost)
+                    listener.arrive(first, cost)
             if not streamed:
-                whole = partial(_read_completions, bytes(unread), count, kept)
+                whole = partial(_read_completions, bytes(unread), count, listener.keeps_tokens)
                 sampled = await self._service.read(context, whole, len(unread))
-                arrived(0, sampled)
+                listener.arrive(first, sampled)
         return sampled
 
 
@@ -291,14 +278,14 @@ def _unchanged(value: Json) -> Json:
     return value
 
 
-def _logprobs(kept: Collection[str], value: Json) -> Json:
+def _logprobs(value: Json) -> Json:
     """Of a token, what a vote needs: the rest is several times as much to keep, and for the garbage collector."""
-    return {name: value[name] for name in kept if name in value} if "logprob" in value else value
+    return {"logprob": value["logprob"]} if "logprob" in value else value
 
 
-def _read_completions(answer: bytes, count: int, kept: KeptFields) -> Samples:
+def _read_completions(answer: bytes, count: int, keeps_tokens: bool) -> Samples:
     """At most `count` completions. Raises `APIResponseError`, also if there is none."""
-    keep = _unchanged if kept is None else partial(_logprobs, kept)
+    keep = _unchanged if keeps_tokens else _logprobs
     if not (samples := Samples.read(_parse_json(answer, keep), count, len(answer))).completions:
         raise APIResponseError("not a chat completion")
     return samples

@@ -19,7 +19,6 @@ from unprm.openai.client import (
     APIStatusError,
     OpenAIClient,
     distance,
-    read_on,
 )
 from unprm.retries import FIRST_WAIT
 from unprm.task_groups import all_of
@@ -238,20 +237,20 @@ def test_a_stream_is_passed_through() -> None:
     payload = b"data: {}\n\n" * 100
 
     async def story() -> bytes:
-        response = await client.stream("/chat/completions", b'{"stream": true}')
-        return b"".join([part async for part in read_on(response)])
+        async with aclosing(client.parts("/chat/completions", b'{"stream": true}')) as parts:
+            return b"".join([part async for part in parts])
 
-    async def abandoned() -> bool:
-        response = await client.stream("/chat/completions", b"{}")
-        async with aclosing(read_on(response)) as parts:
+    async def abandoned() -> list[str]:
+        async with aclosing(client.parts("/chat/completions", b"{}")) as parts:
             await anext(parts)
-        return response.is_closed
+        return outcomes
 
     with openai_server(lambda body: payload) as (url, seen):
         client = _client(url)
         assert _run(client, story) == payload
-        client = _client(url)
-        assert _run(client, abandoned)
+        outcomes: list[str] = []
+        client = _client(url, observe=lambda seconds, outcome: outcomes.append(outcome))
+        assert _run(client, abandoned) == ["cancelled"]
     assert seen[0].body == {"stream": True}
     with openai_server(_echo, statuses=[503, 503]) as (url, seen):
         client = _client(url)
