@@ -2,7 +2,6 @@
 
 python -m server --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME --port 8000
 python -m server models
-python -m server examples
 """
 
 import atexit
@@ -11,8 +10,6 @@ import os
 import sys
 import threading
 from typing import Annotated
-
-import typer
 
 from unprm.commands import Given, group, run, with_options
 
@@ -59,14 +56,6 @@ def models() -> None:
     from .catalogue import show
 
     show()
-
-
-@app.command()
-def examples() -> None:
-    """Prints what a server answers to the examples of its API, as JSON."""
-    from .examples import answers
-
-    typer.echo(answers(), nl=False)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The OpenAPI document: the purpose, an example and all response statuses of each operation.
 
-The responses of the examples are those of the embedded model, in examples.json.
+The examples, in examples.json, are made by `python -m tests.server.examples`.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from unprm.votes.registry import DEFAULTS, VOTES, Strategy
+from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import ProblemDetails
 
 from ..problem_details import MEDIA_TYPE, TABLE, details_of
@@ -58,60 +58,8 @@ _GROUPS = {
 """Groups of operations, by what their paths begin with."""
 _REST = "The server"
 
-_PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
-
-_SCORE: Json = {
-    "problem": _PROBLEM,
-    "solutions": [
-        "Step 1: 4 * 15 = 60.\nStep 2: 23 + 60 = 83. The answer is \\boxed{83}.",
-        ["Step 1: 4 * 15 = 50.", "Step 2: 23 + 50 = 73. The answer is \\boxed{73}."],
-    ],
-}
-_VOTE: Json = {
-    "problem": _PROBLEM,
-    "solutions": [
-        {"id": "a", "text": "4 * 15 = 60.\nThe answer is \\boxed{83}.", "step_scores": [0.97, 0.95]},
-        {"id": "b", "text": "4 * 15 = 50.\nThe answer is \\boxed{73}.", "step_scores": [0.04, 0.03]},
-        {"id": "c", "steps": ["The answer is \\boxed{83.0}."], "step_scores": [0.9]},
-        {"id": "d", "steps": ["I can't tell."], "step_scores": [0.2]},
-    ],
-}
-_CONFIDENT: Json = {
-    "solutions": [
-        {"text": "4 * 15 = 60.\nThe answer is \\boxed{83}.", "confidence": 0.81},
-        {"text": "4 * 15 = 50.\nThe answer is \\boxed{73}.", "confidence": 0.35},
-        {"text": "The answer is \\boxed{83.0}.", "token_logprobs": [-0.01, -0.2, -0.05]},
-        {"text": "I can't tell."},
-    ]
-}
-_GRADE: Json = {
-    "pairs": [
-        {"id": "a", "text": "4 * 15 = 60.\nThe answer is \\boxed{83}.", "gold": "83"},
-        {"id": "b", "answer": "0.5", "gold": ["\\frac{1}{2}", "50\\%"]},
-        {"id": "c", "answer": "London", "gold": "Paris"},
-        {"id": "d", "text": "I can't tell.", "gold": "83"},
-    ]
-}
-_PREVIEW: Json = {"problem": "1 + 1?", "solution": ["2.", "\\boxed{2}"]}
-REQUESTS: dict[str, Json] = {
-    "score_steps": _SCORE,
-    "vote": _VOTE,
-    **{
-        f"vote_{name}": (_CONFIDENT if vote.signal == "confidence" else _VOTE) | vote.terms().model_dump()
-        for name, vote in VOTES.items()
-    },
-    "vote_compare": _VOTE | DEFAULTS.model_dump(),
-    "preview": _PREVIEW,
-    "grade": _GRADE,
-    "feedback": {"request_id": "5c2f8a3e9b1d4f60", "correct": False},
-}
-"""Example requests by operation name."""
-
-
-def _responses() -> dict[str, Json]:
-    """What a server with the embedded model answers to the example requests, by operation name."""
-    responses: dict[str, Json] = json.loads((Path(__file__).parent / "examples.json").read_text("utf-8"))
-    return responses
+EXAMPLES: dict[str, Json] = json.loads((Path(__file__).parent / "examples.json").read_text("utf-8"))
+"""Example `requests`, and the `responses` of a server with the embedded model, by operation name."""
 
 
 class DocumentedApp(FastAPI):
@@ -146,19 +94,18 @@ def _group(document: Json) -> None:
 
 def _add_examples(document: Json) -> None:
     """Adds the examples to the finished document, because FastAPI drops every null from those of a route."""
-    responses = _responses()
     for operations in document["paths"].values():
         for operation in operations.values():
             name = operation["operationId"]
-            if name in REQUESTS:
-                operation["requestBody"]["content"]["application/json"]["example"] = REQUESTS[name]
-            if name in responses:
-                operation["responses"]["200"]["content"]["application/json"]["example"] = responses[name]
+            if name in EXAMPLES["requests"]:
+                operation["requestBody"]["content"]["application/json"]["example"] = EXAMPLES["requests"][name]
+            if name in EXAMPLES["responses"]:
+                operation["responses"]["200"]["content"]["application/json"]["example"] = EXAMPLES["responses"][name]
 
 
 def describe(name: str) -> Json:
     """The options of an operation's FastAPI route; its description is the route's docstring."""
-    work = name in REQUESTS
+    work = name in EXAMPLES["requests"]
     codes: Iterable[str] = _PROBES.get(name, _PROTECTED)
     if work:
         codes = [code for code in _WORK if code not in _NEVER.get(name, ())]

@@ -15,9 +15,9 @@ from typing import Any
 
 from fastapi.routing import APIRoute
 
-from server.routes.openapi import REQUESTS
 from tests.fake_engine import FakeEngine
 from tests.fakes import upstream
+from tests.server.examples import REQUESTS
 from tests.server.harness import Running, serving
 
 Json = dict[str, Any]

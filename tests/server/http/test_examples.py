@@ -1,13 +1,10 @@
 """The examples of the OpenAPI document are what the server answers with the embedded model."""
 
-import json
-
-from server.examples import answers
-from server.routes import openapi
-from tests.support import ROOT
+from server.routes.openapi import EXAMPLES
+from tests.server.examples import FILE, examples
 
 
 def test_the_examples_are_what_the_server_answers() -> None:
-    made = answers()
-    assert made == (ROOT / "server" / "routes" / "examples.json").read_text("utf-8")
-    assert json.loads(made).keys() >= openapi.REQUESTS.keys() - {"feedback"}, "which only a server with a journal has"
+    assert examples() == FILE.read_text("utf-8")
+    requested = EXAMPLES["requests"].keys() - {"feedback"}  # which only a server with a journal has
+    assert EXAMPLES["responses"].keys() >= requested
