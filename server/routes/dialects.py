@@ -21,13 +21,15 @@ from unprm.ballot import why_unscorable
 from unprm.calibration import log_odds
 from unprm.errors import InvalidRequest, TooManySolutions
 from unprm.pipeline import refuse
+from unprm.scorer import Score, Work
 from unprm.trajectories import Message, conversation, text_of
-from unprm.types import Format, Prompt, Solution, StepScores
+from unprm.types import Format, Prompt, Solution
 from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, Request, Text, check_one
 
-from ..admission import TheContext
+from ..admission import Context, TheContext
 from ..scoring import RequestScorer
 from ..service import TheService
+from ..settings import Settings
 from .route import WorkRoute
 
 router = APIRouter(route_class=WorkRoute)
@@ -228,27 +230,29 @@ DIALECTS = (
 )
 
 
+def _work(dialect: Dialect, request: Form, scorer: RequestScorer, settings: Settings, context: Context) -> Work[Json]:
+    """The response to a body. Raises `TooManySolutions`, and `Unscorable` if a solution can't be scored."""
+    max_steps = settings.max_steps
+    solutions, pointer = dialect.to_request(request, scorer.models[0].engine.format, max_steps)
+    context.solutions = len(solutions)
+    if len(solutions) > settings.max_solutions:
+        raise TooManySolutions(len(solutions), settings.max_solutions)
+    refuse((why_unscorable(k, each, max_steps) for k, each in enumerate(solutions) if each.prompt is None), pointer)
+    outcomes = yield Score(dict(enumerate(solutions)), strict=True)
+    refuse(outcomes.values(), pointer)
+    scores = [outcome.values for outcome in outcomes.values()]
+    named = {"id": f"{dialect.paths[0][1:]}-{uuid.uuid4().hex}", "model": scorer.name}
+    usage = dict.fromkeys(("prompt_tokens", "total_tokens"), scorer.usage.tokens)
+    return named | dialect.to_response(request, scores) | {"usage": usage}
+
+
 def _add(dialect: Dialect) -> None:
     form = dialect.form
 
     async def answer(service: TheService, request: form, context: TheContext) -> Json:  # type: ignore[valid-type]
-        """Raises `Unscorable` if a solution can't be scored."""
-        settings = service.settings
         with service.models.chosen(request.model) as models:  # type: ignore[attr-defined]
             scorer = RequestScorer(service, models, context)
-            reading = partial(dialect.to_request, request, models[0].engine.format, settings.max_steps)
-            solutions, pointer = await scorer.read(reading)
-            context.solutions = len(solutions)
-            if len(solutions) > settings.max_solutions:
-                raise TooManySolutions(len(solutions), settings.max_solutions)
-            of_steps = [each for each in enumerate(solutions) if each[1].prompt is None]
-            refuse((why_unscorable(*each, settings.max_steps) for each in of_steps), pointer)
-            outcomes = (await scorer.score(dict(enumerate(solutions)), strict=True)).values()
-            refuse(outcomes, pointer)
-        scores = [each.values for each in outcomes if isinstance(each, StepScores)]
-        response = await scorer.read(partial(dialect.to_response, request, scores))
-        named = {"id": f"{dialect.paths[0][1:]}-{uuid.uuid4().hex}", "model": scorer.name}
-        return named | response | {"usage": dict.fromkeys(("prompt_tokens", "total_tokens"), context.usage.tokens)}
+            return await scorer.finish(_work(dialect, request, scorer, service.settings, context))
 
     for path in dialect.paths:
         router.add_api_route(path, answer, methods=["POST"], include_in_schema=False)
