@@ -14,7 +14,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from fastapi import APIRouter
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from unprm import steps as step_text
 from unprm.ballot import why_unscorable
@@ -123,11 +123,10 @@ class TokenizeRequest(PromptForm):
     prompt: Text
 
 
-class _Document(BaseModel):
-    text: FreeText
-
-
-_Documents = Annotated[list[FreeText | _Document], Field(min_length=1, max_length=MAX_SOLUTIONS)]
+_Document = Annotated[
+    FreeText, BeforeValidator(lambda sent: sent.get("text", sent) if isinstance(sent, dict) else sent)
+]
+_Documents = Annotated[list[_Document], Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True)]
 
 
 class RerankRequest(Form):
@@ -142,14 +141,12 @@ class RerankRequest(Form):
 class PairsRequest(Form):
     """A problem and its solutions, or as many problems as solutions, which are then paired in order."""
 
-    problems: Text | Annotated[list[Text], Field(fail_fast=True)] = Field(
+    problems: Annotated[list[Text], Field(fail_fast=True), BeforeValidator(_as_list)] = Field(
         validation_alias=AliasChoices("text_1", "queries")
     )
-    solutions: FreeText | _Documents = Field(validation_alias=AliasChoices("text_2", "documents", "items"))
-
-
-def _texts(documents: Iterable[str | _Document]) -> list[str]:
-    return [document if isinstance(document, str) else document.text for document in documents]
+    solutions: Annotated[_Documents, BeforeValidator(_as_list)] = Field(
+        validation_alias=AliasChoices("text_2", "documents", "items")
+    )
 
 
 def _solution(problem: str, text: str, format: Format, max_steps: int) -> Solution:
@@ -172,14 +169,12 @@ def _read_prompts(request: ClassifyRequest, format: Format, max_steps: int) -> t
 
 
 def _read_documents(request: RerankRequest, format: Format, max_steps: int) -> tuple[list[Solution], str]:
-    texts = _texts(request.documents)
-    return [_solution(request.query, text, format, max_steps) for text in texts], "/documents/{}"
+    return [_solution(request.query, text, format, max_steps) for text in request.documents], "/documents/{}"
 
 
 def _read_pairs(request: PairsRequest, format: Format, max_steps: int) -> tuple[list[Solution], str]:
     """Raises `InvalidRequest` unless there is one problem, or one for each solution."""
-    texts = _texts([request.solutions] if isinstance(request.solutions, str) else request.solutions)
-    problems = [request.problems] if isinstance(request.problems, str) else request.problems
+    problems, texts = request.problems, request.solutions
     if len(problems) not in (1, len(texts)):
         raise InvalidRequest(f"{len(problems)} problems were sent for {len(texts)} solutions", "/text_1")
     pairs = zip(problems * (len(texts) // len(problems)), texts, strict=True)
@@ -206,14 +201,13 @@ def _rows(request: PoolingRequest, scores: Scores) -> Json:
 
 def _ranking(request: RerankRequest, scores: Scores) -> Json:
     """The solutions with the highest rewards, best first; of equal ones in the order of the request."""
-    texts = _texts(request.documents)
     results: list[Json] = [
         {
             "index": index,
             "relevance_score": min(steps),
             "document": {"text": text} if request.return_documents else None,
         }
-        for index, (text, steps) in enumerate(zip(texts, scores, strict=True))
+        for index, (text, steps) in enumerate(zip(request.documents, scores, strict=True))
     ]
     return {"results": sorted(results, key=lambda result: -result["relevance_score"])[: request.top_n]}
 
