@@ -149,7 +149,8 @@ class Context:
     """One request. `arrived`: a time of the event loop's clock; `claims`: what it may use and holds; `caller`: the name
     of the key that was sent; `scope`: whose caches it uses; `code`: the error's, if the response is an error, for the
     log and the metrics; `size`: bytes of the texts to be read for it, which are its body and, in the gateway, what the
-    upstream answers; `election`: the one that it held, for the journal; `response_id`: of the gateway's answer."""
+    upstream answers; `election`: the one that it held, for the journal; `response_id`: of the gateway's answer;
+    `media_type`: of the response, once it has begun."""
 
     request_id: str
     arrived: float
@@ -163,6 +164,7 @@ class Context:
     code: str = ""
     election: ElectionRecord | None = None
     response_id: str = ""
+    media_type: str | None = None
 
 
 def context_of(scope: Scope) -> Context:

@@ -72,7 +72,7 @@ class Envelope:
             nonlocal status, kept
             if message["type"] == "http.response.start":
                 status, headers = message["status"], MutableHeaders(scope=message)
-                headers["X-Request-ID"] = context.request_id
+                headers["X-Request-ID"], context.media_type = context.request_id, headers.get("content-type", "")
                 kept = int(headers.get("content-length", _STREAMED_BYTES)) if journalled else 0
             elif len(answer) < kept:
                 answer.extend(message.get("body", b"")[: kept - len(answer)])

@@ -1,12 +1,10 @@
-"""Routes for work: limited in time and in body size, and ended when their caller disconnects.
-
-A body is read within limits of size and time, parsed, and bounded so that validation stays cheap.
-"""
+"""Routes for work: bodies are read within limits of size and time, parsed, and bounded so that validation stays
+cheap."""
 
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Iterator
-from functools import partial
+from functools import cached_property, partial
 from inspect import Parameter, Signature, signature
 from operator import attrgetter
 from typing import Annotated, Any
@@ -42,8 +40,8 @@ SENT_BYTES = 65_536
 
 
 class WorkRoute(APIRoute):
-    """A route that may take long, within the bounds of `Work`. Its endpoint returns a `Response`, or what JSON can
-    hold, models included.
+    """A route that may take long: limited in time, and cancelled, with its work in the model's queue, when its caller
+    disconnects. Its endpoint returns a `Response`, or what JSON can hold, models included.
 
     FastAPI describes and calls the endpoint; but what has a caller's size is read and written in threads, by turns:
     when it calls an endpoint with a body, that is one of its dependencies, and the answer is written already.
@@ -54,21 +52,68 @@ class WorkRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
-        self.app = Work(self.app, self.seconds)
+        self.app = partial(self._within_bounds, self.app)
+
+    async def _within_bounds(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Reads the body, then answers. Raises `ShuttingDown`, `DeadlineExceeded`, `Overloaded`, and the errors of
+        `read_body`."""
+        settings: Settings = scope["app"].state.service.settings
+        headers, context = Headers(scope=scope), context_of(scope)
+        claims, limit = context.claims, self.seconds(settings)
+        try:
+            async with claims.admitted(context.arrived, seconds_of(headers, limit), limit):
+                context.body = await read_body(headers, receive, settings.max_body_bytes, claims.memory.take)
+                context.size = len(context.body)
+                await answer(app, scope, receive, send, claims)
+        except UnprmError as error:
+            if context.media_type is None:
+                raise
+            body = respond(error, scope).body
+            # as with OpenAI, a stream of events ends with one of the error; any other answer is left incomplete, and
+            # its connection closed
+            if context.media_type.startswith("text/event-stream"):
+                await send({"type": "http.response.body", "body": event(body, "error")})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """What makes the response to a request whose body has arrived."""
         if self.body_field is None:
             return super().get_route_handler()
-        assert self.body_field.name in signature(self.endpoint).parameters, "one parameter is the whole body"
-        bodiless = APIRoute(
+
+        async def handle(request: Request) -> Response:
+            return await self._bodiless(request)
+
+        return handle
+
+    @cached_property
+    def _bodiless(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler of a route without a body, whose endpoint has this one's body as a dependency. It is made with
+        the first request: most routes of an app get none."""
+        assert self.body_field is not None, "FastAPI handles the others"
+        name, parameters = self.body_field.name, signature(self.endpoint).parameters
+        assert name in parameters, "one parameter is the whole body"
+
+        async def written(http: Request, **arguments: Any) -> Response:
+            service, context = http.app.state.service, context_of(http.scope)
+            response = await self.endpoint(**arguments)
+            if not isinstance(response, Response):
+                content = await service.read(context, partial(to_json, response, inf_nan_mode="null"))
+                response = Response(content, self.status_code or 200, media_type="application/json")
+            if not isinstance(response, StreamingResponse):
+                context.claims.memory.take(len(response.body))
+            return response
+
+        given = [Parameter("http", Parameter.KEYWORD_ONLY, annotation=Request)]
+        for each in parameters.values():
+            kind = Annotated[Any, Depends(self._body)] if each.name == name else each.annotation
+            given.append(each.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind))
+        written.__signature__ = Signature(given)  # type: ignore[attr-defined]
+        return APIRoute(
             self.path,
-            _bodiless(self.endpoint, self.body_field.name, self._body, self.status_code or 200),
+            written,
             response_model=None,
             dependencies=self.dependencies,
             dependency_overrides_provider=self.dependency_overrides_provider,
-        )
-        return bodiless.get_route_handler()
+        ).get_route_handler()
 
     async def _body(self, request: Request) -> Any:
         """The validated body. Raises `HTTPException` unless it is declared as JSON and its values have room,
@@ -96,63 +141,6 @@ class WorkRoute(APIRoute):
             form: Any = self.body_field.field_info.annotation
             raise invalid(field_errors(errors, sent, form))
         return value
-
-
-def _bodiless(
-    endpoint: Callable[..., Any], name: str, body: Callable[..., Any], status: int
-) -> Callable[..., Coroutine[Any, Any, Response]]:
-    """An endpoint of which the parameter with this name is a dependency on `body`. Writes the answer as JSON."""
-
-    async def answered(http: Request, **arguments: Any) -> Response:
-        service, context = http.app.state.service, context_of(http.scope)
-        response = await endpoint(**arguments)
-        if not isinstance(response, Response):
-            content = await service.read(context, partial(to_json, response, inf_nan_mode="null"))
-            response = Response(content, status, media_type="application/json")
-        if not isinstance(response, StreamingResponse):
-            context.claims.memory.take(len(response.body))
-        return response
-
-    given = [Parameter("http", Parameter.KEYWORD_ONLY, annotation=Request)]
-    for each in signature(endpoint).parameters.values():
-        kind = Annotated[Any, Depends(body)] if each.name == name else each.annotation
-        given.append(each.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind))
-    answered.__signature__ = Signature(given)  # type: ignore[attr-defined]
-    return answered
-
-
-class Work:
-    """ASGI middleware of a route: reads the body, then answers until time is up or the caller disconnects. The latter
-    two cancel the app, and with it its work in the model's queue."""
-
-    def __init__(self, app: ASGIApp, seconds: Callable[[Settings], float]) -> None:
-        self.app, self._seconds = app, seconds
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises `ShuttingDown`, `DeadlineExceeded`, `Overloaded`, and the errors of `read_body`."""
-        service: Service = scope["app"].state.service
-        headers, context = Headers(scope=scope), context_of(scope)
-        claims, limit = context.claims, self._seconds(service.settings)
-        start: Message | None = None
-
-        async def send_noted(message: Message) -> None:
-            nonlocal start
-            start = start or message
-            await send(message)
-
-        try:
-            async with claims.admitted(context.arrived, seconds_of(headers, limit), limit):
-                context.body = await read_body(headers, receive, service.settings.max_body_bytes, claims.memory.take)
-                context.size = len(context.body)
-                await answer(self.app, scope, receive, send_noted, claims)
-        except UnprmError as error:
-            if start is None:
-                raise
-            body = respond(error, scope).body
-            # as with OpenAI, a stream of events ends with one of the error; any other answer is left incomplete, and
-            # its connection closed
-            if Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream"):
-                await send({"type": "http.response.body", "body": event(body, "error")})
 
 
 async def answer(app: ASGIApp, scope: Scope, receive: Receive, send: Send, claims: Claims) -> None:
@@ -278,14 +266,14 @@ def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
         return value
     if len(value) > MAX_FIELDS:
         raise InvalidRequest(f"an object has {len(value)} fields, the limit is {MAX_FIELDS}")
-    if isinstance(solutions := value.get("solutions"), list):
-        if len(solutions) > max_solutions:
-            raise TooManySolutions(len(solutions), max_solutions)
-        for solution in solutions:
-            _bound(solution, max_steps)
-    if isinstance(trajectories := value.get("trajectories"), list) and len(trajectories) > max_solutions:
-        raise TooManySolutions(len(trajectories), max_solutions)
-    _bound(value.get("solution"), max_steps)
+    candidates = [value.get("solution")]
+    for name in ("solutions", "trajectories"):
+        if isinstance(sent := value.get(name), list):
+            if len(sent) > max_solutions:
+                raise TooManySolutions(len(sent), max_solutions)
+            candidates += sent
+    for candidate in candidates:
+        _bound(candidate, max_steps)
     return value
 
 
