@@ -6,8 +6,9 @@ import json
 import logging
 import threading
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -50,7 +51,6 @@ class PrmFiles:
 
     base: Path
     base_name: str
-    base_revision: str | None
     adapter: Path | None
     adapter_name: str | None
     name: str
@@ -77,23 +77,21 @@ def locate(
     names the base: `prm_config.json` if `configured`, else that of PEFT. `revision` and `adapter_revision`: of what is
     fetched from the hub; `weights`: as in `fetch`. Raises `ModelInvalid` if a part or its configuration is missing."""
     if model in mini.ADAPTERS and adapter is None:
-        return PrmFiles(mini.BASE, f"{mini.NAME} base", None, mini.ADAPTERS[model], model, model)
-    if adapter is not None:
-        place = fetch(adapter, adapter_revision, "--adapter", weights=weights)
-        name = read_prm_config(place).name if configured else adapter
-        return PrmFiles(fetch(model, revision, weights=weights), model, revision, place, adapter, name)
+        return PrmFiles(mini.BASE, f"{mini.NAME} base", mini.ADAPTERS[model], model, model)
     place = fetch(model, revision, weights=weights)
+    if adapter is not None:
+        beside = fetch(adapter, adapter_revision, "--adapter", weights=weights)
+        return PrmFiles(place, model, beside, adapter, read_prm_config(beside).name if configured else adapter)
+    name, base, base_revision = model, ".", None
     if configured:
         config = read_prm_config(place)
         name, base, base_revision = config.name, config.base, config.base_revision
-    else:
-        name = model
-        base, base_revision = lora.base(place) if (place / lora.CONFIG).is_file() else (".", None)
+    elif (place / lora.CONFIG).is_file():
+        base, base_revision = lora.base(place)
     if base == ".":
-        return PrmFiles(place, model, revision, None, None, name)
-    beside = configured and base.startswith(".")
-    found = fetch(str(place / base) if beside else base, base_revision, weights=weights)
-    return PrmFiles(found, base, base_revision, place, model, name)
+        return PrmFiles(place, model, None, None, name)
+    found = str(place / base) if configured and base.startswith(".") else base
+    return PrmFiles(fetch(found, base_revision, weights=weights), base, place, model, name)
 
 
 def fetch(name: str, revision: str | None, what: str = "model", *, weights: bool = True) -> Path:
@@ -195,23 +193,29 @@ def load_network(kind: Any, directory: Path, dtype: StoredDtype) -> PreTrainedMo
     if not any(directory.glob("*.safetensors")):
         raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
     lora.refuse_unreadable(directory)  # transformers gives an adapter's directory to PEFT
-    try:
-        with LOADING:
-            network, report = kind.from_pretrained(
-                directory,
-                dtype=dtype,
-                use_safetensors=True,
-                trust_remote_code=False,
-                local_files_only=True,
-                output_loading_info=True,
-            )
-    except (OSError, ValueError, SafetensorError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelInvalid(f"{directory} can't be loaded as a language model: {reason}") from error
+    with LOADING, _saying(f"{directory} can't be loaded as a language model"):
+        network, report = kind.from_pretrained(
+            directory,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+        )
     if missing := report["missing_keys"]:
         raise ModelInvalid(f"{directory}: {len(missing)} tensors are missing, for example {min(missing)}")
     model: PreTrainedModel = network.eval()
     return model
+
+
+@contextmanager
+def _saying(sentence: str) -> Iterator[None]:
+    """Makes what libraries raise for a model's files a `ModelInvalid`, which begins with this sentence."""
+    try:
+        yield
+    except (OSError, ValueError, SafetensorError, RuntimeError) as error:
+        reason = " ".join(" ".join(str(error).splitlines()[:2]).split())
+        raise ModelInvalid(f"{sentence}: {reason}") from error
 
 
 def load_merged(files: PrmFiles, dtype: StoredDtype) -> PreTrainedModel:
@@ -227,27 +231,21 @@ def adapted(base: PreTrainedModel, files: PrmFiles, *, merge: bool) -> PreTraine
 
     Raises `ModelInvalid` if they don't fit, or if an adapter that is not merged is more than LoRA of linear layers.
     """
-    try:
-        return _adapted(base, files, merge)
-    except (OSError, ValueError, SafetensorError, RuntimeError) as error:
-        reason = " ".join(" ".join(str(error).splitlines()[:2]).split())
-        raise ModelInvalid(
-            f"the adapter {files.adapter_name} does not fit the base {files.base_name}: {reason}"
-        ) from error
-
-
-def _adapted(base: PreTrainedModel, files: PrmFiles, merge: bool) -> PreTrainedModel:
     from peft import PeftConfig, PeftModel, get_peft_model_state_dict  # slow to import, and not all models need it
 
-    place = str(files.adapter)
-    config = PeftConfig.from_pretrained(place)
-    with safe_open(Path(place) / lora.WEIGHTS, framework="pt") as file:
-        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (it is no mapping)
-    _check_vocabulary(base, shapes)
-    names = set(shapes)
-    if not merge:
-        _check_beside(base, files, config, names)
-    with LOADING, warnings.catch_warnings():
+    with (
+        LOADING,
+        warnings.catch_warnings(),
+        _saying(f"the adapter {files.adapter_name} does not fit the base {files.base_name}"),
+    ):
+        place = str(files.adapter)
+        config = PeftConfig.from_pretrained(place)
+        with safe_open(Path(place) / lora.WEIGHTS, framework="pt") as file:
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+        _check_vocabulary(base, shapes)
+        names = set(shapes)
+        if not merge:
+            _check_beside(base, files, config, names)
         warnings.filterwarnings("ignore", "(?s).*tie_word_embeddings")  # they are untied where it matters
         # for merging in float32, for computing in the base's type
         tuned = PeftModel.from_pretrained(

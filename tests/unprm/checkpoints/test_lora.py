@@ -30,7 +30,7 @@ def by_peft(base, adapter, dtype):
 
 
 def loaded(base, adapter, dtype):
-    return load_merged(PrmFiles(base, "base", None, adapter, "adapter", "model"), dtype)
+    return load_merged(PrmFiles(base, "base", adapter, "adapter", "model"), dtype)
 
 
 def same(one, other):

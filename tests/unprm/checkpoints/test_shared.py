@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 def files(base, adapter):
-    return PrmFiles(base, "base", None, adapter, "adapter", "model")
+    return PrmFiles(base, "base", adapter, "adapter", "model")
 
 
 def beside(base, adapter, dtype=torch.float32):
