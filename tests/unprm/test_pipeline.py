@@ -1,6 +1,7 @@
 """The way from candidates to a response, with a scorer that works at once."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from tests.fake_engine import FakeEngine
 from tests.server.harness import PROBLEM, ask, boxed, serving
 from unprm import pipeline, scorer
 from unprm.calibration import Calibration, sigmoid
+from unprm.election.acceptance import ElectionRecord, OnElection
 from unprm.errors import UnprmError
 from unprm.types import StepScores
-from unprm.votes.registry import VOTES
-from unprm.wire import VoteRequest
+from unprm.votes.registry import VOTES, Strategy
+from unprm.wire import Candidates, VoteRequest
 
 SMALL = 200
 """Tokens of a window."""
@@ -55,6 +57,23 @@ def test_a_program_is_refused_what_the_server_refuses(
     with pytest.raises(UnprmError) as raised:
         unprm.vote(problem, solutions, strategy, prm=FakeEngine(max_tokens=SMALL), **settings)
     assert (raised.value.code, str(raised.value)) == (refused["code"], refused["detail"])
+
+
+def test_an_election_is_followed_by_a_hook_whose_fields_are_in_its_outcome() -> None:
+    held: list[ElectionRecord] = []
+
+    class Following(scorer.LocalScorer):
+        def on_election(self, request: Candidates, strategies: Sequence[Strategy]) -> OnElection:
+            assert (request.count, list(strategies)) == (3, ["majority"])
+            return lambda record: held.append(record) or {"accept": True}
+
+    following = Following()
+    request = VoteRequest(solutions=[boxed(1), boxed(2), boxed(2)])
+    response = following.finish(pipeline.vote(request, "majority", following))
+    (record,) = held
+    assert (record.strategy, record.answer, record.certainty) == ("majority", "2", 2 / 3)
+    assert (record.compared_as, record.statistics.candidates) == ("stated", 3)
+    assert response.accept is True
 
 
 def test_a_program_s_scores_are_the_server_s() -> None:
