@@ -24,11 +24,11 @@ class Choices:
         self._accepted: int | None = None
 
     async def gather(self, ask: Ask[Part], count: int, limit: int | None = None) -> list[Part | Exception]:
-        """What each request for a part of `count` choices returns or raises, in the order of the choices. A part has at
-        most `limit`.
+        """Asks for `count` choices in requests of at most `limit`; returns the result or error of every request, in the
+        order of the choices.
 
-        A part that is refused with an `APIStatusError` naming `n` is requested in halves, and what is missing in an
-        answer one by one. Later calls begin with the size that was accepted.
+        A request refused with an `APIStatusError` naming `n` is repeated in halves, missing choices one by one. Later
+        calls begin with the accepted size.
         """
         first_size = size = min(number for number in (self._accepted, limit, count) if number is not None)
         left, results = [(0, count)], list[tuple[int, Part | Exception]]()

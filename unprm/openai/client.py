@@ -327,8 +327,7 @@ def _message(content: bytes) -> str | None:
 
 
 def error_message(answer: Any) -> str | None:
-    """The words of an answer that is an error: its message as OpenAI's API has it, or the error itself; None if it is
-    no error."""
+    """The message of an answer that is an error, in OpenAI's form or as a text; None for other answers."""
     try:
         error = answer["error"]
         return str(error if isinstance(error, str) else error["message"])[:_MAX_MESSAGE]

@@ -99,8 +99,8 @@ class OpenAISampler(TokenSampler):
         return Completion(text, ids, logprobs, sent.finish == "stop")
 
     def _restored(self, token: Token) -> list[Token]:
-        """The token, after those that llama.cpp leaves out before it since each ends within a character: their bytes
-        are sent with it. Their probabilities are not sent, and count as 1."""
+        """The token, after the tokens that llama.cpp leaves out because they end within a character: it sends their
+        bytes with this one, and no probabilities, which count as 1."""
         own = self._bytes_of(token.id)
         if own is None or not token.bytes or not bytes(token.bytes).endswith(own):
             return [token]

@@ -1,4 +1,4 @@
-"""From a chat request to the plan of its election, by what the server is and what it has in front of it."""
+"""From a chat request to the plan of its election, by the server's settings, models and upstreams."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,8 +28,9 @@ _WITHOUT_READING = "send the problem as `unprm.problem`, or name a vote without 
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """An upstream that candidates are sampled from, at most `budget` of them; what came of it, without the completions.
-    `requested`: whether any was; `failed`: candidates that did not come; `failing`: consecutive rounds without any."""
+    """An upstream from which at most `budget` candidates are sampled, and the outcome, without the completions.
+    `requested`: whether it was asked; `failed`: missing candidates; `failing`: consecutive rounds without a candidate.
+    """
 
     name: str
     upstream: Upstream
@@ -63,10 +64,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ElectionPlan:
-    """What the request says, and what the server decides where it says nothing.
+    """The request's choices, and the server's where the request makes none.
 
-    `question`: what is asked last; `problem`: what a PRM reads, None for a vote without rewards; `why_majority`: why a
-    vote that nobody named is by majority. `several`: whether the server has several upstreams.
+    `question`: the last message of the user. `problem`: a PRM's input, None for a vote without rewards. `why_majority`:
+    the reason for a majority vote that nobody named. `several`: whether the server has several upstreams.
     """
 
     request: ChatRequest
@@ -88,7 +89,7 @@ class ElectionPlan:
 
     @property
     def groups(self) -> list[Sequence[Source]]:
-        """The sources that vote together: all, or each by itself if one after the other is asked."""
+        """Sources whose candidates vote together: all, or with `escalate` a group for each."""
         return [[each] for each in self.sources] if self.settings.on_reject == "escalate" else [self.sources]
 
 

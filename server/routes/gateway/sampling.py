@@ -1,4 +1,4 @@
-"""The candidates of one election: sampled in rounds, and what each of them votes for."""
+"""The candidates of one election: sampled in rounds, each with its vote."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ class Sampling:
 
     @property
     def failing(self) -> bool:
-        """Whether what keeps failing is all that is left, so that no more is worth requesting."""
+        """Whether no source is left but failing ones."""
         return any(each.given_up for each in self.sources) and not any(each.goes_on for each in self.sources)
 
     @property
@@ -98,12 +98,17 @@ class Sampling:
         observe: Callable[[WrittenCandidate | TextPiece], None],
         enough: Callable[[Sequence[Completion]], Coroutine[Any, Any, bool]],
     ) -> None:
-        """Samples one more round, until a time of the event loop's clock, or until `enough` says of all completions so
-        far that no more are needed; `observe` is called with each candidate as soon as it and those before it have
-        arrived; if the request shows candidates, first with the pieces of its text as they are written. Failures are
-        recorded, and tokens are charged as they come; a source that keeps failing, or whose first candidates all fail,
-        is given up, as one that takes more than its share of the time while others wait. Raises `UpstreamRefused`,
-        `UpstreamFailed`, `Overloaded` or `TimeoutError` if there is no candidate so far, and no other source."""
+        """Samples one more round of `wanted` candidates, until a time of the event loop's clock, or until `enough` says
+        that the completions so far decide.
+
+        `observe` gets candidates in order, an early one once all before it have arrived; if the request shows samples,
+        first the pieces of a text while it is written. Failures are recorded, and tokens charged as they are told. A
+        source is given up if it keeps failing, if its first candidates all fail, or if it takes more than its share of
+        the time while others wait.
+
+        Raises `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or `TimeoutError` if there is no candidate so far, and
+        no other source.
+        """
         self.rounds += 1
         before, first, places = self.samples.completions, self._requested, list[Source]()
         for source in self.sources:
@@ -185,8 +190,8 @@ class Sampling:
             await self.sample(min(wanted, self.budget - self.attempted), until, observe, enough)
 
     def solutions(self, extraction: Extraction) -> list[AnySolution]:
-        """What all candidates so far vote for, in sampling order. Raises `UpstreamFailed` if log-probabilities are
-        needed and no source gives any."""
+        """All candidates so far as a vote takes them, in sampling order. Raises `UpstreamFailed` if log-probabilities
+        are needed and no source gives any."""
         if self.plan.by_confidence and not self._has_logprobs and all(source.requested for source in self.sources):
             why = "the upstream sends no log-probabilities of tokens, which votes by confidence need"
             raise UpstreamFailed(f"{why}: name another vote, as majority")
@@ -195,7 +200,7 @@ class Sampling:
     def provisional(
         self, completions: Sequence[Completion], extraction: Extraction, confidences: Sequence[float | None] = ()
     ) -> list[AnySolution]:
-        """What these completions vote for."""
+        """Completions as a vote takes them."""
         acting = any(completion.calls for completion in completions)
         return [
             self._solution(completion, confidence, extraction, acting)
@@ -249,8 +254,8 @@ class Sampling:
     def _solution(
         self, completion: Completion, confidence: float | None, extraction: Extraction, acting: bool
     ) -> AnySolution:
-        """A completion, with what it votes for where that is not the answer that a whole text states. `acting`: whether
-        any candidate calls a tool."""
+        """A completion as a vote takes it, with the answer if the text alone does not state it. `acting`: whether any
+        candidate calls a tool."""
         request, text = self.plan.request, completion.text
         if completion.calls:
             return self._action(completion, confidence)
@@ -269,9 +274,9 @@ class Sampling:
     def _action(self, completion: Completion, confidence: float | None) -> "ActionSolution":
         """A completion with tool calls as a solution of one step: its text, then its calls.
 
-        It votes for the set of its calls, each by name and arguments in canonical JSON: in any order, without white
-        space, 1.0 as 1, and without those in `exclude_args`. If it is truncated, or the arguments of a call are no JSON
-        object, nobody could make these calls, and it votes for nothing.
+        It votes for the set of its calls, by name and arguments in canonical JSON: in any order, without white space,
+        1.0 as 1, without `exclude_args`. If it is truncated, or the arguments of a call are no JSON object, nobody
+        could make the calls, and it votes for nothing.
         """
         answer = _NO_ANSWER
         try:

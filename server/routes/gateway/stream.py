@@ -51,8 +51,8 @@ class Chunks:
         return self._chunk({}, unprm=describe(update))
 
     def answer(self, elected: ElectionResult) -> Iterator[bytes]:
-        """The rest: of each what else its message has, as thoughts, then its text in parts, and its tool calls whole;
-        the report with the first one's last chunk, and the usage."""
+        """The rest. For each completion: other fields of the message, as thoughts, then the text in parts, then the whole
+        tool calls. The report comes with the first completion's last chunk; the usage is last."""
         for index, choice in enumerate(elected.choices[: self._answers]):
             if index:
                 yield self.begin(index)
@@ -174,8 +174,8 @@ def parts_of(text: str) -> Iterator[str]:
 
 
 def _with_logprobs(parts: list[str], logprobs: Any) -> Iterator[tuple[str, Any]]:
-    """The parts of a text, each with as many of its tokens' log-probabilities as any other; they come in order, but not
-    each with its own part. Where they are no list of tokens, all come with the first part."""
+    """The parts of a text, the log-probabilities of its tokens spread evenly over them in order, whichever part a token
+    is of. Log-probabilities that are no list of tokens come with the first part."""
     tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(tokens, list):
         yield from zip(parts, [logprobs, *[None] * len(parts)], strict=False)

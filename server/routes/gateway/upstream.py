@@ -56,11 +56,11 @@ _REPORT_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who is told of completions, by the number of the (first) one.
+    """Receives completions, by the number of the first.
 
-    `arrive`: gets completions as soon as they have come, and what they cost, with them or later. `show`: gets a text
-    piece by piece, if the upstream streams it. `keeps_tokens`: whether all that comes with the log-probability of a
-    token is kept.
+    `arrive`: gets completions at their end, and their cost with them or later. `show`: gets a text piece by piece, if
+    the upstream streams it. `keeps_tokens`: whether tokens are kept whole, with text and alternatives, not only their
+    log-probabilities.
     """
 
     arrive: Callable[[int, Samples], None]
@@ -146,8 +146,8 @@ class Upstream:
         raise HTTPException(404, "the upstream has no model of this name; /v1/models lists those that it has")
 
     async def relay(self, path: str, body: Json, context: Context) -> AsyncGenerator[bytes, None]:
-        """The upstream's answer as it arrives: first its media type, then its parts. Its tokens are charged when it
-        ends, however that is. Raises as `sample`."""
+        """The upstream's answer as it arrives: first the media type, then the body in parts. Tokens are charged at the
+        end, also of a broken answer. Raises as `sample`."""
         content = await self._service.read(context, partial(encoded, body | self._model))
         async with self._place(context, MAX_CONCURRENT), aclosing(self._client.parts(path, content)) as parts:
             with _upstream_errors():
@@ -169,9 +169,9 @@ class Upstream:
 
     @asynccontextmanager
     async def _memory_for(self, context: Context, body: Json) -> AsyncGenerator[Take, None]:
-        """Yields a function that takes memory for the answer to a body until the end of the block. It waits before an
-        answer becomes long while two others of the caller are, so that together they find room; raises
-        `UpstreamFailed` for one that is too long, and `Overloaded`."""
+        """Yields a function that takes memory for the answer to a body until the end of the block. At most two answers
+        of a caller over 1 MiB are read at a time; the function waits for a place among the two. It raises
+        `UpstreamFailed` for an answer that is too long, and `Overloaded`."""
         limit = self._service.settings.max_body_bytes * (_WITH_LOGPROBS if body.get("logprobs") else 1)
         taken = 0
         async with AsyncExitStack() as turn:
