@@ -325,8 +325,7 @@ async def elect(begun: Sequence[Sampling], observe: Observer = ignore) -> Electi
                 break
     assert result is not None, "else the last one's error was raised"
     result.report.notes += failures
-    if plan.settings.on_reject is not None:
-        result.report.attempts = attempts
+    result.report.attempts = attempts or None
     annotate_generation(plan.request.model, result.sampled, first.context.response_id)
     return result
 
@@ -335,12 +334,10 @@ async def _attempt(election: RunningElection, attempts: list[Attempt]) -> Electi
     samples = election.sampling.samples
     count, before = len(samples), samples.usage
     result = await election.run()
-    more = {
-        "upstream": _names(election.sampling),
-        "answer": result.report.answer,
-        "accept": bool(result.report.accept),
-    }
-    attempts.append(Attempt.of(result.sampled.model, len(samples) - count, samples.usage - before, **more))
+    if election.sampling.plan.settings.on_reject is not None:
+        report, usage = result.report, samples.usage - before
+        more = {"upstream": _names(election.sampling), "answer": report.answer, "accept": bool(report.accept)}
+        attempts.append(Attempt.of(result.sampled.model, len(samples) - count, usage, **more))
     return result
 
 

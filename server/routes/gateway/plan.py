@@ -105,7 +105,8 @@ async def plan(
     Raises `TooManyCandidates`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for a misspelled vote, messages
     that the PRM would have to read and can't, and a risk that no calibration fits.
     """
-    await _check_name(request, next(iter(upstreams.values())), context)
+    if request.may_be_misnamed:
+        await _check_name(request.model, next(iter(upstreams.values())), context)
     election, settings = request.unprm, service.settings
     sources = _choose_sources(request, budget, upstreams, settings)
     with service.models.chosen(election.model, least=0) as models:
@@ -133,16 +134,14 @@ def check_count(candidates: int, settings: Settings) -> None:
         raise TooManyCandidates(candidates, settings.max_candidates)
 
 
-async def _check_name(request: ChatRequest, upstream: Upstream, context: Context) -> None:
-    """Raises `InvalidRequest` for a model whose name seems to choose a vote, unless the upstream lists that name or
-    can't list any."""
-    if request.may_be_misnamed:
-        try:
-            await upstream.model(request.model, context)
-        except HTTPException:
-            raise InvalidRequest(MISSPELLED, "/model") from None
-        except (UpstreamRefused, UpstreamFailed):
-            pass  # it has no list
+async def _check_name(model: str, upstream: Upstream, context: Context) -> None:
+    """Raises `InvalidRequest` for a name that seems to choose a vote, unless the upstream lists it, or lists none."""
+    try:
+        await upstream.model(model, context)
+    except HTTPException:
+        raise InvalidRequest(MISSPELLED, "/model") from None
+    except (UpstreamRefused, UpstreamFailed):
+        pass  # it has no list
 
 
 async def _choose_strategy(

@@ -51,8 +51,8 @@ class Chunks:
         return self._chunk({}, unprm=describe(update))
 
     def answer(self, elected: ElectionResult) -> Iterator[bytes]:
-        """The rest. For each completion: other fields of the message, as thoughts, then the text in parts, then the whole
-        tool calls. The report comes with the first completion's last chunk; the usage is last."""
+        """The rest. For each completion: other fields of the message, as thoughts, then the text in parts, then the
+        whole tool calls. The report comes with the first completion's last chunk; the usage is last."""
         for index, choice in enumerate(elected.choices[: self._answers]):
             if index:
                 yield self.begin(index)
