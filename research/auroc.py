@@ -46,7 +46,7 @@ def auroc(solutions: Sequence[ScoredSteps], matched: bool) -> Estimate:
     taken = weights(len(questions))
     ones = np.ones((1, len(questions)))
     value, resampled = (_ratio(rows, won, counted) for rows in (ones, taken))
-    return Estimate(float(value[0]), resampled, len(questions), 0.0, 0.0)
+    return Estimate(float(value[0]), resampled, len(questions))
 
 
 def _table(solutions: Sequence[ScoredSteps], questions: dict[str, int], wrong: bool) -> Numbers:

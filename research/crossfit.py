@@ -87,7 +87,7 @@ def measure(judged: Sequence[JudgedCandidates], size: int | None = None) -> dict
 
     def against(other: Strategy) -> dict[Strategy, str]:
         differences = {
-            vote: Estimate.mean((fitted.outcomes - default[other])[None])
+            vote: Estimate.mean(fitted.outcomes - default[other])
             for vote, fitted in held_out.items()
             if vote != other or len(tried[vote]) > 1
         }

@@ -35,7 +35,7 @@ def write(trainer: ProbeTrainer, output: Path, console: Console) -> str:
     `trainer`: of a probe. Raises `ModelInvalid` if its training has not ended.
     """
     held_out = HeldOut(trainer)
-    if any(each.reserve() < each.count for each in (trainer.states, held_out.states)):
+    if trainer.states.missing or held_out.states.missing:
         raise ModelInvalid(f"the training of {trainer.settings.output} has not ended: repeat its command")
     features, others = trainer.states.features, held_out.states.features
     right, problems = trainer.states.right, trainer.states.problems

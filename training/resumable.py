@@ -36,7 +36,7 @@ class ResumableFile(ExitStack, Generic[R]):
         try:
             self._lock()
             self._mend()
-            _configure(path, config)
+            configure(path, config)
             self.records = {record.id: record for record in sources.read(path, kind)}
         except BaseException:
             self.close()
@@ -103,11 +103,11 @@ def config_of(path: Path) -> dict[str, Any]:
 def write(path: Path, config: Mapping[str, Any], records: Iterable[object]) -> None:
     """Writes a record file and its configuration; each file is replaced atomically. Raises `OutputMismatch` if the file
     was made with another configuration."""
-    _configure(path, config)
+    configure(path, config)
     write_lines(path, records)
 
 
-def _configure(path: Path, config: Mapping[str, Any]) -> None:
+def configure(path: Path, config: Mapping[str, Any]) -> None:
     """Writes the configuration of a new record file. Raises `OutputMismatch` if an old one has another, or none."""
     if not config_path(path).exists() and not (path.exists() and path.stat().st_size):
         replace(config_path(path), json.dumps(config, ensure_ascii=False, indent=2) + "\n")

@@ -73,7 +73,7 @@ class LabelAccuracy:
     def saved(self, what: str, baseline: "LabelAccuracy") -> Estimate:
         """The share of another search's spending that this one saves on the same questions; negative if it spends
         more."""
-        return Estimate.ratio((baseline.spent[what] - self.spent[what])[None], baseline.spent[what])
+        return Estimate.ratio((baseline.spent[what] - self.spent[what]), baseline.spent[what])
 
 
 def truths(runs: Runs, true_error: FirstErrorOf = by_checker) -> dict[str, LabelAccuracy]:
@@ -106,8 +106,8 @@ def _truth(wrong: Sequence[AnnotatedSolution], true_error: FirstErrorOf) -> Labe
         hits[question] += first is not None and first == error
     labelled = sum(solution.labels is not None for solution in wrong)
     return LabelAccuracy(
-        Estimate.ratio(hits[None], solutions),
-        Estimate.ratio(right[None], steps),
+        Estimate.ratio(hits, solutions),
+        Estimate.ratio(right, steps),
         labelled / len(wrong),
         spent,
     )

@@ -152,4 +152,4 @@ def _share(solutions: Sequence[LabelledError], outcomes: Sequence[float]) -> Sha
     for row, outcome in zip(solutions, outcomes, strict=True):
         hits[index[row.problem]] += outcome
         counts[index[row.problem]] += 1
-    return Estimate.ratio(hits[None], counts).share
+    return Estimate.ratio(hits, counts).share

@@ -56,9 +56,7 @@ async def study(
             files = stack.enter_context(AnnotationFiles(output / f"{name}.jsonl", variant, sampler, selected))
             known = files.questions.records
             runs.append((files, Annotator(sampler, equivalence, variant, known, files.write, files.drawn)))
-        total = sum(
-            files.most([solution for solution in solutions if not files.is_done(solution)]) for files, _ in runs
-        )
+        total = sum(not files.is_done(solution) for files, _ in runs for solution in solutions)
         board = stack.enter_context(stage.Board(console, "annotating by every search", total))
 
         async def work(group: list[SelectedSolution]) -> None:

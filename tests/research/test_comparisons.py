@@ -12,7 +12,7 @@ QUESTIONS = 200
 def _difference(mean, spread):
     """Of outcomes whose mean and standard deviation are just these."""
     noise = np.random.default_rng(0).normal(0, 1, QUESTIONS)
-    return Estimate.mean((mean + spread * (noise - noise.mean()) / noise.std())[None])
+    return Estimate.mean(mean + spread * (noise - noise.mean()) / noise.std())
 
 
 @pytest.mark.parametrize(
@@ -51,16 +51,16 @@ def test_the_note_says_what_intervals_are_over():
 
 def test_a_difference_of_exactly_nothing_shows_as_much_as_there_are_questions():
     for questions in (20, 1000):
-        outcomes = np.random.default_rng(7).random((3, questions))
+        outcomes = np.random.default_rng(7).random(questions)
         assert (p_within(Estimate.mean(outcomes - outcomes), 0.01) < 0.001) == (questions == 1000)
     for questions in (9, 10):
-        assert (p_within(Estimate.mean(np.full((1, questions), 0.5)), 1.0) == 1) == (questions == 9)
+        assert (p_within(Estimate.mean(np.full(questions, 0.5)), 1.0) == 1) == (questions == 9)
 
 
 def test_a_small_difference_has_its_interval_within_the_margin():
     rng = np.random.default_rng(8)
     for shift in np.linspace(0, 0.3, 40):
-        estimate = Estimate.mean(rng.normal(shift, 1, (1, QUESTIONS)))
+        estimate = Estimate.mean(rng.normal(shift, 1, QUESTIONS))
         narrow = estimate.interval(0.9)
         for margin in (0.1, 0.2, 0.4):
             assert p_within(estimate, margin) >= 0.05 or (-margin < narrow.low and narrow.high < margin)

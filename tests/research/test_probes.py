@@ -11,7 +11,7 @@ from research import probes
 from tests.tiny import write_base
 from tests.training.solutions import learnable
 from training import resumable
-from training.prm.probe import HELD_OUT_STATES, PROGRESS, ProbeTrainer
+from training.prm.probe import HELD_OUT_STATES, ProbeTrainer
 from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution
 from unprm.errors import ModelInvalid
@@ -73,9 +73,8 @@ def test_tables_are_written(trainer, tmp_path):
 
 
 def test_a_training_that_has_not_ended_is_told(trainer, tmp_path):
-    progress = trainer.settings.output / HELD_OUT_STATES / PROGRESS
-    before = progress.read_text("utf-8")
-    progress.write_text(json.dumps(json.loads(before) | {"steps": 3}), "utf-8")
+    made = next((trainer.settings.output / HELD_OUT_STATES).glob("*.safetensors"))
+    made.rename(tmp_path / "elsewhere")
     with pytest.raises(ModelInvalid, match="has not ended: repeat its command"):
         probes.write(trainer, tmp_path, Console(file=io.StringIO()))
-    progress.write_text(before, "utf-8")
+    (tmp_path / "elsewhere").rename(made)

@@ -66,7 +66,6 @@ def _train_probe(given: Given, preset: str) -> None:
     if beside := [name for name in given if name not in PROBE_OPTIONS] or (["preset"] if preset != "paper" else []):
         raise typer.BadParameter("a probe of a frozen base is fitted without it", param_hint=option(beside[0]))
     trainer = ProbeTrainer(TrainSettings(**given))
-    console.print(str(trainer), highlight=False, soft_wrap=True)
     _print_dropped(trainer.dropped, trainer.dropped_held_out)
     with stage.progress(console) as progress:
         summary = trainer.train(progress)

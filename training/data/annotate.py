@@ -46,8 +46,6 @@ class AnnotationFiles(ExitStack):
         self.resolved = self.enter_context(ResumableFile(output, AnnotatedSolution, config))
         self.unresolved = self.enter_context(ResumableFile(unresolved_path(output), AnnotatedSolution, config))
         self.questions = self.enter_context(ResumableFile(questions_path(output), QuestionValue, config))
-        self.settings = settings
-        self._finished = self._used = self._drawn = self._shown = 0
         self.board: stage.Board | None = None
 
     def is_done(self, solution: SelectedSolution) -> bool:
@@ -56,35 +54,15 @@ class AnnotationFiles(ExitStack):
     def write(self, record: AnnotatedSolution | QuestionValue) -> None:
         if isinstance(record, QuestionValue):
             self.questions.append(record)
-            self._finished += most_alone(self.settings)
-            counts = {}
         else:
             (self.resolved if record.reason is None else self.unresolved).append(record)
-            self._finished += most_rollouts(record, self.settings)
-            counts = {"solutions": 1, "verified": record.verified}
-        self._used += record.samples
-        self._show(**counts)
+            if self.board:
+                self.board.advance(verified=record.verified)
 
     def drawn(self, rollouts: Sequence[Rollout]) -> None:
         """Updates the progress display: a solution may take minutes."""
-        self._drawn += len(rollouts)
-        self._show(samples=len(rollouts), tokens=sum(len(rollout.logprobs) for rollout in rollouts))
-
-    def _show(self, **counts: int) -> None:
-        """What is finished counts by the rollouts that it could have taken, the rest by those it has."""
-        done = self._finished + max(0, self._drawn - self._used)
         if self.board:
-            self.board.count(done - self._shown, **counts)
-        self._shown = done
-
-    def most(self, solutions: Sequence[SelectedSolution]) -> int:
-        """How many rollouts these solutions can take at most, with those of their questions that aren't known."""
-        total, fixed = 0, self.settings.adaptive.fixed_count and self.settings.search != "random"
-        for group in by_question(solutions):
-            each = sum(most_rollouts(solution, self.settings) for solution in group)
-            known = f"{group[0].question}/{group[0].model}" in self.questions.records
-            total += each + most_alone(self.settings) * ((each > 0 or fixed) and not known)
-        return total
+            self.board.count(samples=len(rollouts), tokens=sum(len(rollout.logprobs) for rollout in rollouts))
 
 
 async def annotate(
@@ -105,9 +83,7 @@ async def annotate(
         annotator = Annotator(sampler, equivalence, settings, files.questions.records, files.write, files.drawn)
         todo = [solution for solution in solutions if not files.is_done(solution)]
         title = f"annotating by {settings.search} search"
-        most = files.most(todo)
-        console.print(f"{len(todo)} solutions to annotate, by at most {most:,} rollouts")
-        with stage.Board(console, title, most) as files.board:
+        with stage.Board(console, title, len(todo)) as files.board:
 
             async def work(group: list[SelectedSolution]) -> None:
                 await annotator.annotate(group, memory={})
@@ -116,19 +92,6 @@ async def annotate(
         for reason, count in Counter(left.reason for left in files.unresolved.records.values()).most_common():
             console.print(f"left out, {reason}: {count}")
     return failures
-
-
-def most_rollouts(solution: SelectedSolution | AnnotatedSolution, settings: AnnotateSettings) -> int:
-    if solution.correct or len(solution.steps) < 2 or settings.search == "random":
-        return 0
-    if settings.search == "bayes":
-        return settings.bayes.budget
-    tried = len(solution.steps) - (settings.search != "uncertainty-literal")
-    return tried * settings.adaptive.most
-
-
-def most_alone(settings: AnnotateSettings) -> int:
-    return settings.adaptive.most * (2 if settings.adaptive.fixed_count else 1)
 
 
 def by_question(solutions: Sequence[SelectedSolution]) -> list[list[SelectedSolution]]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,28 +46,22 @@ def load_questions(
     extraction: Extraction = "auto",
     *,
     per: str | None = None,
-    only: Sequence[str] = (),
     unanswerable: bool = False,
 ) -> tuple[list[Question], int]:
     """The questions of a JSONL file, or of the hub's data set of that name, and the number of those left out because
     their answer is `None`; `unanswerable`: none is left out.
 
     `limit`: as many are drawn with the seed; with `per`, as many for each value of this field, independently of the
-    other values. `only`: they are drawn among those that have one of these values, each given as `FIELD=VALUE`.
+    other values.
     `extraction`: where to look for the answer in the solution if a question has no answer field.
 
     Raises `RecordInvalid` for a record without a problem or an answer, with a duplicate id, or without the field `per`;
-    if there is no question, or none is as `only` says; and if a value of `per` has fewer questions than the limit.
+    if there is no question; and if a value of `per` has fewer questions than the limit.
     """
     row = dict[str, Any]
     rows = list(
         sources.from_file(Path(source), row) if Path(source).is_file() else sources.from_hub(source, split, row)
     )
-    wanted = [condition.partition("=") for condition in only]
-    if only:
-        rows = [each for each in rows if any(str(each[1].get(name)) == value for name, _, value in wanted)]
-        if not rows:
-            raise RecordInvalid(source, 0, f"it has no question with {' or '.join(only)}")
     questions_by_id = sources.by_id(
         source, ((number, _question(row, source, number, extraction)) for number, row in rows)
     )

@@ -84,9 +84,7 @@ def results(
     }
     of_all = {(vote, reward): outcomes(each, rules[vote]) for (vote, reward), each in taken.items()}
     majority = of_all["majority", NO_REWARD]
-    against = compare(
-        {key: Estimate.mean((right - majority)[None]) for key, right in of_all.items() if key[0] != "majority"}
-    )
+    against = compare({key: Estimate.mean(right - majority) for key, right in of_all.items() if key[0] != "majority"})
     rows = []
     for (vote, reward), each in taken.items():
         row = _row(vote, reward, each, rules[vote], sizes, seed)

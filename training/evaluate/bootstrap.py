@@ -1,13 +1,8 @@
-"""Estimates with intervals and p-values that cover the sampling of questions, all draws for them, and training seeds.
+"""Estimates with intervals and p-values that cover the sampling of questions and all draws for them.
 
 Questions are resampled, each together with what was drawn for it (its candidates, the draws of N of them): a
 question's outcome already varies with these draws, and resampling them again would count their variance twice (Davison
 and Hinkley, Bootstrap Methods and their Application, section 3.8).
-
-Training seeds are too few to resample: with three, resamples have two thirds of the variance and never leave the
-observed range, so a 95 % interval would cover about 75 %. Their variance enters as Student's t instead, with Welch's
-degrees of freedom between PRMs. Variance shared by questions and seeds is counted in both, so intervals are
-conservative.
 """
 
 from collections.abc import Hashable, Mapping
@@ -44,55 +39,36 @@ def weights(questions: int) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure, or a difference of two figures.
-
-    `resampled`, (RESAMPLES,): the figure on resampled questions. `variance`: variance of the figure due to training
-    seeds, 0 for one seed or none; `freedom`: its degrees of freedom. `questions`: number of questions that contribute.
-    """
+    """A figure, or a difference of two figures. `resampled`, (RESAMPLES,): the figure on resampled questions.
+    `questions`: number of questions that contribute."""
 
     value: float
     resampled: Numbers
     questions: int
-    variance: float
-    freedom: float
-
-    @classmethod
-    def of_seeds(cls, values: Numbers, resampled: Numbers, questions: int) -> Self:
-        """The mean over seeds. `values`, (seeds,): each seed's figure; `resampled`, (seeds, RESAMPLES): the same on
-        resampled questions."""
-        count = len(values)
-        variance = float(values.var(ddof=1)) / count if count > 1 else 0.0
-        return cls(float(values.mean()), resampled.mean(axis=0), questions, variance, count - 1)
 
     @classmethod
     def ratio(cls, hits: Numbers, counts: Numbers) -> Self:
-        """Sum of `hits`, (seeds, questions), over the sum of `counts`, (questions,); 0 if the counts are 0."""
+        """Sum of `hits` over the sum of `counts`, (questions,) each; 0 if the counts are 0."""
         taken = weights(len(counts))
-        resampled = _divided(hits @ taken.T, counts @ taken.T)
-        return cls.of_seeds(_divided(hits.sum(axis=1), counts.sum()), resampled, int((counts > 0).sum()))
+        return cls(
+            float(_divided(hits.sum(), counts.sum())),
+            _divided(taken @ hits, taken @ counts),
+            int((counts > 0).sum()),
+        )
 
     @classmethod
     def mean(cls, outcomes: Numbers) -> Self:
-        """The mean of `outcomes`, (seeds, questions). To compare two methods with the same PRMs, pass the differences
-        of their outcomes, which pairs them by seed, too."""
-        return cls.ratio(outcomes, np.ones(outcomes.shape[1]))
+        """The mean of `outcomes`, (questions,)."""
+        return cls.ratio(outcomes, np.ones(len(outcomes)))
 
     def __sub__(self, other: Self) -> Self:
-        """The difference from an estimate over the same questions with other PRMs, whose seeds are not paired."""
-        parts = [(estimate.variance, estimate.freedom) for estimate in (self, other) if estimate.variance > 0]
-        variance = sum(part for part, _ in parts)
-        freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts) if parts else 0.0
-        resampled = self.resampled - other.resampled
+        """The difference from an estimate over the same questions."""
         questions = min(self.questions, other.questions)
-        return type(self)(self.value - other.value, resampled, questions, variance, freedom)
+        return type(self)(self.value - other.value, self.resampled - other.resampled, questions)
 
     def deviations(self) -> Numbers:
-        """Simulated deviations from `value`, (RESAMPLES,)."""
-        made = self.resampled - self.value
-        if self.variance > 0:
-            drawn = np.random.default_rng(0).standard_t(self.freedom, RESAMPLES)
-            made = made + np.sqrt(self.variance) * drawn
-        return made
+        """Deviations from `value` on resampled questions, (RESAMPLES,)."""
+        return self.resampled - self.value
 
     def interval(self, level: float = 0.95) -> Share:
         """The value with its interval. The interval is symmetric: if few questions make up the whole difference,
@@ -130,7 +106,7 @@ def holm(p: Mapping[Key, float]) -> dict[Key, float]:
     return {key: corrected[key] for key in p}
 
 
-def _divided(hits: Numbers, counts: Numbers | np.floating) -> Numbers:
+def _divided(hits: Numbers | np.floating, counts: Numbers | np.floating) -> Numbers:
     made: Numbers = np.divide(hits, counts, out=np.zeros_like(hits, dtype=float), where=counts > 0)
     return made
 

@@ -1,10 +1,9 @@
 """Questions with their gold answers and sampled candidates, with rewards if the file has them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import (
     AliasChoices,
@@ -26,8 +25,6 @@ from ..schema import adapter
 from ..stage_settings import ReadingSettings
 from .records import Confidences
 
-_GOLD = "ground_truth_answer"
-"""The field by which OpenAI's records are recognised."""
 Given = (
     Annotated[float, Field(strict=True, allow_inf_nan=False)]
     | tuple[Annotated[float, Field(strict=True, ge=0, le=1)], ...]
@@ -87,9 +84,8 @@ class _Candidate(BaseModel):
 
 
 class _PoolRow(BaseModel):
-    """A record of `unprm sample`; `{"problem", "answer", "candidates": [{"text" or "steps", …}]}`, with confidences
-    and log-probabilities of candidates as in a request to a server; search-and-learn's, whose `completions` are texts;
-    or what `_by_problem` makes of OpenAI's."""
+    """A record of `unprm sample`, or `{"problem", "answer", "candidates": [{"text" or "steps", …}]}`, with confidences
+    and log-probabilities of candidates as in a request to a server."""
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
@@ -100,20 +96,14 @@ class _PoolRow(BaseModel):
 
 
 def read_pool(path: Path, reward_field: str = "") -> list[CandidatePool]:
-    """The questions of a file: JSON lines, plain or `.gz`, or parquet.
+    """The questions of a file: JSON lines, plain or `.gz`.
 
-    `reward_field`: field of a candidate that holds its reward (a number) or the list of its step scores; or field of
-    the record that lists these for all candidates, as `scores` of search-and-learn. In OpenAI's scored test samples
-    (Lightman et al., 2023) each record is a candidate.
+    `reward_field`: field of a candidate that holds its reward (a number) or the list of its step scores.
 
     Raises `RecordInvalid` for an invalid record; a duplicate id; a candidate without reward; step scores that are not
     numbers in [0, 1], or not as many as the steps; a file with both kinds of rewards; and an empty file.
     """
-    rows = iter(_parquet(path) if path.suffix == ".parquet" else sources.from_file(path, dict[str, Any]))
-    first = next(rows, None)
-    rows = iter(()) if first is None else chain((first,), rows)
-    if first is not None and _GOLD in first[1]:
-        rows = _by_problem(rows, path)
+    rows = sources.from_file(path, _PoolRow)
     numbered = [(number, _question(row, path, number, reward_field)) for number, row in rows]
     if not numbered:
         raise RecordInvalid(str(path), 0, "there is no question in it")
@@ -124,37 +114,13 @@ def read_pool(path: Path, reward_field: str = "") -> list[CandidatePool]:
     return list(sources.by_id(str(path), numbered).values())
 
 
-def _parquet(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
-    from datasets import Dataset
-
-    try:
-        return enumerate(Dataset.from_parquet(str(path), keep_in_memory=True), 1)
-    except ValueError as error:  # pyarrow's is one
-        raise RecordInvalid(str(path), 0, f"not a whole parquet file ({error})") from error
-
-
-def _by_problem(rows: Iterable[tuple[int, dict[str, Any]]], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The records of OpenAI's scored test samples, `problem`, `steps`, `ground_truth_answer` and scores of each
-    candidate, gathered by problem; raises `RecordInvalid` if a problem has several gold answers."""
-    by_problem: dict[object, tuple[int, dict[str, Any]]] = {}
-    for number, row in rows:
-        problem, gold = row.get("problem"), row.get(_GOLD)
-        fields: dict[str, Any] = {"id": row.get("unique_id"), "problem": problem, "answer": gold, "candidates": []}
-        _, question = by_problem.setdefault(problem, (number, fields))
-        if question["answer"] != gold:
-            raise RecordInvalid(str(path), number, f"{_GOLD!r} is not the one of an earlier record of the problem")
-        question["candidates"].append({name: value for name, value in row.items() if name != "problem"})
-    yield from by_problem.values()
-
-
 def digest(questions: Sequence[CandidatePool]) -> str:
     return resumable.digest([adapter(CandidatePool).dump_python(question, by_alias=True) for question in questions])
 
 
-def _question(fields: dict[str, Any], path: Path, number: int, reward_field: str) -> CandidatePool:
-    row = sources.parse(fields, _PoolRow, str(path), number)
+def _question(row: _PoolRow, path: Path, number: int, reward_field: str) -> CandidatePool:
     try:
-        given = _given(row.candidates, fields, reward_field) if reward_field else []
+        given = [_given(k, each, reward_field) for k, each in enumerate(row.candidates)] if reward_field else []
     except ValueError as error:
         raise RecordInvalid(str(path), number, str(error)) from error
     rewards = tuple(value for value in given if isinstance(value, float))
@@ -175,24 +141,12 @@ def _question(fields: dict[str, Any], path: Path, number: int, reward_field: str
     )
 
 
-def _given(candidates: Sequence[_Candidate], fields: Mapping[str, Any], name: str) -> list[Given]:
-    """What each candidate has at the field `name`, or what the record's field of this name lists for it."""
-    values = fields.get(name)
-    if not isinstance(values, list):
-        values = [(candidate.model_extra or {}).get(name) for candidate in candidates]
-    if len(values) != len(candidates):
-        raise ValueError(f"{name!r} has {len(values)} entries for {len(candidates)} candidates")
-    rewards: list[Given] = []
-    for index, (candidate, value) in enumerate(zip(candidates, values, strict=True)):
-        try:
-            given = _GIVEN.validate_python(value)
-        except ValidationError:
-            raise ValueError(
-                f"candidate {index} has no number at {name!r}, nor a list of step scores in [0, 1]"
-            ) from None
-        if isinstance(given, tuple) and candidate.steps is not None and len(given) not in (0, len(candidate.steps)):
-            raise ValueError(
-                f"candidate {index} at {name!r}: {len(given)} step scores for {len(candidate.steps)} steps"
-            )
-        rewards.append(given)
-    return rewards
+def _given(index: int, candidate: _Candidate, name: str) -> Given:
+    """What a candidate has at the field `name`."""
+    try:
+        given = _GIVEN.validate_python((candidate.model_extra or {}).get(name))
+    except ValidationError:
+        raise ValueError(f"candidate {index} has no number at {name!r}, nor a list of step scores in [0, 1]") from None
+    if isinstance(given, tuple) and candidate.steps is not None and len(given) not in (0, len(candidate.steps)):
+        raise ValueError(f"candidate {index} at {name!r}: {len(given)} step scores for {len(candidate.steps)} steps")
+    return given

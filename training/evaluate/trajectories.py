@@ -119,7 +119,7 @@ def measure(trajectories: Sequence[LabelledTrajectory], scores: Mapping[str, Ver
             for group in groups]  # fmt: skip
     first = [[_first_wrong(scores[each.id]) == _first_wrong(_scores(each.step_labels)) for each in group]
              for group in groups]  # fmt: skip
-    best = {name: Estimate.mean(_solved(groups, scores, name)[None]).share for name in AGGREGATES}
+    best = {name: Estimate.mean(_solved(groups, scores, name)).share for name in AGGREGATES}
     return VerifierFigures(_share(same), _share(first), best)
 
 
@@ -130,7 +130,7 @@ def against_min(
     [-1, 1]: the mean over verifiers, with its interval over tasks."""
     groups, known = _by_task(trajectories), list(verifiers)
     mean = {name: np.mean([_solved(groups, scores, name) for scores in known], axis=0) for name in AGGREGATES}
-    return {name: Estimate.mean((each - mean["min"])[None]).interval() for name, each in mean.items() if name != "min"}
+    return {name: Estimate.mean(each - mean["min"]).interval() for name, each in mean.items() if name != "min"}
 
 
 def bounds(trajectories: Sequence[LabelledTrajectory]) -> tuple[float, float]:
@@ -173,7 +173,7 @@ def _solved(
 
 def _share(outcomes: Sequence[Sequence[bool]]) -> Share:
     hits, counts = (np.array([float(of(group)) for group in outcomes]) for of in (sum, len))
-    return Estimate.ratio(hits[None], counts).share
+    return Estimate.ratio(hits, counts).share
 
 
 def _scores(labels: Mapping[str, Label | None] | Mapping[str, Label]) -> dict[str, float]:

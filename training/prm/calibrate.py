@@ -12,7 +12,7 @@ import numpy as np
 from rich.progress import Progress
 from sklearn.linear_model import LogisticRegression
 
-from unprm.calibration import EDGE, Calibration, log_odds
+from unprm.calibration import Calibration, log_odds
 from unprm.errors import RecordInvalid
 
 from ..evaluate.metrics import Validation
@@ -55,9 +55,9 @@ def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
     return Calibrated(calibration, sum(map(len, labels)), Validation.of(scores, labels), Validation.of(after, labels))
 
 
-def fit(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]], edge: float = EDGE) -> Calibration:
+def fit(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]]) -> Calibration:
     """Platt scaling: logistic regression of labels on the scores' log-odds, without regularisation. Scores are clipped
-    to [edge, 1 - edge]. Both labels must occur."""
-    odds = [[log_odds(score, edge)] for score in chain.from_iterable(scores)]
+    to [EDGE, 1 - EDGE]. Both labels must occur."""
+    odds = [[log_odds(score)] for score in chain.from_iterable(scores)]
     fitted = LogisticRegression(C=np.inf, tol=1e-8).fit(odds, list(chain.from_iterable(labels)))
     return Calibration(float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))

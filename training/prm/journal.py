@@ -1,9 +1,8 @@
-"""What a run shows of itself while it trains: `train.jsonl`, a curve, and the trackers that people watch runs with."""
+"""What a run shows of itself while it trains: its rows, and the trackers that people watch runs with."""
 
 import json
 import os
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,8 +10,8 @@ from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker
 
 from unprm.errors import ModelInvalid
 
-STEPS, VALIDATIONS, CURVE = "train.jsonl", "validation.jsonl", "loss.png"
-"""A row for each optimiser step, and for each epoch; the losses as a picture."""
+STEPS, VALIDATIONS = "train.jsonl", "validation.jsonl"
+"""A row for each optimiser step, and for each epoch."""
 
 
 class TrainingJournal:
@@ -45,25 +44,10 @@ class TrainingJournal:
         _write(self.output / VALIDATIONS, rows)
         self._report("validation", rows[-1], step)
 
-    def end(self, losses: Sequence[float]) -> None:
-        """Draws the losses, of a step each, where matplotlib is installed, and ends the trackers."""
-        if find_spec("matplotlib") is not None:
-            self._draw(losses)
+    def end(self) -> None:
+        """Ends the trackers."""
         for tracker in self._trackers:
             tracker.finish()
-
-    def _draw(self, losses: Sequence[float]) -> None:
-        from matplotlib.figure import Figure  # what trains on a bare machine lacks it
-
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
-        axes = figure.add_subplot(xlabel="optimiser step", ylabel="loss")
-        steps, width = range(1, len(losses) + 1), max(1, len(losses) // 10)
-        axes.plot(steps, losses, color="#56B4E9", label="step")
-        if width > 1:
-            means = [sum(losses[max(0, end - width) : end]) / min(width, end) for end in steps]
-            axes.plot(steps, means, color="#0072B2", label=f"mean of the last {width}")
-            axes.legend(frameon=False)
-        figure.savefig(self.output / CURVE, dpi=150)
 
     def _report(self, kind: str, row: Mapping[str, Any], step: int) -> None:
         figures = {f"{kind}/{name}": value for name, value in row.items() if isinstance(value, int | float)}

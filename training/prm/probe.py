@@ -2,17 +2,13 @@
 
     unprm train --base Qwen/Qwen2.5-Math-7B-Instruct --data steps.jsonl --output my-probe --tune none --head probe
 
-One pass of the torch engine over the texts, in which a beginning that solutions share runs once, and then a fit. The
-hidden states are kept in files that are mapped into memory, since they can be larger than it. If the same command is
-given again, a killed run goes on with the pass where it was, with the same result.
+The torch engine runs over the texts, in passes in which a beginning that solutions share runs once; then the probe is
+fitted. If the same command is given again, a killed run goes on with the pass where it was, with the same result.
 """
 
 import hashlib
-import json
 import math
-import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -22,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rich.progress import Progress
+from safetensors.numpy import load_file, save
 from transformers import PreTrainedModel
 
 from unprm.calibration import sigmoid
@@ -44,6 +41,7 @@ from unprm.uncertainty import surprise
 from .. import resumable
 from ..evaluate.metrics import Validation
 from ..schema import VERDICT
+from ..stage_settings import LayoutName
 from .card import write_card
 from .collate import Example, read_examples
 from .journal import VALIDATIONS
@@ -58,7 +56,6 @@ PASS_TOKENS = {"cpu": 4_096, "cuda": 8_192}
 again in each pass that has some of them, so short passes read most tokens twice."""
 HELD_OUT_STATES = "validation-states"
 """Folder of the states of held-out steps."""
-STATES, FIGURES, PROGRESS = "states.npy", "measures.npy", "progress.json"
 READOUTS = "readouts.jsonl"
 """A row for each layer, the measures and the whole."""
 LARGEST = float(np.finfo(np.float16).max)
@@ -124,90 +121,46 @@ class FrozenBase:
 
 
 class States:
-    """The hidden states of labelled steps, kept in a `directory`, of `examples` that `Example.whole` made, in the order
-    of their ids. `hidden`: width of the states. `identity`: JSON values of all else that the states depend on."""
+    """Labelled steps of `examples` that `Example.whole` made, in the order of their ids, and what a base makes of them,
+    kept in a `directory`: a file for each pass. `settings`: JSON values of all that the states depend on."""
 
-    def __init__(
-        self, directory: Path, examples: Sequence[Example], config: ProbeConfig, hidden: int, identity: object
-    ) -> None:
-        self.directory, self._config = directory, config
+    def __init__(self, directory: Path, examples: Sequence[Example], settings: Mapping[str, Any]) -> None:
         self.examples = sorted(examples, key=lambda example: example.encoded.ids)
         self.texts = [example.encoded for example in self.examples]
         self.known = [[not math.isnan(label) for label in example.labels] for example in self.examples]
         self.labels = [[label > VERDICT for label in each.labels if not math.isnan(label)] for each in self.examples]
-        self.count = sum(map(len, self.labels))
-        self._shapes: dict[str, tuple[tuple[int, ...], type[np.floating]]] = {
-            STATES: ((len(config.layers), self.count, hidden), np.float16),
-            FIGURES: ((self.count, len(config.measures)), np.float32),
-        }
-        made = json.dumps([identity, config.layers, config.measures]) + repr([self.texts, self.known])
-        self._fingerprint = hashlib.sha256(made.encode()).hexdigest()
-
-    @property
-    def bytes(self) -> int:
-        return sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in self._shapes.values())
-
-    @property
-    def problems(self) -> list[str]:
-        return [example.problem for example, labels in zip(self.examples, self.labels, strict=True) for _ in labels]
-
-    @property
-    def right(self) -> npt.NDArray[np.bool_]:
+        self.problems = [each.problem for each, labels in zip(self.examples, self.labels, strict=True) for _ in labels]
+        self.right = np.array(list(chain.from_iterable(self.labels)))
         """Whether each step is right, (steps,)."""
-        return np.array(list(chain.from_iterable(self.labels)))
+        self._passes = list(passes(self.texts, settings["tokens"]))
+        self._directory, self._layers = directory, settings["layers"]
+        texts = hashlib.sha256(repr((self.texts, self.known)).encode()).hexdigest()
+        self._config = {"stage": "states", **settings, "texts": texts}
+
+    def _file(self, indices: range) -> Path:
+        return self._directory / f"{indices.start}.safetensors"
+
+    @property
+    def missing(self) -> list[range]:
+        """The passes that were not made. Raises `OutputMismatch` if the files are those of other passes."""
+        resumable.configure(self._directory / "states", self._config)
+        return [indices for indices in self._passes if not self._file(indices).is_file()]
 
     @property
     def features(self) -> Features:
-        return Features(self._config.layers, *self._mapped("r"))
+        """What all passes made."""
+        made = [load_file(self._file(indices)) for indices in self._passes]
+        states, measures = (np.concatenate([each[name] for each in made]) for name in ("states", "measures"))
+        return Features(self._layers, states.swapaxes(0, 1), measures)
 
-    def _mapped(self, mode: Any) -> list[Any]:
-        return [np.load(self.directory / name, mmap_mode=mode) for name in self._shapes]
-
-    def reserve(self) -> int:
-        """Makes room for the files, unless they are there; returns how many steps are done.
-
-        Raises `ModelInvalid` if the disk has no room, or the files are those of another pass.
-        """
-        noted = self.directory / PROGRESS
-        if all((self.directory / name).is_file() for name in (*self._shapes, PROGRESS)):
-            progress = json.loads(noted.read_text("utf-8"))
-            if progress["fingerprint"] != self._fingerprint:
-                raise ModelInvalid(
-                    f"{self.directory} has the states of a run with other settings or data, or another base by this "
-                    "name; remove it, or choose another output directory"
-                )
-            return int(progress["steps"])
-        self.directory.mkdir(parents=True, exist_ok=True)
-        noted.unlink(missing_ok=True)
-        check_room(self.bytes, shutil.disk_usage(self.directory).free, self.directory)
-        for name, (shape, kind) in self._shapes.items():
-            path = self.directory / name
-            np.lib.format.open_memmap(path, "w+", kind, shape)
-            with path.open("r+b") as file:
-                # or a disk that fills up meanwhile would kill the process that writes to the mapped file
-                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-        self._note(0)
-        return 0
-
-    def fill(self, base: FrozenBase, tokens: int, advance: Callable[[int], None]) -> None:
-        """Runs the base over what is missing, in passes of up to `tokens` tokens. `advance` is called after each pass,
-        and for those done earlier, with the number of its texts' tokens."""
-        done, row = self.reserve(), 0
-        states, figures = self._mapped("r+")
-        for indices in passes(self.texts, tokens):
-            start, row = row, row + sum(len(self.labels[index]) for index in indices)
-            if row > done:
-                texts, known = self.texts[indices.start : indices.stop], self.known[indices.start : indices.stop]
-                for place, (mean, measured) in enumerate(base.steps(texts, known), start):
-                    states[:, place], figures[place] = mean, measured
-                states.flush()
-                figures.flush()
-                self._note(row)
-            advance(sum(len(self.texts[index].ids) for index in indices))
-
-    def _note(self, steps: int) -> None:
-        progress = {"fingerprint": self._fingerprint, "steps": steps}
-        resumable.replace(self.directory / PROGRESS, json.dumps(progress) + "\n")
+    def fill(self, base: FrozenBase, advance: Callable[[int], None]) -> None:
+        """Runs the base over what is missing. `advance` is called after each pass, with its number of tokens."""
+        for indices in self.missing:
+            texts = self.texts[indices.start : indices.stop]
+            made = base.steps(texts, self.known[indices.start : indices.stop])
+            states, measures = (np.array(each) for each in zip(*made, strict=True))
+            resumable.replace(self._file(indices), save({"states": states, "measures": measures.astype(np.float32)}))
+            advance(sum(len(text.ids) for text in texts))
 
 
 def passes(texts: Sequence[Encoded], tokens: int) -> Iterator[range]:
@@ -221,14 +174,6 @@ def passes(texts: Sequence[Encoded], tokens: int) -> Iterator[range]:
             start, size, new = index, 0, len(text.ids)
         size += new
     yield range(start, len(texts))
-
-
-def check_room(needed: int, free: int, place: Path) -> None:
-    """Raises `ModelInvalid` if a disk has fewer than the needed bytes free."""
-    if needed > free:
-        raise ModelInvalid(
-            f"the states of {place} take {needed / 1e9:,.3g} GB, and {free / 1e9:,.3g} GB are free there"
-        )
 
 
 class ProbeTrainer:
@@ -261,14 +206,14 @@ class ProbeTrainer:
             layers=candidates(shape.num_hidden_layers),
         )
         self.format = ProbeFormat(load_tokenizer(self.base), self.config)
-        self.window = shape.max_position_embeddings
+        window = shape.max_position_embeddings
         self.compute = Compute.of(settings, self.device.type, multiplies_bf16_fast(self.device))
-        identity = [digests(self.base), str(self.compute.base)]
+        of_states = {"base": digests(self.base), "dtype": str(self.compute.base), "tokens": self.tokens}
+        of_states |= {"layers": self.config.layers, "measures": self.config.measures}
 
-        def read(folder: str, data: Sequence[Path], layout: Any = None) -> tuple[States, int]:
-            examples, dropped = read_examples(data, layout, self.format, self.window, Example.whole)
-            place = settings.output / folder
-            return States(place, examples, self.config, shape.hidden_size, identity), dropped
+        def read(folder: str, data: Sequence[Path], layout: LayoutName | None = None) -> tuple[States, int]:
+            examples, dropped = read_examples(data, layout, self.format, window, Example.whole)
+            return States(settings.output / folder, examples, of_states), dropped
 
         self.states, self.dropped = read(PROBE_STATES, settings.data, settings.layout)
         self.held_out: States | None = None
@@ -276,28 +221,19 @@ class ProbeTrainer:
         if settings.validation:
             self.held_out, self.dropped_held_out = read(HELD_OUT_STATES, settings.validation)
 
-    def __str__(self) -> str:
-        all_states = [self.states, *([self.held_out] if self.held_out else [])]
-        steps, size = sum(each.count for each in all_states), sum(each.bytes for each in all_states)
-        return (
-            f"{steps:,} labelled steps: their states take {size / steps:,.0f} bytes each, {size / 1e9:,.3g} GB in "
-            f"{self.settings.output}"
-        )
-
     def train(self, progress: Progress) -> ProbeSummary:
         """Runs the base over what a killed run left, fits the probe, and writes it, its configuration and its card.
 
-        Raises `ModelInvalid` before the pass if the labels allow no fit, or the disk has no room.
+        Raises `ModelInvalid` before the first pass if the labels allow no fit.
         """
         split(self.states.right, self.states.problems, self.settings.seed)
         parts = {"reading": self.states} | ({"reading held-out solutions": self.held_out} if self.held_out else {})
-        done = [each.reserve() == each.count for each in parts.values()]
-        if not all(done):
+        if any(each.missing for each in parts.values()):
             longest = max(len(text.ids) for each in parts.values() for text in each.texts)
             base = FrozenBase(self, longest)
             for what, each in parts.items():
-                task = progress.add_task(f"{what}, tokens", total=sum(len(text.ids) for text in each.texts))
-                each.fill(base, self.tokens, partial(progress.advance, task))
+                left = sum(len(each.texts[index].ids) for indices in each.missing for index in indices)
+                each.fill(base, partial(progress.advance, progress.add_task(f"{what}, tokens", total=left)))
         task = progress.add_task("fitting, read-outs", total=len(self.config.layers))
         states, right = self.states, self.states.right
         fitted = fit(states.features, right, states.problems, self.settings.seed, partial(progress.advance, task))
@@ -305,7 +241,7 @@ class ProbeTrainer:
         summary = ProbeSummary(
             examples=len(states.examples),
             dropped_too_long=self.dropped,
-            steps=states.count,
+            steps=len(right),
             right=float(right.mean()),
             layers=config.layers,
             rows=fitted.rows,

@@ -29,8 +29,6 @@ MOST_LAYERS = 4
 """Layers that a probe reads at most."""
 TOLERANCE = 1e-3
 """Largest gradient of the objective where a fit ends."""
-ROWS = 4096
-"""Steps that are read from the disk at once."""
 
 Array = npt.NDArray[np.floating]
 Labels = npt.NDArray[np.bool_]
@@ -39,8 +37,8 @@ Folds = Sequence[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What is known of labelled steps. `states`: mean hidden states, (layers, steps, hidden), float16, which may lie on
-    the disk. `layers`: their numbers. `measures`: figures of the log-probabilities, (steps, measures)."""
+    """What is known of labelled steps. `states`: mean hidden states, (layers, steps, hidden), float16. `layers`: their
+    numbers. `measures`: figures of the log-probabilities, (steps, measures)."""
 
     layers: tuple[int, ...]
     states: npt.NDArray[np.float16]
@@ -64,13 +62,10 @@ class LinearProbe:
 
     def margins(self, features: Features) -> Array:
         """The log-odds of each step's being right, (steps,)."""
-        places = [features.layers.index(layer) for layer in self.layers]
-        parts: list[Array] = [np.empty(0)]
-        for start in range(0, len(features.measures), ROWS):
-            rows = slice(start, start + ROWS)
-            states = np.concatenate([features.states[place, rows] for place in places], axis=1).astype(np.float64)
-            parts.append(states @ self.token_weight + features.measures[rows] @ self.measure_weight + self.bias)
-        return np.concatenate(parts)
+        margins = features.measures @ self.measure_weight + self.bias
+        for layer, weight in zip(self.layers, np.split(self.token_weight, len(self.layers)), strict=True):
+            margins = margins + features.of(layer) @ weight
+        return np.asarray(margins, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class Trainer:
         summary = TrainSummary(len(self.examples), self.dropped, len(losses), sum(recent) / len(recent))
         self._finish(summary)
         if journal:
-            journal.end(losses)
+            journal.end()
         self.processes.wait()
         return summary
 

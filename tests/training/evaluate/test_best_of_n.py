@@ -266,7 +266,6 @@ def _stepwise(scores):
         (ROW | {"candidates": [{"text": "a", "rm": True}]}, "no number at 'rm'"),
         (ROW | {"candidates": [{"text": "a", "rm": 10**400}]}, "no number at 'rm'"),
         (ROW | {"candidates": [{"rm": 1}]}, "neither `text` nor `steps`"),
-        (ROW | {"candidates": ["a", "b"], "rm": [1]}, "'rm' has 1 entries for 2 candidates"),
         (ROW | {"candidates": [{"text": "a", "rm": 1}, {"text": "a", "rm": [1]}]}, "some candidates have a number"),
         (ROW | {"candidates": [{"text": "a", "rm": [1]}]}, "records before have numbers"),
         (_stepwise([0.5]), "candidate 1 at 'rm': 1 step scores for 2 steps"),
@@ -279,53 +278,6 @@ def _stepwise(scores):
 def test_bad_records_are_refused_by_line(tmp_path, row, complaint):
     with pytest.raises(RecordInvalid, match=f"(?s)2.*{complaint}"):
         pool.read_pool(_file(tmp_path / "c.jsonl", [ROW, row]), "rm")
-
-
-def test_records_of_single_candidates_are_gathered_by_problem(tmp_path):
-    """As OpenAI published them with PRM800K: a record for each candidate."""
-    rows = [
-        {"problem": problem, "unique_id": f"test/{problem}.json", "ground_truth_answer": "4", "is_correct": False,
-         "steps": ["One.", f"# Answer\n\n{answer}"], "answer": answer, "prm_score": score, "orm_score": 0.5}
-        for problem, answer, score in (("a", "4", 0.9), ("b", "5", 0.2), ("a", "6", 0.1))
-    ]  # fmt: skip
-    path = tmp_path / "samples.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    first, second = pool.read_pool(path, "prm_score")
-    assert (first.id, first.problem, first.gold_answer, first.rewards) == ("test/a.json", "a", "4", (0.9, 0.1))
-    assert first.steps == (("One.", "# Answer\n\n4"), ("One.", "# Answer\n\n6"))
-    assert (second.id, second.rewards) == ("test/b.json", (0.2,))
-    with path.open("a") as file:
-        file.write(json.dumps(rows[0] | {"ground_truth_answer": "7"}) + "\n")
-    with pytest.raises(RecordInvalid, match=r"line 4.*not the one of an earlier record"):
-        pool.read_pool(path, "prm_score")
-
-
-def test_texts_with_lists_of_scores_are_read_as_search_and_learn_writes_them(tmp_path):
-    row = {
-        "problem": "P?",
-        "answer": "3",
-        "completions": ["One.\n\nSo \\boxed{3}.", "So \\boxed{4}."],
-        "scores": [[0.9, 0.8], [0.1]],
-        "agg_scores": [0.8, 0.1],
-        "pred": "\\boxed{3}",
-    }
-    for name, expected in (("scores", (None, ((0.9, 0.8), (0.1,)))), ("agg_scores", ((0.8, 0.1), None))):
-        (question,) = pool.read_pool(_file(tmp_path / "c.jsonl", [row]), name)
-        assert question.texts == tuple(row["completions"])
-        assert (question.rewards, question.step_scores) == expected
-    assert question.gold_answer == "3"
-
-
-def test_parquet_is_read_as_json_lines_and_refused_if_it_is_not_whole(tmp_path):
-    from datasets import Dataset
-
-    row = {"id": "a", "problem": "1 + 1?", "answer": "2", "completions": ["It is 2.", "3"], "scores": [[0.5], [0.25]]}
-    lines, table = _file(tmp_path / "pool.jsonl", [row]), tmp_path / "pool.parquet"
-    Dataset.from_list([row]).to_parquet(str(table))
-    assert pool.read_pool(table, "scores") == pool.read_pool(lines, "scores")
-    table.write_bytes(table.read_bytes()[:-20])
-    with pytest.raises(RecordInvalid, match="not a whole parquet file"):
-        pool.read_pool(table, "scores")
 
 
 def test_an_empty_file_is_refused(tmp_path):

@@ -22,14 +22,10 @@ from tests.training.solutions import learnable
 from training import resumable
 from training.__main__ import app
 from training.prm.probe import (
-    HELD_OUT_STATES,
-    PROGRESS,
     READOUTS,
-    STATES,
     FrozenBase,
     ProbeTrainer,
     candidates,
-    check_room,
     passes,
 )  # fmt: skip
 from training.prm.publish import PROBE_STATES
@@ -144,7 +140,7 @@ def test_what_is_written_says_how_it_is_read_and_what_it_was_trained_on(place, t
 def _filled(trainer):
     """A trainer's states, after the pass."""
     longest = max(len(text.ids) for text in trainer.states.texts)
-    trainer.states.fill(FrozenBase(trainer, longest), 300, lambda tokens: None)
+    trainer.states.fill(FrozenBase(trainer, longest), lambda tokens: None)
     return trainer.states
 
 
@@ -181,7 +177,7 @@ def test_only_the_tokens_of_labelled_steps_are_kept(place, tmp_path):
     assert states.right.tolist() == [
         label > 0.5 for example in states.examples for label in example.labels if label == label
     ]
-    model, row = load_base(place / "base", torch.float32), 0
+    model, row, features = load_base(place / "base", torch.float32), 0, states.features
     for example in states.examples:
         ids = torch.tensor([example.encoded.ids])
         with torch.no_grad():
@@ -192,15 +188,15 @@ def test_only_the_tokens_of_labelled_steps_are_kept(place, tmp_path):
             if label == label:
                 for index, layer in enumerate((2, 4)):
                     hidden = made.hidden_states[layer][0]
-                    kept = states.features.states[index, row]
+                    kept = features.states[index, row]
                     rows, weights = hidden[start : position + 1], surprise[start - 1 : position, None].float()
                     expected = (rows * weights).sum(0) / weights.sum()
                     assert kept == pytest.approx(expected.numpy(), rel=2e-3, abs=2e-3)
                 figures = MEASURES[SURPRISAL[2]]((-surprise[start - 1 : position]).tolist())
-                assert states.features.measures[row, 2] == pytest.approx(np.log1p(figures), rel=1e-4)
+                assert features.measures[row, 2] == pytest.approx(np.log1p(figures), rel=1e-4)
                 row += 1
             start = position + 1
-    assert row == states.count == 4
+    assert row == len(states.right) == 4
 
 
 class _Stuck(Progress):
@@ -218,49 +214,30 @@ def _begin(settings):
 
 def test_a_killed_run_goes_on_where_it_was_and_ends_as_it_would_have(place, trained, tmp_path):
     settings = _settings(place, place / "killed" / "prm", validation=(place / "held-out.jsonl",))
-    progress = settings.output / PROBE_STATES / PROGRESS
+    kept = settings.output / PROBE_STATES
     process = forked.start(_begin, settings)
-    while not progress.is_file() or json.loads(progress.read_text())["steps"] == 0:
+    while not list(kept.glob("*.safetensors")):
         assert process.is_alive()
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    done = json.loads(progress.read_text())["steps"]
+    (done,) = kept.glob("*.safetensors")
     trainer = ProbeTrainer(settings)
-    assert 0 < done < trainer.states.count
-    assert not np.load(progress.with_name(STATES), mmap_mode="r")[:, done:].any()
+    assert len(trainer.states.missing) == len(list(passes(trainer.states.texts, trainer.tokens))) - 1 > 1
+    before = done.stat()
     trainer.train(QUIET)
+    assert done.stat().st_mtime_ns == before.st_mtime_ns
     expected, _ = trained
-    states = (f"{PROBE_STATES}/{STATES}", f"{HELD_OUT_STATES}/{STATES}")
-    for name in (*states, "head.safetensors", READOUTS, "validation.jsonl"):
-        assert (settings.output / name).read_bytes() == (expected / name).read_bytes()
+    names = ("head.safetensors", READOUTS, "validation.jsonl")
+    for path in (*expected.glob("*states/*"), *(expected / name for name in names)):
+        assert (settings.output / path.relative_to(expected)).read_bytes() == path.read_bytes()
 
 
-def test_what_is_done_is_not_read_again(place, tmp_path):
-    _filled(ProbeTrainer(_settings(place, tmp_path)))
-    kept = np.load(tmp_path / PROBE_STATES / STATES, mmap_mode="r+")
-    kept[:, 0] = 5
-    again = _filled(ProbeTrainer(_settings(place, tmp_path)))
-    assert (again.features.states[:, 0] == 5).all()
-
-
-def test_states_of_other_data_are_refused(place, tmp_path):
-    ProbeTrainer(_settings(place, tmp_path)).states.reserve()
-    other = ProbeTrainer(_settings(place, tmp_path, data=(place / "held-out.jsonl",))).states
-    with pytest.raises(ModelInvalid, match="states of a run with other settings or data"):
-        other.reserve()
-
-
-def test_the_states_take_what_was_said_and_a_disk_without_room_is_refused_before(place, tmp_path):
-    trainer = ProbeTrainer(_settings(place, tmp_path))
-    trainer.states.reserve()
-    # two layers of 64 numbers of two bytes, and four figures of four
-    assert trainer.states.bytes == trainer.states.count * (2 * 64 * 2 + 4 * 4)
-    assert f"{trainer.states.count:,} labelled steps: their states take 272 bytes each" in str(trainer)
-    files = sum(path.stat().st_size for path in (tmp_path / PROBE_STATES).glob("*.npy"))
-    assert files == pytest.approx(trainer.states.bytes, abs=256)
-    with pytest.raises(ModelInvalid, match=r"take 2 GB, and 1.5 GB are free"):
-        check_room(2 * 10**9, 15 * 10**8, tmp_path)
+def test_states_of_other_data_or_passes_are_refused(place, tmp_path):
+    assert ProbeTrainer(_settings(place, tmp_path)).states.missing
+    for changed in ({"data": (place / "held-out.jsonl",)}, {"batch_tokens": 301}):
+        with pytest.raises(OutputMismatch, match="was made with another configuration"):
+            _ = ProbeTrainer(_settings(place, tmp_path, **changed)).states.missing
 
 
 def test_labels_that_allow_no_fit_are_refused_before_the_pass(place, tmp_path):
@@ -342,5 +319,5 @@ def test_the_command_prints_every_read_out(place, tmp_path):
     options = ["train", f"--base={place / 'base'}", f"--data={place / 'steps.jsonl'}", f"--output={tmp_path / 'prm'}"]
     result = CliRunner().invoke(app, [*options, "--tune=none", "--head=probe"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
-    for text in ("bytes each", "measures of surprisal", "layer 4", "all of it", "a probe of layers"):
+    for text in ("measures of surprisal", "layer 4", "all of it", "a probe of layers"):
         assert text in result.output
