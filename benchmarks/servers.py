@@ -1,7 +1,5 @@
-"""Servers on loopback, for benchmarks and tests: ours, vLLM's and nginx. Each runs for the time of its `with` block."""
+"""Servers on loopback, for benchmarks and tests: ours and vLLM's. Each runs for the time of its `with` block."""
 
-import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +12,6 @@ import httpx
 
 from unprm import mini
 
-NGINX = Path(__file__).parents[1] / "docker" / "nginx" / "unprm.conf"
 Process = subprocess.Popen[bytes]
 SECONDS = 900
 """Timeout in seconds for a server to become ready."""
@@ -40,34 +37,14 @@ def vllm(model: Path, *options: str) -> Iterator[str]:
 def python(health: str, *command: str) -> Iterator[tuple[str, Process]]:
     """Starts Python with `command`, which must accept --host and --port, and waits until the path `health` responds;
     yields its address and its process."""
-    port = _free_port()
-    with _running([sys.executable, *command, "--host=127.0.0.1", f"--port={port}"], port, health) as served:
+    port = free_port()
+    with running([sys.executable, *command, "--host=127.0.0.1", f"--port={port}"], port, health) as served:
         yield served
 
 
 @contextmanager
-def nginx(directory: Path, one: str, other: str) -> Iterator[str]:
-    """Starts nginx, configured as in docker/nginx, in front of two servers; yields its address. It writes to
-    `directory`."""
-    binary = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-    if binary is None:
-        raise RuntimeError("this needs nginx (Debian: nginx-light)")
-    port = _free_port()
-    site = NGINX.read_text("utf-8").replace("listen 8000", f"listen 127.0.0.1:{port}")
-    for written, url in (("127.0.0.1:8001", one), ("127.0.0.1:8002", other)):
-        site = site.replace(written, url.removeprefix("http://"))
-    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    folders = " ".join(f"{kind}_temp_path {directory}/{kind};" for kind in kinds)
-    configuration = directory / "nginx.conf"
-    configuration.write_text(
-        f"daemon off; pid {directory}/pid; events {{}}\nhttp {{ access_log off; {folders}\n{site} }}\n", "utf-8"
-    )
-    with _running([binary, "-c", str(configuration), "-e", "stderr"], port, "/readyz") as (url, _):
-        yield url
-
-
-@contextmanager
-def _running(command: Sequence[str], port: int, health: str) -> Iterator[tuple[str, Process]]:
+def running(command: Sequence[str], port: int, health: str) -> Iterator[tuple[str, Process]]:
+    """Runs a server that listens on this port, and waits until the path `health` responds."""
     url = f"http://127.0.0.1:{port}"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
@@ -77,7 +54,7 @@ def _running(command: Sequence[str], port: int, health: str) -> Iterator[tuple[s
             process.terminate()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,5 +1,5 @@
 """Real model sizes without a GPU: random checkpoints in the shapes of Qwen2.5-Math-7B and of a model of 1.5 billion
-parameters, written in the hub's layout, served on a CPU by a new process and trained for a step, one after the other.
+parameters, written in the hub's layout and served on a CPU by a new process, one after the other.
 
 Takes about 10 minutes, 40 GB of disk and 24 GB of memory.
 
@@ -13,10 +13,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 import psutil
@@ -27,22 +25,16 @@ from benchmarks import models, queries, servers
 from benchmarks.baselines import Plain, padded
 from benchmarks.models import ONE_AND_A_HALF_BILLION, SEVEN_BILLION
 from benchmarks.queries import Query
-from benchmarks.timing import Comparison, median, timed
-from training import resumable
-from training.prm.memory import PassSize
-from training.prm.train import Trainer
-from training.prm.train_settings import TrainSettings
-from training.schema import LabelledSolution
+from benchmarks.timing import Comparison, median
 from unprm.checkpoints.files import load_base, load_tokenizer
 from unprm.engines.torch.devices import multiplies_bf16_fast
-from unprm.engines.torch.memory import weight_bytes
 from unprm.engines.torch.quantized import widen_all
 from unprm.formats.family import Verdicts
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 from unprm_client import Client
 
 DISK = 40 * 10**9
-CANDIDATES, ROUNDS, SOLUTIONS, SECONDS = 8, 2, 4, 900
+CANDIDATES, ROUNDS, SECONDS = 8, 2, 900
 console = Console(stderr=True)
 
 
@@ -62,7 +54,7 @@ class Served:
 
 
 def comparisons() -> list[Comparison]:
-    """Measures one size after the other; each is written, served, trained and deleted."""
+    """Measures one size after the other; each is written, served and deleted."""
     if shutil.disk_usage(tempfile.gettempdir()).free < DISK:
         raise SystemExit(f"this benchmark needs 40 GB of disk in {tempfile.gettempdir()}; TMPDIR names another place")
     program = _program()
@@ -82,7 +74,7 @@ def _measured(
         console.print(f"{name}: written")
         served = {dtype: _served(model, dtype, votes, program, unread) for dtype in dtypes}
         plain = _padded(Path(directory), votes)
-        rows = [_trained(name, Path(directory), unread)]
+    rows = []
     for dtype, measured in served.items():
         what, rate = f"{name}, {dtype}", measured.computed / ROUNDS / measured.vote
         work = f"{measured.tokens / ROUNDS:,.0f} tokens, {measured.computed / ROUNDS:,.0f} run, {rate:.0f} a second"
@@ -143,30 +135,6 @@ def _padded(base: Path, votes: Sequence[Query]) -> float:
         widen_all(plain.decoder)  # makes the baseline as fast as possible on this CPU
     items = [[form.encode(problem, steps) for steps in solutions] for problem, solutions in votes]
     return median(lambda batch: padded(plain, batch), items)
-
-
-def _trained(name: str, base: Path, unread: int) -> Comparison:
-    """An optimiser step with the paper's settings, except for the batch size, in a separate process."""
-    problem, solutions = queries.single(ROUNDS, CANDIDATES)
-    labelled = [LabelledSolution(problem, tuple(steps), (True,) * len(steps)) for steps in solutions[:SOLUTIONS]]
-    resumable.write_lines(base / "data.jsonl", labelled)
-    settings = TrainSettings(str(base), (base / "data.jsonl",), base / "prm", batch_size=SOLUTIONS, bf16=True)
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool, watched() as taken:
-        program, seconds, tokens, weights, size = pool.submit(_step, settings).result()
-    console.print(f"{base}, a step of training: {size}")
-    guessed = weights + size.fixed + size.per_token * tokens - unread
-    what = f"{name}: a step of training on {tokens:,} tokens, {seconds:.0f} s, memory"
-    return Comparison(what, max(taken) - program, "as guessed", guessed, unit="B")
-
-
-def _step(settings: TrainSettings) -> tuple[int, float, int, int, PassSize]:
-    """Bytes of the process before the trainer; seconds and tokens of a step; bytes of the weights, and what the trainer
-    guesses of the rest."""
-    before = psutil.Process().memory_info().rss
-    trainer = Trainer(settings)
-    seconds = timed(lambda: trainer.step(0, trainer.examples))
-    tokens = sum(len(example.encoded.ids) for example in trainer.examples)
-    return before, seconds, tokens, weight_bytes([trainer.network]), trainer.memory
 
 
 @contextmanager

@@ -16,13 +16,32 @@ from benchmarks import servers
 from server.settings import Settings
 from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, ask, serving
-from tests.support import PATIENCE, until
+from tests.support import PATIENCE, ROOT, free_port, until
 from unprm.affinity import HEADER, question_hash
 
 QUESTIONS = [f"How many are {number}?" for number in range(40)]
 
+SITE = ROOT / "docker" / "nginx" / "unprm.conf"
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed (Debian: nginx-light)")
+
+
+@contextmanager
+def _nginx(directory: Path, one: str, other: str) -> Iterator[str]:
+    """Starts nginx, configured as in docker/nginx, in front of two servers; yields its address. It writes to
+    `directory`."""
+    port = free_port()
+    site = SITE.read_text("utf-8").replace("listen 8000", f"listen 127.0.0.1:{port}")
+    for written, url in (("127.0.0.1:8001", one), ("127.0.0.1:8002", other)):
+        site = site.replace(written, url.removeprefix("http://"))
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    folders = " ".join(f"{kind}_temp_path {directory}/{kind};" for kind in kinds)
+    configuration = directory / "nginx.conf"
+    configuration.write_text(
+        f"daemon off; pid {directory}/pid; events {{}}\nhttp {{ access_log off; {folders}\n{site} }}\n", "utf-8"
+    )
+    with servers.running([str(NGINX), "-c", str(configuration), "-e", "stderr"], port, "/readyz") as (url, _):
+        yield url
 
 
 @pytest.fixture
@@ -31,7 +50,7 @@ def balanced(tmp_path: Path) -> Iterator[tuple[httpx.Client, list[Running]]]:
     with (
         serving(FakeEngine(name="one")) as one,
         serving(FakeEngine(name="two")) as two,
-        servers.nginx(tmp_path, one.url, two.url) as url,
+        _nginx(tmp_path, one.url, two.url) as url,
         httpx.Client(base_url=url, timeout=PATIENCE) as http,
     ):
         yield http, [one, two]
@@ -110,7 +129,7 @@ def test_only_what_changes_nothing_is_asked_for_twice(path: str, attempts: int, 
             self.rfile.read(int(self.headers["Content-Length"]))
             seen.append(self.path)
 
-    with _backend(Dying) as one, _backend(Dying) as two, servers.nginx(tmp_path, one, two) as url:
+    with _backend(Dying) as one, _backend(Dying) as two, _nginx(tmp_path, one, two) as url:
         assert httpx.post(url + path, json={}, timeout=PATIENCE).status_code == 502
     assert seen == [path] * attempts
 
@@ -130,7 +149,7 @@ def test_events_of_the_gateway_come_as_they_are_made(tmp_path: Path) -> None:
 
     with (
         _backend(Streaming) as one,
-        servers.nginx(tmp_path, one, one) as url,
+        _nginx(tmp_path, one, one) as url,
         httpx.stream("POST", f"{url}/v1/chat/completions", json={}, timeout=PATIENCE / 2) as response,
     ):
         chunks = response.iter_bytes()
@@ -143,14 +162,12 @@ def test_events_of_the_gateway_come_as_they_are_made(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/model", "/v1/models"])
 def test_a_page_of_another_site_is_refused_behind_nginx_too(path: str, tmp_path: Path) -> None:
-    with serving() as one, servers.nginx(tmp_path, one.url, one.url) as url:
+    with serving() as one, _nginx(tmp_path, one.url, one.url) as url:
         for name, status in (("evil.example", 403), ("localhost:8000", 200)):
             assert httpx.get(url + path, headers={"Host": name}, timeout=PATIENCE).status_code == status
 
 
 def test_nginx_waits_longer_than_the_server_takes() -> None:
-    requests, answers_of_the_gateway = map(
-        int, re.findall(r"proxy_read_timeout (\d+)s;", servers.NGINX.read_text("utf-8"))
-    )
+    requests, answers_of_the_gateway = map(int, re.findall(r"proxy_read_timeout (\d+)s;", SITE.read_text("utf-8")))
     assert requests > Settings().max_request_seconds
     assert answers_of_the_gateway > Settings().gateway_seconds
