@@ -176,12 +176,12 @@ class LabelledSolution:
     Raises `ValueError` if there are not as many labels as steps, no label is known, or a step is blank.
     """
 
-    problem: NonEmpty
+    problem: Annotated[NonEmpty, Field(validation_alias=AliasChoices("problem", "prompt"))]
     gold_answer: Annotated[object, Field(alias="answer", exclude_if=lambda answer: answer is None)] = field(
         default=None, kw_only=True
     )
-    steps: Annotated[tuple[str, ...], Field(min_length=1)]
-    labels: tuple[Label, ...]
+    steps: Annotated[tuple[str, ...], Field(min_length=1, validation_alias=AliasChoices("steps", "completions"))]
+    labels: Annotated[tuple[Label, ...], Field(validation_alias=AliasChoices("labels", "label"))]
 
     def __post_init__(self) -> None:
         if len(self.labels) != len(self.steps):

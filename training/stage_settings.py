@@ -21,7 +21,7 @@ LayoutName = Literal[
     "prmbench",
     "step-dpo",
 ]
-WrittenLayout = Literal["native", "unprm", "trl", "math-shepherd"]
+WrittenLayout = Literal["native", "unprm", "trl"]
 LAYOUT = Option("--layout", help="Layout of the data; default: that of each row's fields.")
 EXTRACTION = Option("--extraction", help="Where to look for the answer in a solution.")
 STEP_SPLIT = Option("--step-split", help="How solutions are split into steps.")

@@ -13,12 +13,12 @@ from research.bases import BASES
 from tests.server.harness import serving
 from tests.support import ROOT
 from tests.unprm.engines.torch.probe_reference import reference
-from training.evaluate.scorers import EngineScorer, SolutionToScore
+from training.evaluate.scorers import EngineScorer
 from training.prm.probe import ProbeTrainer
 from training.prm.train_settings import TrainSettings
 from unprm.models.load import load_engine
 from unprm.steps import split
-from unprm.types import Engine
+from unprm.types import Engine, Solution
 
 BASE = "qwen2.5-coder-0.5b-instruct"
 DATA = ROOT / "tests/data"
@@ -68,7 +68,7 @@ def test_right_and_wrong_solutions_of_real_problems_over_http(engine: Engine, se
         assert voted["model"] == "probe"
         said = [float(each["answer"].lstrip("$")) for each in voted["solutions"]]
         assert said[0] == float(pair["answer"]) != said[1]
-        alone = EngineScorer(engine).score([SolutionToScore(pair["problem"], tuple(split(text))) for text in both])
+        alone = EngineScorer(engine).score([Solution(tuple(split(text)), problem=pair["problem"]) for text in both])
         assert [each["step_scores"] for each in voted["solutions"]] == [
             pytest.approx(scores, abs=1e-3) for scores in alone
         ]

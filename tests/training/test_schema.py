@@ -10,7 +10,6 @@ import pytest
 from tests.training.solutions import annotated
 from training import sources
 from training.evaluate.records import JudgedCandidates, SolutionScores
-from training.layouts.rows import UnprmRow
 from training.schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, Trial, adapter, to_line
 from unprm.errors import RecordInvalid
 from unprm.types import Completion
@@ -41,10 +40,6 @@ TAIL = '"tau": 0.5, "verified": 0, "samples": 0, "tokens": 0, "tried": []}\n'
         (
             QuestionValue("q/m", 0.5, 16, 8, 100),
             '{"id": "q/m", "tau": 0.5, "samples": 16, "correct": 8, "tokens": 100, "count": null}\n',
-        ),
-        (
-            UnprmRow("Why?", ("So.",), (True,), gold_answer="1"),
-            '{"prompt": "Why?", "answer": "1", "completions": ["So."], "label": [true]}\n',
         ),
         (SolutionScores("a", None), '{"id": "a", "scores": null}\n'),
         (
@@ -123,12 +118,13 @@ def test_every_field_of_a_file_is_described():
         "selected": (SelectedSolution,),
         "annotated": (AnnotatedSolution, Trial),
         "annotated.questions": (QuestionValue,),
-        "dataset/data/train": (UnprmRow,),
+        "dataset/data/train": (),
     }
     section = Path("docs/data.md").read_text("utf-8").partition("## Files\n")[2].partition("\n## ")[0]
     described, known = set(), set()
     for (file, kinds), entry in zip(files.items(), section.split("\n- ")[1:], strict=True):
         assert entry.startswith(f"`{file}.jsonl`")
         described |= set(re.findall(r"`(\w+)`", entry))
+        known |= {"prompt", "answer", "completions", "label"} if not kinds else set()
         known |= {name for kind in kinds for name in adapter(kind).json_schema(mode="serialization")["properties"]}
         assert described == known

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .. import resumable, sources
-from ..layouts.rows import UnprmRow
 from ..schema import ResolvedSolution
 
 _CARD = """---
@@ -87,7 +86,9 @@ def merge(annotated: Sequence[Path], output: Path) -> Merged:
         changed=sum(solution.labels != kept[solution.problem, *solution.steps].labels for solution in solutions),
         refuted=len(kept) - len(solutions),
     )
-    rows = (UnprmRow(s.problem, s.steps, s.labels, gold_answer=s.gold_answer) for s in solutions)
+    rows = (
+        {"prompt": s.problem, "answer": s.gold_answer, "completions": s.steps, "label": s.labels} for s in solutions
+    )
     card = _card(output.name, solutions, merged, annotated)
     resumable.write_lines(output / "data" / "train.jsonl", rows)
     resumable.replace(output / "README.md", card)

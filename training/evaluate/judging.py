@@ -15,7 +15,7 @@ from unprm.answers.kinds import KINDS, Kind
 from unprm.calibration import sigmoid
 from unprm.errors import NoAnswer, RecordInvalid
 from unprm.scorer import LocalScorer
-from unprm.types import ComparedAs
+from unprm.types import ComparedAs, Solution
 from unprm.wire import AnySolution, VoteRequest
 
 from .. import sources, stage
@@ -25,7 +25,7 @@ from ..stage_settings import AUTO, ReadingSettings
 from . import pool
 from .pool import CandidatePool
 from .records import JudgedCandidates, reward_of
-from .scorers import Scorer, SolutionToScore
+from .scorers import Scorer
 
 GIVEN = "given rewards"
 
@@ -90,11 +90,12 @@ def read_judged(run: Path) -> list[JudgedCandidates]:
 
 
 def _scored(question: CandidatePool, scorer: Scorer, reading: ReadingSettings) -> tuple[Scores, ...]:
-    solutions = [SolutionToScore(question.problem, parts) for parts in question.split(reading)]
+    solutions = question.split(reading)
     # candidates of easy questions often have the same text
-    distinct = list(dict.fromkeys(solution for solution in solutions if solution.steps))
-    scores = dict(zip(distinct, scorer.score(distinct), strict=True))
-    return tuple(scores.get(solution) for solution in solutions)
+    distinct = list(dict.fromkeys(parts for parts in solutions if parts))
+    scored = scorer.score([Solution(parts, problem=question.problem) for parts in distinct])
+    scores = dict(zip(distinct, scored, strict=True))
+    return tuple(scores.get(parts) for parts in solutions)
 
 
 class Answers(NamedTuple):

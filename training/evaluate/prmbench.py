@@ -32,7 +32,7 @@ from . import step_scores
 from .bootstrap import Numbers, weights
 from .metrics import Share
 from .scorers import Scorer
-from .vote_results import in_markdown
+from .vote_results import in_markdown, read_published
 
 Category = Literal[
     "redundency",
@@ -52,16 +52,7 @@ ABBREVIATED = dict(zip(CATEGORIES, ("NR", "NCL", "ES", "SC", "DC", "CI", "PS", "
 """The authors' names of what resists an error of the category: non-redundancy, non-circular logic, …"""
 GROUPS = {"simplicity": CATEGORIES[:2], "soundness": CATEGORIES[2:6], "sensitivity": CATEGORIES[6:]}
 THRESHOLD = 0.5
-PUBLISHED = {
-    "Skywork-PRM-1.5B": (31.7, 31.4, 35.8, 32.4, 25.7, 26.0, 30.2, 33.1, 32.3, 81.1, 33.6, 28.6, 48.8),
-    "Skywork-PRM-7B": (36.2, 35.7, 41.2, 36.7, 29.1, 30.6, 34.4, 36.8, 37.4, 88.8, 38.4, 32.7, 54.3),
-    "Math-Shepherd-PRM-7B": (47.0, 44.0, 50.3, 49.4, 44.5, 41.3, 47.7, 47.2, 48.6, 86.1, 47.1, 45.7, 60.7),
-    "RLHFlow-PRM-Deepseek-8B": (54.2, 46.4, 48.9, 55.7, 55.0, 53.2, 66.2, 49.0, 55.4, 99.8, 47.6, 57.5, 68.1),
-    "RLHFlow-PRM-Mistral-8B": (54.4, 46.1, 47.3, 56.6, 55.1, 54.4, 63.8, 51.5, 56.2, 97.9, 46.7, 57.5, 68.5),
-    "ReasonEval-7B": (60.0, 61.0, 50.1, 62.1, 65.9, 61.5, 65.9, 55.6, 57.9, 99.5, 55.6, 63.8, 71.0),
-    "ReasonEval-34B": (60.5, 54.8, 48.1, 66.4, 60.3, 57.8, 67.5, 57.7, 64.3, 97.2, 51.5, 63.0, 73.1),
-    "Qwen2.5-Math-PRM-7B": (65.5, 49.1, 55.2, 71.8, 67.2, 66.3, 78.5, 57.7, 69.2, 99.7, 52.1, 71.0, 75.6),
-}
+PUBLISHED = read_published("prmbench")
 """PRMScore in percent, overall, by category and by group (the authors' repository, January 2025). There a step is right
 for Skywork's PRMs if the score falls by less than 0.05 from the step before."""
 _NUMBER = re.compile(r"^(?:Step\s*)?\d+\.\s+", re.IGNORECASE)

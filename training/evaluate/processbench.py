@@ -23,7 +23,7 @@ from ..sources import Identified
 from . import step_scores
 from .metrics import Share, first_error_score
 from .scorers import Scorer
-from .vote_results import in_markdown
+from .vote_results import in_markdown, read_published
 
 SUBSETS = ("gsm8k", "math", "olympiadbench", "omnimath")
 CHOOSING = "gsm8k"
@@ -34,18 +34,7 @@ GRID = tuple(k / 100 for k in range(1, 100))
 RESAMPLES = 2000
 UNSCORED = -2
 """The prediction for a solution that could not be scored: equal to no label."""
-PUBLISHED = {
-    "Math-Shepherd-PRM-7B": (47.9, 29.5, 24.8, 23.8, 31.5),
-    "RLHFlow-PRM-Mistral-8B": (50.4, 33.4, 13.8, 15.8, 28.4),
-    "RLHFlow-PRM-Deepseek-8B": (38.8, 33.8, 16.9, 16.9, 26.6),
-    "EurusPRM-Stage2-7B": (47.3, 35.7, 21.2, 20.9, 31.3),
-    "Qwen2.5-Math-7B-RanPRM40K": (35.5, 25.5, 15.7, 17.3, 23.5),
-    "Qwen2.5-Math-7B-SimPRM40K": (51.2, 38.5, 29.5, 27.4, 36.7),
-    "Qwen2.5-Math-7B-UnPRM40K": (53.5, 43.4, 33.6, 30.8, 40.3),
-    "Qwen2.5-Math-7B-EpicPRM40K": (53.1, 44.6, 31.8, 33.6, 40.7),
-    "Qwen2.5-Math-7B-PRM800K": (68.2, 62.6, 50.7, 44.3, 56.5),
-    "Qwen2.5-Math-PRM-7B": (82.4, 77.6, 67.5, 66.3, 73.5),
-}
+PUBLISHED = read_published("processbench")
 """F1 in percent by subset and on average (paper, table of ProcessBench results)."""
 
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from unprm.errors import ModelUnavailable
 from unprm.scorer import encode, run
-from unprm.types import Engine, Evidence, Solution, StepScores
+from unprm.types import Engine, Solution, StepScores
 from unprm_client import Client, ClientError, ScoreResponse
 from unprm_client.errors import NoVerdict, SolutionTooLong, TooManySteps
 
@@ -18,15 +18,6 @@ IN_FLIGHT = 8
 """Concurrent requests to a server, which batches them."""
 _UNSCORABLE = (SolutionTooLong, TooManySteps, NoVerdict)
 """A server's errors for a solution that has no scores, and whose steps are not blank."""
-
-
-@dataclass(frozen=True, slots=True)
-class SolutionToScore:
-    """A solution to score. `evidence`: of a trajectory, what its steps are judged by."""
-
-    problem: str
-    steps: tuple[str, ...]
-    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +48,7 @@ class Scorer(Protocol):
         """Identity of the model; models that score differently have different ones."""
         ...
 
-    def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
+    def score(self, batch: Sequence[Solution]) -> list[Scores]:
         """Step scores of each solution. Raises `ModelUnavailable` if a server does not answer."""
         ...
 
@@ -69,9 +60,8 @@ class EngineScorer:
         self._engine, about = engine, engine.description
         self.identity = Identity(about.name, about.dtype, about.digest)
 
-    def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
-        made = (Solution(each.steps, problem=each.problem, evidence=each.evidence) for each in batch)
-        outcomes, _ = run(self._engine, encode(self._engine, dict(enumerate(made))))
+    def score(self, batch: Sequence[Solution]) -> list[Scores]:
+        outcomes, _ = run(self._engine, encode(self._engine, dict(enumerate(batch))))
         return [each.values if isinstance(each, StepScores) else None for each in outcomes.values()]
 
 
@@ -90,7 +80,7 @@ class ServerScorer:
             self.close()
             raise
 
-    def score(self, batch: Sequence[SolutionToScore]) -> list[Scores]:
+    def score(self, batch: Sequence[Solution]) -> list[Scores]:
         """Step scores of each solution, with one request each. Raises `ModelUnavailable` also if the server's model has
         been swapped since this scorer was made."""
         outcomes = self._client.score_all(map(_request, batch), concurrency=IN_FLIGHT)
@@ -110,7 +100,7 @@ class ServerScorer:
         return Identity(model.name, model.dtype, model.digest)
 
 
-def _request(solution: SolutionToScore) -> dict[str, object]:
+def _request(solution: Solution) -> dict[str, object]:
     if solution.evidence is None:
         return {"problem": solution.problem, "solutions": [solution.steps]}
     messages = [{"role": "assistant", "content": step} for step in solution.steps]

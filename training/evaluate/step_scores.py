@@ -6,14 +6,14 @@ from typing import Protocol, TypeVar
 
 from rich.console import Console
 
-from unprm.types import Evidence
+from unprm.types import Evidence, Solution
 
 from .. import resumable, sources, stage
 from ..resumable import ResumableFile
 from ..schema import Scores
 from ..sources import Identified
 from .records import SolutionScores
-from .scorers import Scorer, SolutionToScore
+from .scorers import Scorer
 
 BATCH = 32
 """Solutions scored between two writes to disk."""
@@ -44,7 +44,7 @@ def score(
     evidence: Evidence | None = None,
 ) -> dict[str, dict[str, Scores]]:
     """Scores of all samples by subset and id, a file `SUBSET.jsonl` each. `benchmark` and a digest of the `fields` of a
-    subset's samples are in its configuration. `evidence`: as in `SolutionToScore`.
+    subset's samples are in its configuration. `evidence`: as in `Solution`.
 
     Raises `OutputMismatch` if `output` holds scores of another model, even of the same name, or of other samples.
     """
@@ -57,7 +57,9 @@ def score(
             with stage.Board(console, f"scoring {name}", len(samples), len(samples) - len(todo)) as board:
                 for start in range(0, len(todo), BATCH):
                     batch = todo[start : start + BATCH]
-                    scores = scorer.score([SolutionToScore(sample.problem, sample.steps, evidence) for sample in batch])
+                    scores = scorer.score(
+                        [Solution(each.steps, problem=each.problem, evidence=evidence) for each in batch]
+                    )
                     for sample, step_scores in zip(batch, scores, strict=True):
                         done.append(SolutionScores(sample.id, step_scores))
                         board.advance()

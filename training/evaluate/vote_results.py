@@ -1,7 +1,9 @@
 """Results of best-of-N: how often votes are right, with their table."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_args
 
 from unprm.types import Aggregate
@@ -78,3 +80,9 @@ def in_markdown(columns: Sequence[str], rows: Iterable[Sequence[object]], names:
     """A table whose first columns are `names`, and whose other cells are aligned right."""
     lines = [columns, [*["---"] * names, *["--:"] * (len(columns) - names)], *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def read_published(benchmark: str) -> dict[str, tuple[float, ...]]:
+    """Published figures of a benchmark in percent, by PRM."""
+    figures = json.loads(Path(__file__).with_name("published.json").read_text("utf-8"))[benchmark]
+    return {name: tuple(row) for name, row in figures.items()}

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,23 @@ class Layout:
         return list(self.read(adapter(self.kind).validate_python(row)))
 
 
+def published_row(solution: LabelledSolution, labels: str) -> dict[str, object]:
+    """The row of a solution in the layout of the paper's data sets, or in TRL's, by the name of its `labels`. Raises
+    `ValueError` if a label is not right or wrong."""
+    if not all(isinstance(label, bool) for label in solution.labels):
+        raise ValueError("unknown labels" if None in solution.labels else "soft labels")
+    answer = {} if solution.gold_answer is None else {"answer": solution.gold_answer}
+    return {"prompt": solution.problem, **answer, "completions": solution.steps, labels: solution.labels}
+
+
 def _layout(fields: str, kind: type[Any], read: Callable[[Any], Iterator[LabelledSolution]] | None = None) -> Layout:
     return Layout(frozenset(fields.split()), kind, read or kind.solutions)
 
 
 LAYOUTS: dict[LayoutName, Layout] = {
     "native": _layout("steps labels", LabelledSolution, lambda solution: iter([solution])),
-    "unprm": _layout("completions label", rows.UnprmRow),
-    "trl": _layout("completions labels", rows.TrlRow),
+    "unprm": _layout("completions label", LabelledSolution, lambda solution: iter([solution])),
+    "trl": _layout("completions labels", LabelledSolution, lambda solution: iter([solution])),
     "prm800k": _layout("question label", rows.Prm800kRow),
     "math-shepherd": _layout("input label", rows.MathShepherdRow),
     "openrlhf": _layout("input value", rows.ValuesRow),
@@ -56,9 +66,8 @@ LAYOUTS: dict[LayoutName, Layout] = {
 
 WRITERS: dict[WrittenLayout, Callable[[LabelledSolution], object]] = {
     "native": lambda solution: solution,
-    "unprm": rows.UnprmRow.of,
-    "trl": rows.TrlRow.of,
-    "math-shepherd": rows.MathShepherdRow.of,
+    "unprm": partial(published_row, labels="label"),
+    "trl": partial(published_row, labels="labels"),
 }
 """The row of a solution. Raises `ValueError` that names what in the solution the layout can't hold."""
 

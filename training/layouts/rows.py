@@ -5,14 +5,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import AliasChoices, AliasPath, Field
 
 from unprm import steps
-from unprm.steps import numbered
 
 from ..schema import BenchmarkSolution, Label, LabelledSolution, NonEmpty, adapter
 
@@ -31,38 +29,6 @@ def _solution(problem: str, steps: Sequence[str], labels: Sequence[Label], answe
     return adapter(LabelledSolution).validate_python(fields)
 
 
-def _hard(solution: LabelledSolution) -> tuple[bool, ...]:
-    """The labels, if all are right or wrong; else `ValueError` says what else is among them."""
-    hard = tuple(label for label in solution.labels if isinstance(label, bool))
-    if len(hard) < len(solution.labels):
-        raise ValueError("unknown labels" if None in solution.labels else "soft labels")
-    return hard
-
-
-@dataclass(frozen=True, slots=True)
-class UnprmRow(LabelledSolution):
-    """The data sets of the paper, and those that `unprm merge` makes."""
-
-    problem: Annotated[NonEmpty, Field(alias="prompt")]
-    steps: Annotated[tuple[str, ...], Field(min_length=1, alias="completions")]
-    labels: Annotated[tuple[Label, ...], Field(alias="label")]
-
-    @classmethod
-    def of(cls, solution: LabelledSolution) -> Self:
-        """The row of a solution. Raises `ValueError` if a label is not right or wrong."""
-        return cls(solution.problem, solution.steps, _hard(solution), gold_answer=solution.gold_answer)
-
-    def solutions(self) -> Iterator[LabelledSolution]:
-        yield LabelledSolution(self.problem, self.steps, self.labels, gold_answer=self.gold_answer)
-
-
-@dataclass(frozen=True, slots=True)
-class TrlRow(UnprmRow):
-    """TRL's stepwise supervision, for its `PRMTrainer`."""
-
-    labels: tuple[Label, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class MathShepherdRow:
     """Math-Shepherd (Wang et al., 2024): `input` is a problem and its steps with `TAG` after each; `label` is the same
@@ -70,17 +36,6 @@ class MathShepherdRow:
 
     input: str
     label: str
-
-    @classmethod
-    def of(cls, solution: LabelledSolution) -> Self:
-        """The row of a solution, whose steps get numbers. Raises `ValueError` if it would not be read as it was."""
-        signs, texts = ["-+"[label] for label in _hard(solution)], numbered(solution.steps)
-        parts = [f"{solution.problem} {texts[0]} ", *(f"\n{text} " for text in texts[1:])]
-        row = cls("".join(part + TAG for part in parts), "".join(map(str.__add__, parts, signs)))
-        with suppress(ValueError):
-            if [*row.solutions()] == [_solution(solution.problem, texts, solution.labels)]:
-                return row
-        raise ValueError("texts that could not be told apart again")
 
     def solutions(self) -> Iterator[LabelledSolution]:
         """The one solution. A step after the last tag has no label. Where `label` has the tag itself, it is part of a

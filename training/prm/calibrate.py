@@ -14,9 +14,10 @@ from sklearn.linear_model import LogisticRegression
 
 from unprm.calibration import Calibration, log_odds
 from unprm.errors import RecordInvalid
+from unprm.types import Solution
 
 from ..evaluate.metrics import Validation
-from ..evaluate.scorers import Scorer, SolutionToScore
+from ..evaluate.scorers import Scorer
 from ..layouts.files import read_labelled
 from ..schema import VERDICT
 
@@ -43,7 +44,7 @@ def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
     scores, labels = [], []
     for start in progress.track(range(0, len(solutions), BATCH), description="scoring"):
         batch = solutions[start : start + BATCH]
-        scored = scorer.score([SolutionToScore(s.problem, s.steps) for s in batch])
+        scored = scorer.score([Solution(s.steps, problem=s.problem) for s in batch])
         for solution, step_scores in zip(batch, scored, strict=True):
             if step_scores is not None:
                 scores.append([step_scores[step] for step in solution.known])

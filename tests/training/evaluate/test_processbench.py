@@ -14,8 +14,9 @@ from tests.fake_engine import FakeEngine, FakeFormat
 from tests.server.harness import serving
 from tests.support import TEST_DATA
 from training.evaluate import processbench as bench
-from training.evaluate.scorers import EngineScorer, ServerScorer, SolutionToScore
+from training.evaluate.scorers import EngineScorer, ServerScorer
 from unprm.errors import ModelUnavailable, OutputMismatch, RecordInvalid
+from unprm.types import Solution
 
 DATA = TEST_DATA / "processbench"
 
@@ -107,7 +108,7 @@ def test_a_server_gives_the_same_scores_and_tells_what_is_too_long(scored):
     with serving(FakeEngine(max_tokens=1200)) as running:
         scorer = ServerScorer(running.url)
         assert scorer.identity.model == "fake"
-        solutions = [SolutionToScore(sample.problem, sample.steps) for sample in samples]
+        solutions = [Solution(sample.steps, problem=sample.problem) for sample in samples]
         remote = scorer.score(solutions)
         scorer.close()
     local = EngineScorer(FakeEngine(max_tokens=1200)).score(solutions)
@@ -122,7 +123,7 @@ def test_a_server_that_is_not_there_or_refuses_is_reported():
     with pytest.raises(ModelUnavailable, match="can't be reached"):
         ServerScorer("http://127.0.0.1:9")
     with serving(api_key="right") as running, pytest.raises(ModelUnavailable, match="unauthorized"):
-        ServerScorer(running.url, "wrong").score([SolutionToScore("a", ("b",))])
+        ServerScorer(running.url, "wrong").score([Solution(("b",), problem="a")])
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,11 @@ from tests.fake_engine import FakeEngine, FakeFormat, hashed
 from tests.server.harness import serving
 from tests.tiny import write_prm
 from training.evaluate import judging, pool, processbench
-from training.evaluate.scorers import EngineScorer, ServerScorer, SolutionToScore
+from training.evaluate.scorers import EngineScorer, ServerScorer
 from training.schema import BenchmarkSolution
 from unprm.errors import ModelUnavailable, OutputMismatch
 from unprm.models.load import load_engine
+from unprm.types import Solution
 
 SILENT = Console(file=io.StringIO())
 ROW = {"problem": "1 + 1?", "answer": "2", "candidates": [{"text": "1 + 1 = 2.\n\nSo \\boxed{2}."}]}
@@ -91,7 +92,7 @@ def test_scores_of_a_server_that_does_not_tell_are_not_kept(tmp_path):
     with serving(FakeEngine(digest=None)) as running, closing(ServerScorer(running.url)) as scorer:
         with pytest.raises(ModelUnavailable, match="does not tell the `digest` of fake"):
             _first_errors(scorer, tmp_path)
-        assert scorer.score([SolutionToScore("1 + 1?", ("1 + 1 = 2.", "So 2."))])
+        assert scorer.score([Solution(("1 + 1 = 2.", "So 2."), problem="1 + 1?")])
     assert not list(tmp_path.iterdir())
 
 
@@ -107,10 +108,10 @@ def test_a_model_that_is_swapped_during_a_run_is_noticed(tmp_path):
 def test_a_model_is_told_what_actions_are_judged_by():
     engine = FakeEngine()
     with serving(engine) as running, closing(ServerScorer(running.url)) as scorer:
-        scorer.score([SolutionToScore("p", ("<think>a", "b"), "before")])
+        scorer.score([Solution(("<think>a", "b"), problem="p", evidence="before")])
     ((item,),) = engine.batches
     assert item == replace(engine.format.encode("p", ["<think>a", "b"]), scope=item.scope, evidence="before")
-    EngineScorer(engine).score([SolutionToScore("p", ("<think>a", "b"), "before")])
+    EngineScorer(engine).score([Solution(("<think>a", "b"), problem="p", evidence="before")])
     assert engine.batches[1] == (replace(item, scope=""),)
 
 
@@ -121,7 +122,7 @@ def test_what_a_judge_did_not_judge_has_no_scores():
             return [first._replace(missing=1), *others]
 
     first, second, long = EngineScorer(Silent(max_tokens=20)).score(
-        [SolutionToScore("p", ("a",)), SolutionToScore("q", ("a", "b")), SolutionToScore("q", ("a" * 20,))]
+        [Solution(steps, problem="q") for steps in (("a",), ("a", "b"), ("a" * 20,))]
     )
     assert (first, long) == (None, None)
     assert second == hashed(FakeFormat().encode("q", ["a", "b"]))

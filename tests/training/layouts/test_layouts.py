@@ -293,11 +293,7 @@ def test_right_and_wrong_labels_survive_every_way(tmp_path, layout, to):
     assert convert(source, output, to) == len(LABELS[layout])
     before, after = list(read_labelled([source])), list(read_labelled([output], to))
     assert [solution.labels for solution in after] == [solution.labels for solution in before]
-    numbered = {"math-shepherd"} == {to} - {layout}
-    for one, other in zip(before, after, strict=True):
-        assert other.problem == one.problem
-        assert other.steps == tuple(f"Step {k}: {text}" if numbered else text for k, text in enumerate(one.steps, 1))
-        assert other.gold_answer == (None if to == "math-shepherd" else one.gold_answer)
+    assert after == before
 
 
 def test_our_layout_holds_everything(tmp_path):
@@ -305,14 +301,6 @@ def test_our_layout_holds_everything(tmp_path):
         source, output = _slice(layout, tmp_path), tmp_path / "out.jsonl"
         convert(source, output, "native")
         assert list(read_labelled([output])) == list(read_labelled([source]))
-
-
-def test_a_converted_file_is_the_published_row_again(tmp_path):
-    convert(SLICES / "math-shepherd.jsonl", tmp_path / "a.jsonl", "native")
-    convert(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "math-shepherd")
-    published = [json.loads(line) for line in (SLICES / "math-shepherd.jsonl").read_text("utf-8").splitlines()]
-    again = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text("utf-8").splitlines()]
-    assert again == [{name: row[name] for name in ("input", "label")} for row in published]
 
 
 @pytest.mark.parametrize("to", [name for name in WRITERS if name != "native"])
@@ -324,13 +312,6 @@ def test_a_layout_that_cannot_hold_the_labels_refuses_and_says_how_many(tmp_path
     with pytest.raises(RecordInvalid, match="can't hold 3 of 4 solutions: 2 with soft labels, 1 with unknown labels"):
         convert(source, output, to)
     assert not output.exists()
-
-
-@pytest.mark.parametrize(("problem", "steps"), [("p", ["Step 2: a", "b"]), ("p", ["we repeat Step 1: a", "b"])])
-def test_texts_that_would_be_cut_elsewhere_are_refused(tmp_path, problem, steps):
-    source = _write(tmp_path / "a.jsonl", {"problem": problem, "steps": steps, "labels": [True, False]})
-    with pytest.raises(RecordInvalid, match="1 of 1 solutions: 1 with texts that could not be told apart again"):
-        convert(source, tmp_path / "out.jsonl", "math-shepherd")
 
 
 def test_the_command_converts(tmp_path):
