@@ -72,9 +72,11 @@ class CompletionStream:
         if index not in self._waited_for:
             return
         choice = self._open.setdefault(index, {"message": {"role": "assistant", "content": None}})
-        delta = part.get("delta") or part.get("message") or {}
+        delta = dict(part.get("delta") or part.get("message") or {})
+        delta.pop("role", None)
+        delta["content"] = joined_text(delta.get("content"))
         self._kept += _join(choice["message"], delta)
-        if isinstance(text := joined_text(delta.get("content")), str) and text:
+        if isinstance(text := delta["content"], str) and text:
             yield index, text
         self.written += 1
         more = {name: value for name, value in part.items() if name not in ("delta", "message") and value is not None}
@@ -91,37 +93,23 @@ class CompletionStream:
         return index, Completion.read(choice) or UNREADABLE
 
 
-def _join(message: Json, delta: Json) -> int:
-    """Adds a delta to a message, whose tool calls are kept by their numbers; returns the characters added."""
+def _join(message: Json, delta: Json, in_call: bool = False) -> int:
+    """Adds a delta to a message, or to a call, of which only `_IN_PIECES` come in pieces; tool calls are kept by their
+    numbers. Returns the characters added."""
     added = 0
     for name, value in delta.items():
+        before = message.get(name)
         if name == "tool_calls":
             calls: dict[Any, Json] = message.setdefault(name, {})
             for part in value or ():
                 place = part.get("index")
-                added += _join_call(calls.setdefault(len(calls) if place is None else place, {}), part)
-        elif name == "function_call" and isinstance(value, dict):
-            added += _join_call(message.setdefault(name, {}), value)
-        elif name != "role" and value is not None:
-            piece = joined_text(value) if name == "content" else value
-            before = message.get(name)
-            grows = isinstance(before, str | list) and type(before) is type(piece)
-            message[name] = before + piece if grows else piece
-            added += len(str(piece)) + (0 if grows else len(name))
-    return added
-
-
-def _join_call(call: Json, part: Json) -> int:
-    """Adds a part of a call; returns the characters added."""
-    added = 0
-    for name, value in part.items():
-        before = call.get(name)
-        if isinstance(value, dict) and name not in _IN_PIECES:
-            added += _join_call(call.setdefault(name, {}), value)
-        elif name in _IN_PIECES and isinstance(before, str) and isinstance(value, str):
-            call[name] = before + value
-            added += len(value)
-        elif not before:
-            call[name] = value
+                added += _join(calls.setdefault(len(calls) if place is None else place, {}), part, in_call=True)
+        elif isinstance(value, dict) and (in_call or name == "function_call") and name not in _IN_PIECES:
+            added += _join(message.setdefault(name, {}), value, in_call=True)
+        elif isinstance(value, str | list) and type(before) is type(value) and (name in _IN_PIECES or not in_call):
+            message[name] = before + value
+            added += len(str(value))
+        elif not before if in_call else value is not None:
+            message[name] = value
             added += len(name) + len(str(value))
     return added
