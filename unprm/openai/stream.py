@@ -98,7 +98,7 @@ def _join(message: Json, delta: Json, in_call: bool = False) -> int:
     numbers. Returns the characters added."""
     added = 0
     for name, value in delta.items():
-        before = message.get(name)
+        before: Any = message.get(name)
         if name == "tool_calls":
             calls: dict[Any, Json] = message.setdefault(name, {})
             for part in value or ():

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from unprm import pipeline
-from unprm.answers.options import lists_options
 from unprm.ballot import Ballot, shortened
 from unprm.election.adaptive import stability
 from unprm.election.decide import representative
@@ -14,7 +13,6 @@ from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable, Ups
 from unprm.openai.completion import Completion, Samples
 from unprm.openai.models import Json
 from unprm.pipeline import NoConfidence
-from unprm.types import Extraction
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import LONGEST_COMPARED, AnySolution, Unscored, VoteOut, VoteRequest
 
@@ -87,8 +85,6 @@ class RunningElection:
         self._ballot: Ballot | None = None
         self._leader: str | None = None
         settings = self._plan.settings
-        self._question_decides = "extraction" not in settings.model_fields_set
-        self._extraction: Extraction | None = None if self._question_decides else settings.extraction
         self._exhaust = False
         self._probes = (
             VOTES[self._plan.strategy].signal == "none"
@@ -187,7 +183,7 @@ class RunningElection:
             report,
             sampling.token_limit,
             why_majority=terms.why_majority,
-            by_letters=self._question_decides and self._extraction == "choice",
+            by_letters=terms.by_letters,
             by_frequency=by_frequency,
             by_pointers=bool(terms.settings.vote_on),
         )
@@ -204,7 +200,7 @@ class RunningElection:
         return ballot is not None and await self._stability(ballot, left) >= terms.stable
 
     async def _vote(
-        self, strategy: Strategy, solutions: Callable[[Extraction], list[AnySolution]] | None = None
+        self, strategy: Strategy, solutions: Callable[[], list[AnySolution]] | None = None
     ) -> Ballot | None:
         """The ballot of all candidates so far, or of these; None if none of them has an answer, or none that has one
         the reward or confidence that the vote needs."""
@@ -266,13 +262,10 @@ class RunningElection:
         reward = values[best] if signal == "reward" else None
         return outcome | {"decided_by": signal, "solution_index": best, "reward": reward}
 
-    def _request(self, solutions: Callable[[Extraction], list[AnySolution]]) -> _AnyVoteRequest:
-        terms = self._plan
-        if self._extraction is None:
-            self._extraction = "choice" if lists_options(terms.question) else "auto"
-        fields = {name: getattr(terms.settings, name) for name in _COMMON}
-        fields |= {"problem": terms.problem, "extraction": self._extraction, "solutions": solutions(self._extraction)}
-        return _AnyVoteRequest(**fields)
+    def _request(self, solutions: Callable[[], list[AnySolution]]) -> _AnyVoteRequest:
+        fields = {name: getattr(self._plan.settings, name) for name in _COMMON}
+        fields |= {name: getattr(self._plan, name) for name in ("problem", "extraction")}
+        return _AnyVoteRequest(**fields, solutions=solutions())
 
 
 def _outcome(ballot: Ballot, vote: VoteOut) -> Json:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from starlette.exceptions import HTTPException
 
 from unprm import pipeline
+from unprm.answers.options import lists_options
 from unprm.election.acceptance import acceptance
 from unprm.errors import InvalidRequest, NoModel, NotText, UpstreamFailed, UpstreamRefused
 from unprm.fields import unknown
 from unprm.openai.completion import Samples
-from unprm.types import DEFAULT_STRATEGY
+from unprm.types import DEFAULT_STRATEGY, Extraction
 from unprm.votes.registry import VOTES, Strategy
 
 from ...admission import Context
@@ -66,12 +67,14 @@ class Source:
 class ElectionPlan:
     """The request's choices, and the server's where the request makes none.
 
-    `question`: the last message of the user. `problem`: a PRM's input, None for a vote without rewards. `why_majority`:
-    the reason for a majority vote that nobody named. `several`: whether the server has several upstreams.
+    `problem`: a PRM's input, None for a vote without rewards. `extraction`: how answers are read; `by_letters`: as the
+    letters of the options that the question lists. `why_majority`: the reason for a majority vote that nobody named.
+    `several`: whether the server has several upstreams.
     """
 
     request: ChatRequest
-    question: str
+    extraction: Extraction
+    by_letters: bool
     problem: str | None
     strategy: Strategy
     sources: Sequence[Source]
@@ -124,9 +127,19 @@ async def plan(
             acceptance(
                 service.vote_calibration, election.risk, [strategy], election, scorer.name, election.aggregate, at
             )
-    question = await scorer.read(request.question)
-    stable = settings.gateway_stable if election.stable is None else election.stable
-    return ElectionPlan(request, question, problem, strategy, sources, stable, why_majority, len(upstreams) > 1)
+    by_letters = "extraction" not in election.model_fields_set
+    by_letters = by_letters and await scorer.read(lambda: lists_options(request.question()))
+    return ElectionPlan(
+        request=request,
+        extraction="choice" if by_letters else election.extraction,
+        by_letters=by_letters,
+        problem=problem,
+        strategy=strategy,
+        sources=sources,
+        stable=settings.gateway_stable if election.stable is None else election.stable,
+        why_majority=why_majority,
+        several=len(upstreams) > 1,
+    )
 
 
 def check_count(candidates: int, settings: Settings) -> None:

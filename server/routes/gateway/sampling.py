@@ -19,7 +19,7 @@ from unprm.openai.completion import Completion, Samples
 from unprm.openai.models import is_json
 from unprm.task_groups import all_of, first_of
 from unprm.trajectories import Function, Message, Reading, render
-from unprm.types import Extraction, Solution, Split
+from unprm.types import Solution, Split
 from unprm.wire import AnySolution, SolutionIn, confidence_of
 
 from ...admission import Context
@@ -189,21 +189,21 @@ class Sampling:
                 raise next(iter(errors.values()), UpstreamFailed(missing))
             await self.sample(min(wanted, self.budget - self.attempted), until, observe, enough)
 
-    def solutions(self, extraction: Extraction) -> list[AnySolution]:
+    def solutions(self) -> list[AnySolution]:
         """All candidates so far as a vote takes them, in sampling order. Raises `UpstreamFailed` if log-probabilities
         are needed and no source gives any."""
         if self.plan.by_confidence and not self._has_logprobs and all(source.requested for source in self.sources):
             why = "the upstream sends no log-probabilities of tokens, which votes by confidence need"
             raise UpstreamFailed(f"{why}: name another vote, as majority")
-        return self.provisional(self.samples.completions, extraction, self._confidences)
+        return self.provisional(self.samples.completions, self._confidences)
 
     def provisional(
-        self, completions: Sequence[Completion], extraction: Extraction, confidences: Sequence[float | None] = ()
+        self, completions: Sequence[Completion], confidences: Sequence[float | None] = ()
     ) -> list[AnySolution]:
         """Completions as a vote takes them."""
         acting = any(completion.calls for completion in completions)
         return [
-            self._solution(completion, confidence, extraction, acting)
+            self._solution(completion, confidence, acting)
             for completion, confidence in zip_longest(completions, confidences)
         ]
 
@@ -251,12 +251,10 @@ class Sampling:
         self._has_logprobs |= bool(logprobs)
         return confidence_of(None, logprobs or None)
 
-    def _solution(
-        self, completion: Completion, confidence: float | None, extraction: Extraction, acting: bool
-    ) -> AnySolution:
+    def _solution(self, completion: Completion, confidence: float | None, acting: bool) -> AnySolution:
         """A completion as a vote takes it, with the answer if the text alone does not state it. `acting`: whether any
         candidate calls a tool."""
-        request, text = self.plan.request, completion.text
+        request, extraction, text = self.plan.request, self.plan.extraction, completion.text
         if completion.calls:
             return self._action(completion, confidence)
         stated = {"text": text, "confidence": confidence}
