@@ -1,6 +1,7 @@
 """Completions of a chat that arrive as server-sent events, put together from their deltas."""
 
 from collections.abc import Iterator
+from operator import add
 from typing import Any
 
 from pydantic_core import from_json
@@ -98,7 +99,7 @@ def _join(message: Json, delta: Json, in_call: bool = False) -> int:
     numbers. Returns the characters added."""
     added = 0
     for name, value in delta.items():
-        before: Any = message.get(name)
+        before = message.get(name)
         if name == "tool_calls":
             calls: dict[Any, Json] = message.setdefault(name, {})
             for part in value or ():
@@ -107,7 +108,7 @@ def _join(message: Json, delta: Json, in_call: bool = False) -> int:
         elif isinstance(value, dict) and (in_call or name == "function_call") and name not in _IN_PIECES:
             added += _join(message.setdefault(name, {}), value, in_call=True)
         elif isinstance(value, str | list) and type(before) is type(value) and (name in _IN_PIECES or not in_call):
-            message[name] = before + value
+            message[name] = add(before, value)
             added += len(str(value))
         elif not before if in_call else value is not None:
             message[name] = value
