@@ -27,7 +27,6 @@ PREFIX = "UNPRM_"
 """Of the variables that set a model's fields."""
 Given = dict[str, Any]
 """What is given on the command line, by the fields' names."""
-_Convert = Callable[[Any], Any]
 
 
 class SettingsInvalid(Exception):
@@ -125,68 +124,57 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """
     hints = get_type_hints(command, include_extras=True)
     shown: list[inspect.Parameter] = []
-    made: dict[str, tuple[Callable[..., Any], dict[str, _Convert]]] = {}
-    make: Any
+    made: dict[str, tuple[Any, dict[str, Any]]] = {}
     for name, parameter in inspect.signature(command).parameters.items():
-        hint = hints[name]
-        if is_dataclass(hint):
-            make, options = hint, [*_options(hint, given=False)]
-        elif get_args(hint)[:1] == (Given,):
-            kind = get_args(hint)[1]
-            make, options = dict, [*(_options(kind, given=True) if is_dataclass(kind) else _texts(kind))]
-        else:
-            shown.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint))
+        kind, *more = get_args(hints[name]) or (hints[name],)
+        if kind != Given and not is_dataclass(kind):
+            shown.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name]))
             continue
-        shown += [parameter for parameter, _ in options]
-        made[name] = make, {parameter.name: convert for parameter, convert in options}
-
-    plain = hints.keys() - made.keys()
+        source = more[0] if more else kind
+        options = [*(_options(source, given=kind == Given) if is_dataclass(source) else _texts(source))]
+        shown += options
+        made[name] = kind, {option.name: get_type_hints(source)[option.name] for option in options}
 
     @functools.wraps(command)
     def with_plain_options(**values: Any) -> None:
-        passed = {name: value for name, value in values.items() if name in plain}
-        given = {name: value for name, value in values.items() if value is not None}
-        for name, (make, own) in made.items():
-            passed[name] = make(**{field: own[field](value) for field, value in given.items() if field in own})
-        command(**passed)
+        for name, (kind, types) in made.items():
+            given = {field: values.pop(field) for field in types}
+            values[name] = kind(**{field: _value(types[field], v) for field, v in given.items() if v is not None})
+        command(**values)
 
     with_plain_options.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     with_plain_options.__annotations__ = {each.name: each.annotation for each in shown}
     return with_plain_options
 
 
-def _options(kind: Any, given: bool) -> Iterator[tuple[inspect.Parameter, _Convert]]:
-    """The options of a dataclass, each with what makes the field's value of the option's. `given`: where
-    a field has a default, the option's is None."""
+def _options(kind: Any, given: bool) -> Iterator[inspect.Parameter]:
+    """The options of a dataclass. `given`: where a field has a default, the option's is None."""
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         hint, *more = get_args(hints[field.name]) or (None,)
         if not (option := [each for each in more if isinstance(each, OptionInfo)]):
             continue
-        convert: _Convert = _same
         if get_origin(hint) is tuple:
-            item = get_args(hint)[0]
-            hint, convert = (str, _split) if item is str else (list[item], tuple)  # type: ignore[valid-type]
+            hint = str if get_args(hint)[0] is str else list[get_args(hint)[0]]  # type: ignore[misc]
         default = inspect.Parameter.empty if field.default is MISSING else None if given else field.default
-        yield _parameter(field.name, Annotated[hint | None, *option], default), convert
+        yield _parameter(field.name, Annotated[hint | None, *option], default)
 
 
-def _texts(model: Any) -> Iterator[tuple[inspect.Parameter, _Convert]]:
-    """The same of a model's fields."""
+def _texts(model: Any) -> Iterator[inspect.Parameter]:
+    """The options of a model."""
     hints = get_type_hints(model)
     groups = {
         name: getattr(each, "GROUP", None) for each in reversed(model.__mro__) for name in inspect.get_annotations(each)
     }
     for name, field in model.model_fields.items():
-        convert = ",".join if get_origin(hints[name]) is list else _same
-        default = f" (default: {convert(field.default)})" if field.default else ""
+        default = f" (default: {_value(hints[name], field.default)})" if field.default else ""
         shown = typer.Option(
             option(name),
             help=f"{field.description}{default} [env: {variable(name)}]",
             parser=None if hints[name] is bool else _text,
             rich_help_panel=groups[name],
         )
-        yield _parameter(name, Annotated[hints[name] | None, shown], None), convert
+        yield _parameter(name, Annotated[hints[name] | None, shown], None)
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
@@ -199,9 +187,8 @@ def _text(value: str) -> str:
     return value
 
 
-def _split(value: str) -> tuple[str, ...]:
-    return tuple(value.split(","))
-
-
-def _same(value: Any) -> Any:
-    return value
+def _value(hint: Any, value: Any) -> Any:
+    """A field's value of its option's: a text with commas or a list becomes a tuple, and a list of texts one text."""
+    if get_origin(hint) is tuple:
+        return tuple(value.split(",") if isinstance(value, str) else value)
+    return ",".join(value) if get_origin(hint) is list else value
