@@ -29,17 +29,14 @@ def check(directory: Path) -> None:
 def refuse_unreadable(directory: Path) -> None:
     """Raises `ModelInvalid` if the adapter in a directory, if there is one, repeats layers of its base, or chooses
     layers by regular expressions: one alone can keep the process busy for ever, and nothing could stop it."""
-    try:
-        config = json.loads((directory / CONFIG).read_text("utf-8"))
-    except (OSError, ValueError):
-        return
-    for field in config if isinstance(config, dict) else ():
-        if _NAMING.search(field) and not all(map(_NAME.fullmatch, _texts(config[field]))):
+    config = _config(directory)
+    for field, value in config.items():
+        if _NAMING.search(field) and not all(map(_NAME.fullmatch, _texts(value))):
             raise ModelInvalid(
                 f"{directory / CONFIG}: {field} has a pattern, and patterns are not evaluated: list the layers' "
                 f"names, or write {ALL_LINEAR}"
             )
-    if isinstance(config, dict) and config.get("layer_replication"):
+    if config.get("layer_replication"):
         raise ModelInvalid(
             f"{directory / CONFIG}: layer_replication repeats layers of the base, which is not supported: merge the "
             "adapter with PEFT, and give what that saves"
@@ -48,17 +45,23 @@ def refuse_unreadable(directory: Path) -> None:
 
 def base(directory: Path) -> tuple[str, str | None]:
     """The base that an adapter's configuration names, and its revision; raises `ModelInvalid` if it names none."""
-    path = directory / CONFIG
-    try:
-        config = json.loads(path.read_text("utf-8"))
-        name, revision = config["base_model_name_or_path"], config.get("revision")
-    except (OSError, ValueError, LookupError, TypeError):
-        name, revision = None, None
+    config = _config(directory)
+    name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not isinstance(revision, str | None):
         raise ModelInvalid(
-            f"{path} has no base_model_name_or_path: give the base with --model, and --adapter and --family"
+            f"{directory / CONFIG} has no base_model_name_or_path: give the base with --model, and --adapter and "
+            "--family"
         )
     return name, revision or None
+
+
+def _config(directory: Path) -> dict[str, Any]:
+    """The adapter's configuration; empty if there is none, or another value than an object."""
+    try:
+        config = json.loads((directory / CONFIG).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
 
 
 def _texts(value: Any) -> Iterator[str]:
