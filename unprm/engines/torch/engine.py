@@ -17,7 +17,7 @@ import torch
 from unprm.engines.torch import attention
 from unprm.engines.torch.attention import KeyValues
 from unprm.engines.torch.compiled import LINE, CompiledLayers
-from unprm.engines.torch.graphs import SIZES, TOKENS, CudaGraphs, Graphs, Inputs, Record, Size, records
+from unprm.engines.torch.graphs import PLANNED, SIZES, CudaGraphs, Graphs, Inputs, Record, Size, records
 from unprm.engines.torch.memory import RunLimit, plan
 from unprm.engines.torch.passes import Pass, PassItem, Pending, admit
 from unprm.engines.torch.plain import check_lengths
@@ -44,7 +44,7 @@ def planned(reader: Reader, max_tokens: int, pass_tokens: int, cache_bytes: int 
     """The memory that an engine takes. `max_tokens`: of a sequence; the others as those of `TorchEngine`."""
     slot = slot_bytes(reader)
     slots = cache_bytes // slot + max(pass_tokens, max_tokens)
-    recorded = TOKENS[-1] if records(reader.decoders[0]) else 0
+    recorded = PLANNED if records(reader.decoders[0]) else 0
     return plan(reader.modules, reader.decoders, slots * slot, pass_tokens + recorded, reader.kept)
 
 

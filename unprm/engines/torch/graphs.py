@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 TOKENS = (128, 256, 384, 512, 768, 1024, 1536, 2048)
 """Tokens of the graphs: above, a GPU computes longer than Python launches."""
+PLANNED = TOKENS[-1] * 9 // 8
+"""Tokens whose activations take as much memory as the graphs, which use it one after the other."""
 FEW, KEYS = 16, 8192
 """Maximum segments of a graph for few long segments, and the keys that they attend to."""
 SHORT, SEEN = 128, 32

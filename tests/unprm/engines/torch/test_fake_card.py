@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from transformers import LlamaConfig, LlamaModel, MistralConfig, MistralModel, Q
 from benchmarks import models
 from benchmarks.models import SEVEN_BILLION
 from tests.unprm.engines.torch.fake_card import CardEngine, fake_card
+from unprm.engines.torch.graphs import PLANNED
 from unprm.engines.torch.quantized import quantize
 from unprm.types import Encoded, MemoryPlan
 
@@ -29,6 +31,7 @@ EIGHT_BILLION = SEVEN_BILLION | {
     "num_key_value_heads": 8,
 }
 """Llama 3.1 8B; Mistral 7B has fewer words."""
+HALF = torch.bfloat16
 WINDOW, PASS = 256, 4096
 LAYERS = 6
 """Of the models that are run in a type of 16 bits or more: each layer does the same."""
@@ -87,11 +90,49 @@ def _run(kind: str, dtype: torch.dtype, int8: bool = False, function: Callable[.
         return Found(loading, plan, first.tokens, first.flops, linear, most, again)
 
 
+@dataclass(frozen=True)
+class Launched:
+    """What is launched for a solution, as it is and recorded; `planned`, `most`: bytes of activations, by the plan and
+    found, of the passes that are recorded."""
+
+    plain: int
+    recorded: int
+    planned: int
+    most: int
+
+
+def _launch(layers: int) -> Launched:
+    """Scores a solution, in a process of its own."""
+    solution = models.vote(random.Random(0), candidates=1)
+    with fake_card() as card:
+        network = Qwen2Model._from_config(Qwen2Config(**SEVEN_BILLION | {"num_hidden_layers": layers}), dtype=HALF)
+        engine = CardEngine(card, network.eval(), PASS, 2**30)
+        engine.score(solution)
+        plain = len(card.count.operations)
+        engine.forget()
+        card.reset()
+        before = card.live.now
+        with patch.object(card, "_attention", lambda *given: 0):  # it counts real segments
+            engine.record(lambda run: (run(), int)[1])
+        most = card.live.peak - before
+        card.reset()
+        engine.score(solution)
+        activations = engine.description.memory.activations // PASS * PLANNED
+        return Launched(plain, len(card.count.operations), activations, most)
+
+
 @pytest.fixture(scope="module")
 def on_a_card():
-    """Runs `_run` in a process of its own, whose PyTorch has the fake card."""
+    """Runs a function, `_run` if none is named, in a process of its own, whose PyTorch has the fake card."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        yield lambda *arguments: pool.submit(_run, *arguments).result()
+        yield lambda *arguments: pool.submit(*([] if callable(arguments[0]) else [_run]), *arguments).result()
+
+
+def test_a_recorded_solution_is_launched_at_once(on_a_card):
+    few, many = on_a_card(_launch, 2), on_a_card(_launch, 8)
+    assert many.plain > 150
+    assert few.recorded == many.recorded <= 14
+    assert many.most <= many.planned
 
 
 def _attention(layers: int, wide: int, window: int | None) -> int:
