@@ -270,6 +270,19 @@ def test_many_rows_take_no_more_operations_than_a_few(network):
     assert operations(64) == operations(8)
 
 
+def test_a_recorded_step_takes_a_few_operations(network):
+    """And one copy to the host, whatever is recorded."""
+    batch = DecodingBatch(network, SamplingSettings(), [], 8, record=lambda run: int)
+    batch.add([Row((20, 21), number) for number in range(8)])
+    counts = []
+    for _ in range(3):
+        with _Operations() as step:
+            batch.step()
+        counts.append(step.count)
+    assert counts[0] > 100
+    assert counts[1] == counts[2] < 20
+
+
 def test_prompts_join_by_their_tokens(network, base):
     computed = []
     handle = network.get_decoder().register_forward_pre_hook(
