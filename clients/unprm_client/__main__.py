@@ -138,15 +138,15 @@ def mcp(
     """
     if mcp_key == "":
         raise typer.BadParameter("it is empty", param_hint="--mcp-key")
-    from unprm_client.mcp import create  # needs the package mcp, which no other command does
+    from unprm_client.mcp import create, serve_http  # needs the package mcp, which no other command does
 
     async def serve() -> None:
         async with AsyncClient(url, api_key=key, timeout=timeout) as client:
-            server = create(client, mcp_key)
+            server = create(client)
             if transport == "stdio":
                 await server.run_stdio_async()
             else:
-                await server.run_streamable_http_async(host=host, port=port, stateless_http=True)
+                await serve_http(server, host, port, mcp_key)
 
     asyncio.run(serve())
 

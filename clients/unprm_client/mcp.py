@@ -7,12 +7,12 @@ import hmac
 import inspect
 from typing import Annotated, Any
 
+import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
 from pydantic.fields import FieldInfo
-from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -57,8 +57,8 @@ def _argument(field: FieldInfo, description: str) -> tuple[Any, Any]:
     return field.default, Annotated[hint, *field.metadata, Field(description=description)]
 
 
-def create(client: AsyncClient, key: str | None = None) -> MCPServer:
-    """An MCP server whose tools use this client. `key`: bearer token that agents must send over HTTP."""
+def create(client: AsyncClient) -> MCPServer:
+    """An MCP server whose tools use this client."""
 
     @with_settings(_argument, "aggregate", "threshold", "split", "extraction", votes=False)
     async def score_steps(problem: Problem, solutions: Solutions, **settings: Any) -> ScoreResponse:
@@ -91,7 +91,6 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
         return await client.compare(problem, solutions, **terms)
 
     server = _Server(
-        key,
         "unprm",
         title="Step scores and votes for solutions",
         instructions=INSTRUCTIONS,
@@ -105,19 +104,7 @@ def create(client: AsyncClient, key: str | None = None) -> MCPServer:
 
 class _Server(MCPServer):
     """Reports errors in sentences that a model can act on. Invalid arguments are reported as the unprm server reports
-    invalid fields, unknown ones too: a model that misspells one would believe that it took effect.
-
-    `key`: bearer token that its HTTP transport asks for."""
-
-    def __init__(self, key: str | None, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._key = key
-
-    def streamable_http_app(self, **options: Any) -> Starlette:
-        app = super().streamable_http_app(**options)
-        if self._key is not None:
-            app.add_middleware(_Bearer, key=self._key)
-        return app
+    invalid fields, unknown ones too: a model that misspells one would believe that it took effect."""
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -135,6 +122,14 @@ class _Server(MCPServer):
                 case ClientError() as failed:
                     raise ToolError(f"Error executing tool {name}: {failed}") from failed
             raise
+
+
+async def serve_http(server: MCPServer, host: str, port: int, key: str | None) -> None:
+    """Serves over streamable HTTP until a signal comes. `key`: bearer token that agents must send."""
+    app: ASGIApp = server.streamable_http_app(host=host, stateless_http=True)
+    await uvicorn.Server(
+        uvicorn.Config(app if key is None else _Bearer(app, key), host=host, port=port, log_level="warning")
+    ).serve()
 
 
 class _Bearer:
