@@ -16,7 +16,7 @@ from unprm.version import version
 
 from . import page
 from .middleware import Access, Envelope
-from .models.model import Open, Source
+from .models.model import EngineOrLoader, LoadModel
 from .observe import Metrics
 from .problem_details import respond
 from .routes import about, dialects, feedback, votes
@@ -27,8 +27,8 @@ from .settings import Settings
 
 def create_app(
     settings: Settings,
-    models: Source | Mapping[str, Source],
-    open_model: Open | None = None,
+    models: EngineOrLoader | Mapping[str, EngineOrLoader],
+    open_model: LoadModel | None = None,
     lost: Callable[[], None] = lambda: None,
     metrics: Metrics | None = None,
     clock: Callable[[], float] = time.monotonic,

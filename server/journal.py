@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from unprm.election.acceptance import error_interval
 from unprm.errors import Overloaded
 
-from .admission import Context
+from .lease import Lease
 
 T = TypeVar("T")
 
@@ -153,21 +153,21 @@ class Journal(Collector):
             raise JournalUnusable(f"the journal {file} can't be written to ({error})") from None
         self._writer = ThreadPoolExecutor(1, "journal")
 
-    def note_request(self, context: Context, path: str, status: int, seconds: float, response: bytes) -> None:
+    def note_request(self, lease: Lease, path: str, status: int, seconds: float, response: bytes) -> None:
         """As `note`, for a request that had a body."""
-        election = context.election
+        election = lease.election
         if election is not None and not self.texts:
             election = replace(election, answer=None)
-        if context.body:
+        if lease.body:
             self.note(
                 Entry(
                     time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-                    request_id=context.request_id,
-                    caller=context.caller,
+                    request_id=lease.request_id,
+                    caller=lease.caller,
                     path=path,
                     status=status,
                     milliseconds=round(1000 * seconds, 1),
-                    request=context.body,
+                    request=lease.body,
                     response=response,
                     election=None if election is None else json.dumps(asdict(election)),
                 )

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from unprm.fair_shares import Quota
 
 from . import page
-from .admission import CONTEXT, Claims, Context
+from .lease import LEASE, Lease
 from .observe import log_request
 from .problem_details import respond
 from .reloading import Reloading
@@ -62,8 +62,7 @@ class Envelope:
         headers = Headers(scope=scope)
         sent = headers.get("x-request-id", "")
         request_id = sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex
-        now, claims = asyncio.get_running_loop().time(), Claims(self._service.admission)
-        context = scope[CONTEXT] = Context(request_id, now, claims)
+        lease = scope[LEASE] = Lease(self._service.admission, request_id, asyncio.get_running_loop().time())
         status, kept = None, 0
         answer = bytearray()
         journalled = self._service.journal is not None and not scope["path"].startswith(_ADMIN)  # where keys are sent
@@ -72,7 +71,7 @@ class Envelope:
             nonlocal status, kept
             if message["type"] == "http.response.start":
                 status, headers = message["status"], MutableHeaders(scope=message)
-                headers["X-Request-ID"], context.media_type = context.request_id, headers.get("content-type", "")
+                headers["X-Request-ID"], lease.media_type = lease.request_id, headers.get("content-type", "")
                 kept = int(headers.get("content-length", _STREAMED_BYTES)) if journalled else 0
             elif len(answer) < kept:
                 answer.extend(message.get("body", b"")[: kept - len(answer)])
@@ -80,7 +79,7 @@ class Envelope:
 
         with request_span(headers.get("traceparent", "")):
             try:
-                self._access.admit(scope["path"], headers, scope.get("client"), context)
+                self._access.admit(scope["path"], headers, scope.get("client"), lease)
                 await self.app(scope, receive, send_with_id)
             except ClientDisconnect:
                 pass
@@ -89,19 +88,19 @@ class Envelope:
                     raise
                 await respond(error, scope)(scope, receive, send_with_id)
             finally:
-                self._record(scope, status or CLIENT_GONE, context, answer, journalled)
+                self._record(scope, status or CLIENT_GONE, lease, answer, journalled)
 
-    def _record(self, scope: Scope, status: int, context: Context, answer: bytearray, journalled: bool) -> None:
+    def _record(self, scope: Scope, status: int, lease: Lease, answer: bytearray, journalled: bool) -> None:
         """Counts, traces, logs and, if it is to be, journals the request."""
-        seconds = asyncio.get_running_loop().time() - context.arrived
+        seconds = asyncio.get_running_loop().time() - lease.arrived
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
-        works = context.claims.seconds > 0 and not route.startswith(_ADMIN)
-        named = "" if self._service.settings.open_metrics else context.caller
-        self._service.metrics.count_request(route, status, seconds, context, named if works else None)
+        works = lease.seconds > 0 and not route.startswith(_ADMIN)
+        named = "" if self._service.settings.open_metrics else lease.caller
+        self._service.metrics.count_request(route, status, seconds, lease, named if works else None)
         if journalled and self._service.journal is not None:
-            self._service.journal.note_request(context, route, status, seconds, bytes(answer))
-        annotate_request(log_request(scope["method"], route, status, seconds, context))
+            self._service.journal.note_request(lease, route, status, seconds, bytes(answer))
+        annotate_request(log_request(scope["method"], route, status, seconds, lease))
 
 
 class KeysInvalid(ValueError):
@@ -177,7 +176,7 @@ class Access:
         self._keys = Keys(settings.api_key, settings.api_keys_file)
         self._admin_keys = Keys(settings.admin_key, None)
 
-    def admit(self, path: str, headers: Headers, client: tuple[str, int] | None, context: Context) -> None:
+    def admit(self, path: str, headers: Headers, client: tuple[str, int] | None, lease: Lease) -> None:
         """Notes whose request it is, before any of the body is read; `client`: the address it came from.
 
         Raises `HTTPException`: 401 without a known key; 403 where no key is needed, if a browser may have been led here
@@ -202,9 +201,9 @@ class Access:
                     "without a key, the server answers only under its address or a local name, and pages from there"
                 )
                 raise HTTPException(403, f"{detail}: set a key (--api-key) to use another name")
-        context.caller, context.claims.quota = caller
-        context.claims.share = share_of(caller.name, client)
-        context.scope = "" if self._settings.share_caches else caller.name
+        lease.caller, lease.quota = caller
+        lease.share = share_of(caller.name, client)
+        lease.scope = "" if self._settings.share_caches else caller.name
 
 
 def _is_local(site: str, hosts: Sequence[str]) -> bool:

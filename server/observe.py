@@ -18,7 +18,7 @@ from unprm.engines.model_queue import BatchFigures
 from unprm.types import Usage
 from unprm.wire import VoteOut
 
-from .admission import Context
+from .lease import Lease
 from .tracing import report_evaluation
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
@@ -51,20 +51,20 @@ def configure_logs(level: str, style: Literal["json", "text"]) -> None:
     logging.captureWarnings(True)
 
 
-def log_request(method: str, route: str, status: int, seconds: float, context: Context) -> dict[str, str | int | float]:
+def log_request(method: str, route: str, status: int, seconds: float, lease: Lease) -> dict[str, str | int | float]:
     """Logs the line of one request; returns its fields. `route` is the template, so neither path nor query string is
     logged."""
     fields: dict[str, str | int | float] = {
         "method": method if method in _METHODS else "other",
         "route": route,
         "status": status,
-        **({"code": context.code} if context.code else {}),
+        **({"code": lease.code} if lease.code else {}),
         "ms": round(seconds * 1000, 1),
-        "request_id": context.request_id,
-        **({"caller": context.caller} if context.caller else {}),
-        "solutions": context.solutions,
-        "tokens": context.usage.tokens,
-        "computed_tokens": context.usage.computed_tokens,
+        "request_id": lease.request_id,
+        **({"caller": lease.caller} if lease.caller else {}),
+        "solutions": lease.solutions,
+        "tokens": lease.usage.tokens,
+        "computed_tokens": lease.usage.computed_tokens,
     }
     logger.info("request", extra={"fields": fields})
     return fields
@@ -141,9 +141,9 @@ class Metrics:
         self._votes = counter("unprm_votes", "Votes taken.", ("strategy",))
         self._ties = counter("unprm_ties", "Votes that ended in a tie.", ("strategy",))
 
-    def count_request(self, route: str, status: int, seconds: float, context: Context, caller: str | None) -> None:
+    def count_request(self, route: str, status: int, seconds: float, lease: Lease, caller: str | None) -> None:
         """`caller`: of a request for work, by the name of its key; those without a name are one caller."""
-        self._requests.labels(route, str(status), context.code).inc()
+        self._requests.labels(route, str(status), lease.code).inc()
         self._seconds.labels(route).observe(seconds)
         if caller is None:
             return
@@ -151,9 +151,9 @@ class Metrics:
             if len(self._callers) >= _CALLERS:
                 caller = _OTHERS
             self._callers.add(caller)
-        self._by_caller.labels(caller, context.code).inc()
-        self._caller_tokens.labels(caller).inc(context.usage.tokens)
-        self._caller_bytes.labels(caller).inc(context.size)
+        self._by_caller.labels(caller, lease.code).inc()
+        self._caller_tokens.labels(caller).inc(lease.usage.tokens)
+        self._caller_bytes.labels(caller).inc(lease.size)
         if not route.startswith("/v1/"):
             self._caller_seconds.labels(caller).observe(seconds)
 
@@ -177,8 +177,8 @@ class Metrics:
         """May be called from any thread."""
         self._judge.labels(outcome).observe(seconds)
 
-    def count_vote(self, vote: VoteOut, context: Context) -> None:
+    def count_vote(self, vote: VoteOut, lease: Lease) -> None:
         """Traces it, too: the score by which it elected, and `tie` or what decided it."""
         self._votes.labels(vote.strategy).inc()
         self._ties.labels(vote.strategy).inc(vote.tie)
-        report_evaluation(vote.strategy, "tie" if vote.tie else vote.decided_by, vote.candidates[0].score, context)
+        report_evaluation(vote.strategy, "tie" if vote.tie else vote.decided_by, vote.candidates[0].score, lease)

@@ -18,7 +18,7 @@ from unprm.fields import MAX_ERRORS, field_errors, invalid, unknown
 from unprm.votes.registry import VOTES
 from unprm.wire import ProblemDetails
 
-from .admission import context_of
+from .lease import lease_of
 
 MEDIA_TYPE = "application/problem+json"
 CALLER_DEADLINE = "caller_deadline"
@@ -86,17 +86,17 @@ _OPTIONS = {
 
 
 def respond(error: Exception, scope: Scope) -> Response:
-    """The response to any error of a request, whose context notes the code. An error that is not in the table is
+    """The response to any error of a request, whose lease notes the code. An error that is not in the table is
     answered as `internal` and logged."""
-    context, path = context_of(scope), scope["path"]
+    lease, path = lease_of(scope), scope["path"]
     if isinstance(error, RequestValidationError):
         error = invalid(field_errors(error.errors(), error.body))
-    code = context.code = code_of(error)
+    code = lease.code = code_of(error)
     row = TABLE[code]
     detail, retry_after = row.title, row.retry_after
     fields, headers = list[FieldError](), dict[str, str]()
     if code == "internal":
-        logger.error("request %s failed", context.request_id, exc_info=error)
+        logger.error("request %s failed", lease.request_id, exc_info=error)
     elif isinstance(error, HTTPException):
         detail = _detail(error, scope) or detail
         headers |= error.headers or {}
@@ -104,11 +104,11 @@ def respond(error: Exception, scope: Scope) -> Response:
         detail, retry_after = str(error), error.retry_after or retry_after
         if isinstance(error, InvalidRequest):
             fields = list(error.errors) or [FieldError(error.pointer, detail)] * bool(error.pointer)
-    if code == "deadline_exceeded" and (isinstance(error, HTTPException) or context.claims.hurried):
-        context.code = CALLER_DEADLINE  # the former: the body was too slow
+    if code == "deadline_exceeded" and (isinstance(error, HTTPException) or lease.hurried):
+        lease.code = CALLER_DEADLINE  # the former: the body was too slow
     if retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
-    body = details_of(code, detail, context.request_id, fields[:MAX_ERRORS]).model_dump(mode="json")
+    body = details_of(code, detail, lease.request_id, fields[:MAX_ERRORS]).model_dump(mode="json")
     if f"{path}/".startswith(f"{ANTHROPIC}/"):
         body |= {"type": "error", "error": {"type": _ANTHROPIC.get(row.status, "api_error"), "message": detail}}
     elif path.startswith("/v1/"):

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import Depends, Request
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -15,19 +15,12 @@ from unprm.attempts import FAILURES
 from unprm.election import acceptance
 from unprm.errors import ShuttingDown, UnprmError
 
-from .admission import Admission, Context, FairPool
 from .journal import Journal
-from .models.model import Source
+from .lease import Admission
+from .models.model import EngineOrLoader
 from .models.registry import Models
 from .observe import Metrics
 from .settings import Settings
-
-T = TypeVar("T")
-
-_SMALL = 32_768
-"""Up to this many bytes are read at once: handing them to a thread would take longer."""
-_THREADS = 2
-"""Threads of each pool that splits or encodes texts: while a long text occupies one, the other is free."""
 
 
 class Service(Collector):
@@ -36,7 +29,7 @@ class Service(Collector):
     def __init__(
         self,
         settings: Settings,
-        sources: Source | Mapping[str, Source],
+        sources: EngineOrLoader | Mapping[str, EngineOrLoader],
         lost: Callable[[], None],
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
@@ -50,9 +43,7 @@ class Service(Collector):
             metrics.registry.register(self.journal)
         path = settings.vote_calibration
         self.vote_calibration = None if path is None else acceptance.read(path)
-        self.readers = FairPool("readers", _THREADS)
-        self._encoders = FairPool("encoders", _THREADS)
-        self.models = Models(sources, settings, metrics, lost, clock, self._encoders)
+        self.models = Models(sources, settings, metrics, lost, clock)
         self.equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self.admission = Admission(settings.max_body_bytes)
         metrics.registry.register(self)
@@ -72,8 +63,7 @@ class Service(Collector):
         """Ends the parts; nothing is left running."""
         self.admission.draining = True
         await self.models.stop()
-        self.readers.close()
-        self._encoders.close()
+        self.admission.threads.close()
         if self.journal is not None:
             await asyncio.to_thread(self.journal.close)
 
@@ -83,14 +73,6 @@ class Service(Collector):
             raise ShuttingDown
         for model in self.models:
             model.queue.check_ready()
-
-    async def read(self, context: Context, function: Callable[[], T], size: int | None = None) -> T:
-        """Runs a function on `size` bytes, by default on all texts of a request: at once if that is little, else by
-        turns in threads."""
-        cost = context.size if size is None else size
-        if cost <= _SMALL:
-            return function()
-        return await self.readers.run(context.claims, cost, function)
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily("unprm_running_requests", "Requests being worked on.", self.admission.running.count)
@@ -104,9 +86,8 @@ class Service(Collector):
         requests = GaugeMetricFamily("unprm_queued_requests", "Requests that wait for the model.", labels=["model"])
         used = GaugeMetricFamily("unprm_cache_utilization", "Fraction of the prefix cache in use.", labels=["model"])
         for model in self.models:
-            tokens.add_metric([model.name], model.queued[0])
-            requests.add_metric([model.name], model.queued[1])
-            used.add_metric([model.name], model.cache_used)
+            for metric, value in zip((tokens, requests, used), model.load, strict=True):
+                metric.add_metric([model.name], value)
         yield from (tokens, requests, used)
         yield CounterMetricFamily("unprm_unreadable_texts", "Texts that a reader failed on.", FAILURES.count)
         stats = self.equivalence.stats

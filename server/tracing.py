@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from unprm.openai.completion import Samples
 
-from .admission import Context
+from .lease import Lease
 
 Attributes = Mapping[str, str | int | float]
 
@@ -113,7 +113,7 @@ def annotate_generation(requested: str, samples: Samples, answer: str) -> None:
     annotate({"gen_ai.operation.name": "chat", **known, **told})
 
 
-def report_evaluation(strategy: str, label: str, score: float | None, context: Context) -> None:
+def report_evaluation(strategy: str, label: str, score: float | None, lease: Lease) -> None:
     """Reports an elected answer as a log event by the same conventions: the strategy, what decided, the score, if there
     is one, and the id of the response, or of a request whose response has none."""
     if _tracing:
@@ -121,7 +121,7 @@ def report_evaluation(strategy: str, label: str, score: float | None, context: C
 
         name = "gen_ai.evaluation"
         attributes: dict[str, str | float] = {f"{name}.name": strategy, f"{name}.score.label": label}
-        attributes["gen_ai.response.id"] = context.response_id or context.request_id
+        attributes["gen_ai.response.id"] = lease.response_id or lease.request_id
         if score is not None:
             attributes[f"{name}.score.value"] = score
         _logs.get_logger("unprm").emit(event_name=f"{name}.result", attributes=attributes)

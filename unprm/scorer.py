@@ -113,19 +113,36 @@ class LocalScorer(Scorer):
         return found
 
 
-def encode(engine: Engine, solutions: Mapping[int, Solution], scope: str = "") -> dict[int, Encoded | Unscorable]:
-    """The model input of each solution, by its index; the error for one beyond the model's window. `scope`: as of
-    `Encoded`."""
-    limit = engine.description.max_tokens
+def encode(
+    engine: Engine, solutions: Mapping[int, Solution], scope: str = "", too_long: dict[str, int] | None = None
+) -> dict[int, Encoded | Unscorable]:
+    """The model input of each solution, by its index; the error for a solution beyond the model's window, which is not
+    encoded if its characters are more than the window's tokens can hold. `scope`: as of `Encoded`. `too_long`: gets the
+    problems that alone are beyond the window, with their tokens; further solutions of them are not encoded either."""
+    format, limit = engine.format, engine.description.max_tokens
+    too_long = {} if too_long is None else too_long
     inputs: dict[int, Encoded | Unscorable] = {}
     for index, solution in solutions.items():
+        least = too_long.get(solution.problem, -(-solution_length(solution) // format.longest_token))
+        if least > limit:
+            inputs[index] = SolutionTooLong(index, least, limit, exact=False)
+            continue
         if solution.prompt is not None:
-            item = engine.format.at_tags(engine.format.tokenize(solution.prompt))
+            item = format.at_tags(format.tokenize(solution.prompt))
         else:
-            item = engine.format.encode(solution.problem, solution.steps)
-        too_long = SolutionTooLong(index, len(item.ids), limit) if len(item.ids) > limit else None
-        inputs[index] = too_long or replace(item, scope=scope, evidence=solution.evidence)
+            item = format.encode(solution.problem, solution.steps)
+        if len(item.ids) <= limit:
+            inputs[index] = replace(item, scope=scope, evidence=solution.evidence)
+            continue
+        inputs[index] = SolutionTooLong(index, len(item.ids), limit)
+        if len(solution.problem) > limit and (alone := len(format.encode(solution.problem, ("1",)).ids)) > limit:
+            too_long[solution.problem] = alone
     return inputs
+
+
+def solution_length(solution: Solution) -> int:
+    """Characters of problem plus solution; or those of a prompt, or its token ids."""
+    return sum(map(len, (solution.problem, *solution.steps, solution.prompt.content if solution.prompt else "")))
 
 
 def run(engine: Engine, inputs: Mapping[int, Encoded | Unscorable]) -> tuple[dict[int, Outcome], Usage]:

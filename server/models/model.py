@@ -16,7 +16,7 @@ from unprm.models.options import LoadModelRequest, public_name
 from unprm.types import Engine
 from unprm.wire import ModelState
 
-from ..admission import FairPool, InUse
+from ..lease import UseCount
 from ..observe import Metrics
 from ..settings import Settings
 
@@ -32,24 +32,23 @@ _BODIES = 2
 """Texts that are being encoded may total the characters of this many maximum-size bodies."""
 
 
-Source = Engine | Callable[[], Engine]
+EngineOrLoader = Engine | Callable[[], Engine]
 """A loaded engine, or a function that loads one."""
-Open = Callable[[LoadModelRequest], Engine]
+LoadModel = Callable[[LoadModelRequest], Engine]
 """Loads a model; blocking."""
 
 
-class Room(NamedTuple):
-    """What a request holds of a model: `texts` while they are encoded, the queue's `permit` until they are queued."""
+class ModelReservation(NamedTuple):
+    """What a request holds of a model: characters of `texts` while they are encoded, `tokens` until they are queued."""
 
-    permit: Reservation
+    tokens: Reservation
     texts: Reservation
 
 
 class Model:
     """An engine and its queue, which exist once it is loaded. Owns the engine: `stop` closes it.
 
-    `lost` is called when it hangs or fails for good; `clock`: in seconds, by which a request's parts are timed;
-    `encoders`: the threads that encode texts.
+    `lost` is called when it hangs or fails for good; `clock`: in seconds, by which a request's parts are timed.
     """
 
     PIECE = 65_536
@@ -57,35 +56,23 @@ class Model:
 
     def __init__(
         self,
-        source: Source,
+        source: EngineOrLoader,
         settings: Settings,
         metrics: Metrics,
         lost: Callable[[], None],
         clock: Callable[[], float],
-        encoders: FairPool,
         name: str,
     ) -> None:
-        self._source = source
-        self._metrics, self._lost = metrics, lost
-        self.clock, self.encoders = clock, encoders
+        self._source, self._settings, self._metrics = source, settings, metrics
+        self._lost, self.clock, self._given_name = lost, clock, name
         self._max_encoded = _BODIES * settings.max_body_bytes
         self._encoded = Capacity(self._max_encoded, "characters")
-        self._given_name = name
-        self.use = InUse()
+        self.use = UseCount()
         """Keeps the model from being retired inside a block `with model.use.one()`."""
-        self._settings = settings
         self._reason = self._detail = _LOADING
-        self._engine: Engine | None = None
         self._queue: ModelQueue | None = None
         self._loading: asyncio.Task[None] | None = None
         self._density = _DENSITY
-
-    @property
-    def engine(self) -> Engine:
-        """Raises `ModelUnavailable` until it is loaded."""
-        if self._engine is None:
-            raise ModelUnavailable(self._reason)
-        return self._engine
 
     @property
     def queue(self) -> ModelQueue:
@@ -95,62 +82,57 @@ class Model:
         return self._queue
 
     @property
+    def engine(self) -> Engine:
+        """Raises `ModelUnavailable` until it is loaded."""
+        return self.queue.engine
+
+    @property
     def name(self) -> str:
         """The given name; without one, the engine's own or, until it is loaded, that of the settings."""
         if self._given_name:
             return self._given_name
-        return public_name(self._settings.model[0]) if self._engine is None else self._engine.description.name
-
-    @property
-    def family(self) -> str | None:
-        """None until it is loaded."""
-        return None if self._engine is None else self._engine.description.family
+        return public_name(self._settings.model[0]) if self._queue is None else self.engine.description.name
 
     @property
     def state(self) -> ModelState:
         """The state that `/admin/models` reports."""
-        if self._engine is not None:
-            about = self._engine.description
+        if self._queue is not None:
+            about = self.engine.description
             return ModelState(name=self.name, state="ready", base=about.base, adapter=about.adapter)
         state: Literal["loading", "failed"] = "loading" if self._reason == _LOADING else "failed"
         return ModelState(name=self.name, state=state, detail=self._detail)
 
     @property
-    def queued(self) -> tuple[int, int]:
-        """Tokens, and requests, that wait for the model."""
-        return (0, 0) if self._queue is None else self._queue.waiting
-
-    @property
-    def cache_used(self) -> float:
-        """The fraction of the prefix cache that is in use; 0 for an engine without one."""
-        return getattr(self._engine, "cache_used", 0.0)
-
-    def check_room(self, lengths: Sequence[int], caller: str) -> None:
-        """Raises `Overloaded` if a caller's solutions of these lengths (characters, with the problem) would be refused
-        now, by an estimate of their tokens. Checking before texts are read saves most of the work of a refusal."""
-        with self.queue.reserve(self._tokens(lengths), caller):
-            pass
+    def load(self) -> tuple[int, int, float]:
+        """Tokens, and requests, that wait for the model, and the fraction of the prefix cache that is in use, 0 without
+        one."""
+        if self._queue is None:
+            return 0, 0, 0.0
+        return *self._queue.waiting, getattr(self.engine, "cache_used", 0.0)
 
     @contextmanager
-    def reserve(self, lengths: Sequence[int], caller: str) -> Iterator[Room]:
-        """Takes room for a caller's solutions of these lengths, in the queue and among the texts that are encoded,
-        until the end of the block. Raises as `check_room` and `encoding`."""
-        with self.queue.reserve(self._tokens(lengths), caller) as permit, self.encoding(lengths, caller) as texts:
-            yield Room(permit, texts)
+    def reserve(self, lengths: Sequence[int], caller: str) -> Iterator[ModelReservation]:
+        """Takes room for a caller's solutions of these lengths (characters, with the problem) until the end of the
+        block: in the queue, by an estimate of their tokens, and among the texts that are encoded. Raises `Overloaded`
+        if there is none; checking before texts are read saves most of the work of a refusal."""
+        limit = self.engine.description.max_tokens  # what is longer than the model's window is never run
+        tokens = sum(min(limit, max(1, round(self._density * length))) for length in lengths)
+        with self.queue.reserve(tokens, caller) as reserved, self.encoding(lengths, caller) as texts:
+            yield ModelReservation(reserved, texts)
 
     @contextmanager
     def encoding(self, lengths: Sequence[int], caller: str) -> Iterator[Reservation]:
         """Takes room for encoding solutions of these lengths until the end of the block; raises `Overloaded` if too
         much is being encoded for this caller."""
         longest = self.engine.description.max_tokens * self.engine.format.longest_token
-        characters = sum(each for each in lengths if each <= longest)  # longer ones are not encoded
+        characters = sum(length for length in lengths if length <= longest)  # longer ones are not encoded
         with Reservation(self._encoded, caller) as texts:
             # what takes a single turn is always accepted: a caller's long texts must not keep out its short ones
             if characters > self.PIECE:
                 texts.take(min(characters, self._max_encoded // 4))  # so that even the longest request is accepted
             yield texts
 
-    def encoded(self, characters: int, tokens: int) -> None:
+    def note_density(self, characters: int, tokens: int) -> None:
         """Updates the measured tokens per character with those of a request."""
         if characters:
             self._density += _NEWEST * (tokens / characters - self._density)
@@ -159,21 +141,16 @@ class Model:
         """Waits until loading ends; returns whether it succeeded."""
         if self._loading is not None:
             await asyncio.wait({self._loading})
-        return self._engine is not None
+        return self._queue is not None
 
     async def retire(self) -> None:
         """Stops the model once loading, which can't be interrupted, has ended and no request uses it."""
         await self.loaded()
         await self.use.ended()
         await self.stop(self._settings.max_drain_seconds)
-        self._engine = self._queue = None
+        self._queue = None
         gc.unfreeze()
         await asyncio.to_thread(_settle)
-
-    def _tokens(self, lengths: Sequence[int]) -> int:
-        # what is longer than the model's window is never run
-        limit = self.engine.description.max_tokens
-        return sum(min(limit, max(1, round(self._density * length))) for length in lengths)
 
     def start(self) -> None:
         """Starts loading; an already loaded engine is ready at once."""
@@ -207,7 +184,6 @@ class Model:
             loader.close()
 
     def _ready(self, engine: Engine) -> None:
-        self._engine = engine
         self._queue = ModelQueue(
             engine,
             batch_tokens=self._settings.batch_tokens,

@@ -9,10 +9,9 @@ from typing import Any
 from unprm.errors import InvalidRequest, NoModel, UnknownModel
 from unprm.wire import ModelState
 
-from ..admission import FairPool
 from ..observe import Metrics
 from ..settings import Settings
-from .model import Model, Source
+from .model import EngineOrLoader, Model
 
 
 class Models:
@@ -20,14 +19,13 @@ class Models:
 
     def __init__(
         self,
-        sources: Source | Mapping[str, Source],
+        sources: EngineOrLoader | Mapping[str, EngineOrLoader],
         settings: Settings,
         metrics: Metrics,
         lost: Callable[[], None],
         clock: Callable[[], float],
-        encoders: FairPool,
     ) -> None:
-        self._model = partial(Model, settings=settings, metrics=metrics, lost=lost, clock=clock, encoders=encoders)
+        self._model = partial(Model, settings=settings, metrics=metrics, lost=lost, clock=clock)
         named = sources if isinstance(sources, Mapping) else {"": sources}
         self._served = [self._model(source, name=name) for name, source in named.items()]
         self._coming: dict[str, Model] = {}
@@ -67,7 +65,7 @@ class Models:
         """Waits until the models given at the start have ended loading; returns whether all succeeded."""
         return all(await asyncio.gather(*(model.loaded() for model in self._served)))
 
-    def load(self, name: str, source: Source) -> None:
+    def load(self, name: str, source: EngineOrLoader) -> None:
         """Loads a model beside the others, then serves it, replacing the one of the same name if there is one."""
         if (earlier := self._coming.get(name)) is not None:
             self._leave(earlier)

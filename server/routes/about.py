@@ -16,8 +16,8 @@ from unprm.pipeline import why_majority
 from unprm.types import DEFAULT_STRATEGY, ModelDescription
 from unprm.wire import LimitsOut, ModelName, ModelResponse, ModelsResponse, StatusResponse
 
-from ..admission import TheContext
-from ..models.model import Open
+from ..lease import TheLease
+from ..models.model import LoadModel
 from ..scoring import RequestScorer
 from ..service import Service, TheService
 from ..settings import NONE
@@ -57,14 +57,14 @@ async def version(request: Request) -> dict[str, str]:
 
 
 @about.get("/model", **describe("model"))
-async def model(service: TheService, context: TheContext, name: ModelName | None = None) -> ModelResponse:
+async def model(service: TheService, lease: TheLease, name: ModelName | None = None) -> ModelResponse:
     """Describes a model, by default the first: its input and the server's limits. `models` lists all names."""
     settings = service.settings
     with service.models.chosen(name, least=0) as chosen:
         description, served_name = _NO_MODEL, NONE
         for each in chosen:
             description, served_name = each.engine.description, each.name
-        scorer = RequestScorer(service, chosen, context)
+        scorer = RequestScorer(service, chosen, lease)
         strategy = DEFAULT_STRATEGY if why_majority(scorer, None) is None else "majority"
     fields = asdict(description)
     del fields["max_tokens"], fields["calibration"], fields["prompt_limits"]
@@ -127,8 +127,8 @@ async def metrics(service: TheService) -> Response:
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-async def _open_model(request: Request) -> Open:
-    opens: Open = request.app.state.open_model
+async def _open_model(request: Request) -> LoadModel:
+    opens: LoadModel = request.app.state.open_model
     return opens
 
 
@@ -140,7 +140,7 @@ async def list_models(service: TheService) -> ModelsResponse:
 
 @admin.post("", status_code=202)
 async def load_model(
-    service: TheService, request: LoadModelRequest, open_model: Annotated[Open, Depends(_open_model)]
+    service: TheService, request: LoadModelRequest, open_model: Annotated[LoadModel, Depends(_open_model)]
 ) -> ModelsResponse:
     """Starts loading a model beside the others. Once ready, it replaces the model of the same name, which is
     unloaded when its last request is answered; if loading fails, that model stays."""

@@ -26,7 +26,7 @@ from unprm.trajectories import Message, conversation, text_of
 from unprm.types import Format, Prompt, Solution
 from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, Request, Text, check_one
 
-from ..admission import Context, TheContext
+from ..lease import Lease, TheLease
 from ..scoring import RequestScorer
 from ..service import TheService
 from ..settings import Settings
@@ -224,11 +224,11 @@ DIALECTS = (
 )
 
 
-def _work(dialect: Dialect, request: Form, scorer: RequestScorer, settings: Settings, context: Context) -> Work[Json]:
+def _work(dialect: Dialect, request: Form, scorer: RequestScorer, settings: Settings, lease: Lease) -> Work[Json]:
     """The response to a body. Raises `TooManySolutions`, and `Unscorable` if a solution can't be scored."""
     max_steps = settings.max_steps
     solutions, pointer = dialect.to_request(request, scorer.models[0].engine.format, max_steps)
-    context.solutions = len(solutions)
+    lease.solutions = len(solutions)
     if len(solutions) > settings.max_solutions:
         raise TooManySolutions(len(solutions), settings.max_solutions)
     refuse((why_unscorable(k, each, max_steps) for k, each in enumerate(solutions) if each.prompt is None), pointer)
@@ -243,10 +243,10 @@ def _work(dialect: Dialect, request: Form, scorer: RequestScorer, settings: Sett
 def _add(dialect: Dialect) -> None:
     form = dialect.form
 
-    async def answer(service: TheService, request: form, context: TheContext) -> Json:  # type: ignore[valid-type]
+    async def answer(service: TheService, request: form, lease: TheLease) -> Json:  # type: ignore[valid-type]
         with service.models.chosen(request.model) as models:  # type: ignore[attr-defined]
-            scorer = RequestScorer(service, models, context)
-            return await scorer.finish(_work(dialect, request, scorer, service.settings, context))
+            scorer = RequestScorer(service, models, lease)
+            return await scorer.finish(_work(dialect, request, scorer, service.settings, lease))
 
     for path in dialect.paths:
         router.add_api_route(path, answer, methods=["POST"], include_in_schema=False)
@@ -257,12 +257,12 @@ for _dialect in DIALECTS:
 
 
 @router.post("/tokenize", include_in_schema=False)
-async def tokenize(service: TheService, request: TokenizeRequest, context: TheContext) -> Json:
+async def tokenize(service: TheService, request: TokenizeRequest, lease: TheLease) -> Json:
     """The token ids of a prompt. Raises `InvalidRequest` for a prompt that can't fit the model's window."""
     prompt, size = Prompt(request.prompt, request.add_special_tokens), len(request.prompt)
-    with service.models.chosen(request.model) as (model,), model.encoding([size], context.claims.share):
+    with service.models.chosen(request.model) as (model,), model.encoding([size], lease.share):
         format, limit = model.engine.format, model.engine.description.max_tokens
         if (least := -(-size // format.longest_token)) > limit:
             raise InvalidRequest(f"the prompt takes at least {least} tokens, the limit is {limit}", "/prompt")
-        ids = await model.encoders.run(context.claims, size, partial(format.tokenize, prompt))
+        ids = await lease.read(partial(format.tokenize, prompt), size)
         return {"count": len(ids), "max_model_len": limit, "tokens": ids, "token_strs": None}

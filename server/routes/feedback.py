@@ -10,7 +10,7 @@ from unprm.errors import InvalidRequest
 from unprm.types import ComparedAs
 from unprm.wire import FeedbackRequest, FeedbackResponse
 
-from ..admission import Context, TheContext
+from ..lease import Lease, TheLease
 from ..scoring import RequestScorer
 from ..service import Service, TheService
 from .openapi import describe
@@ -20,11 +20,11 @@ router = APIRouter(route_class=WorkRoute)
 
 
 @router.post("/feedback", **describe("feedback"))
-async def feedback(service: TheService, request: FeedbackRequest, context: TheContext) -> FeedbackResponse:
+async def feedback(service: TheService, request: FeedbackRequest, lease: TheLease) -> FeedbackResponse:
     """Notes whether the answer of an earlier vote was right; a later verdict replaces an earlier one. Only the key that
     asked for the vote may judge it, as long as the journal has it."""
     assert service.journal is not None, "without a journal there is no such route"
-    found = await service.journal.find(request.request_id, context.caller)
+    found = await service.journal.find(request.request_id, lease.caller)
     if found is None:
         raise InvalidRequest("the journal has no vote of this request_id by your key", "/request_id")
     number, election = found
@@ -32,18 +32,18 @@ async def feedback(service: TheService, request: FeedbackRequest, context: TheCo
     if correct is None:
         if election["answer"] is None:
             raise InvalidRequest("the journal keeps no answers here: send correct in place of answer", "/answer")
-        correct = await _equal(service, context, election["compared_as"], election["answer"], request.answer or "")
+        correct = await _equal(service, lease, election["compared_as"], election["answer"], request.answer or "")
     await service.journal.judge(number, correct)
     return FeedbackResponse(correct=correct, accept=election["accept"])
 
 
-async def _equal(service: Service, context: Context, kind: ComparedAs, elected: str, right: str) -> bool:
+async def _equal(service: Service, lease: Lease, kind: ComparedAs, elected: str, right: str) -> bool:
     """Whether an elected answer equals the right one, both compared as that kind is."""
     if kind == "json":
-        return await service.read(context, partial(_equal_json, elected, right))
+        return await lease.read(partial(_equal_json, elected, right))
     if (key := KINDS[kind].key(elected)) is not None:
         return key == KINDS[kind].key(right)
-    (match,) = await RequestScorer(service, (), context).match([Pair(elected, [right])])
+    (match,) = await RequestScorer(service, (), lease).match([Pair(elected, [right])])
     return match.correct
 
 

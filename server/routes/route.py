@@ -23,7 +23,7 @@ from unprm.errors import FieldError, InvalidRequest, TooManySolutions, UnprmErro
 from unprm.fields import field_errors, invalid
 from unprm.wire import MAX_FIELDS
 
-from ..admission import Claims, context_of
+from ..lease import Lease, lease_of
 from ..problem_details import event, respond
 from ..service import Service
 from ..settings import Settings
@@ -58,20 +58,20 @@ class WorkRoute(APIRoute):
         """Reads the body, then answers. Raises `ShuttingDown`, `DeadlineExceeded`, `Overloaded`, and the errors of
         `read_body`."""
         settings: Settings = scope["app"].state.service.settings
-        headers, context = Headers(scope=scope), context_of(scope)
-        claims, limit = context.claims, self.seconds(settings)
+        headers, lease = Headers(scope=scope), lease_of(scope)
+        limit = self.seconds(settings)
         try:
-            async with claims.admitted(context.arrived, seconds_of(headers, limit), limit):
-                context.body = await read_body(headers, receive, settings.max_body_bytes, claims.memory.take)
-                context.size = len(context.body)
-                await answer(app, scope, receive, send, claims)
+            async with lease.admitted(seconds_of(headers, limit), limit):
+                lease.body = await read_body(headers, receive, settings.max_body_bytes, lease.memory.take)
+                lease.size = len(lease.body)
+                await answer(app, scope, receive, send, lease)
         except UnprmError as error:
-            if context.media_type is None:
+            if lease.media_type is None:
                 raise
             body = respond(error, scope).body
             # as with OpenAI, a stream of events ends with one of the error; any other answer is left incomplete, and
             # its connection closed
-            if context.media_type.startswith("text/event-stream"):
+            if lease.media_type.startswith("text/event-stream"):
                 await send({"type": "http.response.body", "body": event(body, "error")})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -93,13 +93,13 @@ class WorkRoute(APIRoute):
         assert name in parameters, "one parameter is the whole body"
 
         async def written(http: Request, **arguments: Any) -> Response:
-            service, context = http.app.state.service, context_of(http.scope)
+            lease = lease_of(http.scope)
             response = await self.endpoint(**arguments)
             if not isinstance(response, Response):
-                content = await service.read(context, partial(to_json, response, inf_nan_mode="null"))
+                content = await lease.read(partial(to_json, response, inf_nan_mode="null"))
                 response = Response(content, self.status_code or 200, media_type="application/json")
             if not isinstance(response, StreamingResponse):
-                context.claims.memory.take(len(response.body))
+                lease.memory.take(len(response.body))
             return response
 
         given = [Parameter("http", Parameter.KEYWORD_ONLY, annotation=Request)]
@@ -119,16 +119,16 @@ class WorkRoute(APIRoute):
         """The validated body. Raises `HTTPException` unless it is declared as JSON and its values have room,
         `Overloaded`, and the errors of `_validated`."""
         service: Service = request.app.state.service
-        context = context_of(request.scope)
+        lease = lease_of(request.scope)
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         # a page of any site can post text/plain to a server on its reader's machine, but not application/json
         if media_type != "application/json":
             raise HTTPException(415, "send the body as `Content-Type: application/json`")
-        size, limit = await service.read(context, partial(parsed_size, context.body)), service.settings.max_body_bytes
+        size, limit = await lease.read(partial(parsed_size, lease.body)), service.settings.max_body_bytes
         if size > PARSED * limit:
             raise HTTPException(413, f"its values take {size} bytes of memory, the limit is {PARSED * limit}")
-        context.claims.memory.take(size)
-        return await service.read(context, partial(self._validated, context.body, service.settings))
+        lease.memory.take(size)
+        return await lease.read(partial(self._validated, lease.body, service.settings))
 
     def _validated(self, body: bytes, settings: Settings) -> Any:
         """The body's value. Raises as `parse`, and `InvalidRequest`."""
@@ -143,21 +143,21 @@ class WorkRoute(APIRoute):
         return value
 
 
-async def answer(app: ASGIApp, scope: Scope, receive: Receive, send: Send, claims: Claims) -> None:
+async def answer(app: ASGIApp, scope: Scope, receive: Receive, send: Send, lease: Lease) -> None:
     """Runs an app that needs no body, and cancels it when the caller disconnects before the answer is complete.
 
     Once it is complete, cancelling would save nothing: it is sent in parts, each when the one before is nearly written,
     until the protocol hangs up on a caller that reads none of them.
     """
-    watch = asyncio.create_task(_watch(receive, claims))
+    watch = asyncio.create_task(_watch(receive, lease))
 
     async def send_in_parts(message: Message) -> None:
         if _whole(message):
             watch.cancel()
-            if claims.over:  # only just now: a cancellation that is still due takes effect here
+            if lease.over:  # only just now: a cancellation that is still due takes effect here
                 await asyncio.sleep(0)
             else:
-                claims.finish()
+                lease.finish()
         for part in _parts(message):
             await send(part)
 
@@ -183,10 +183,10 @@ def _parts(message: Message) -> Iterator[Message]:
     yield {**message, "body": bytes(body[last:])} if last else message
 
 
-async def _watch(receive: Receive, claims: Claims) -> None:
+async def _watch(receive: Receive, lease: Lease) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    claims.end(ClientDisconnect())
+    lease.end(ClientDisconnect())
 
 
 def seconds_of(headers: Headers, cap: float) -> float:

@@ -1,6 +1,5 @@
 """The routes that score, preview, vote and grade: a request's work is done along `unprm.pipeline`."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -8,6 +7,7 @@ from functools import partial
 from fastapi import APIRouter
 
 from unprm import ballot, pipeline
+from unprm.scorer import solution_length
 from unprm.types import Encoded, Solution
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
@@ -25,9 +25,9 @@ from unprm.wire import (
     VoteResponse,
 )
 
-from ..admission import Context, TheContext
+from ..lease import Lease, TheLease
 from ..models.model import Model
-from ..scoring import RequestScorer, encode, length
+from ..scoring import RequestScorer
 from ..service import Service, TheService
 from .openapi import describe, describe_vote
 from .route import WorkRoute
@@ -36,30 +36,30 @@ work = APIRouter(route_class=WorkRoute)
 
 
 @work.post("/score_steps", **describe("score_steps"))
-async def score_steps(service: TheService, request: ScoreRequest, context: TheContext) -> ScoreResponse:
+async def score_steps(service: TheService, request: ScoreRequest, lease: TheLease) -> ScoreResponse:
     """Scores the steps of every solution, in the order of the request."""
-    return await score(service, request, context)
+    return await score(service, request, lease)
 
 
 @work.post("/vote", **describe("vote"))
-async def vote_by_default(service: TheService, request: DefaultVoteRequest, context: TheContext) -> VoteResponse:
+async def vote_by_default(service: TheService, request: DefaultVoteRequest, lease: TheLease) -> VoteResponse:
     """Takes the server's default vote and names it in `strategy`: `wrf`, or `majority` if a demonstration model would
     have to score a problem outside its domain."""
-    return await _vote(service, request, None, context)
+    return await _vote(service, request, None, lease)
 
 
-async def _vote(service: Service, request: Candidates, strategy: Strategy | None, context: Context) -> VoteResponse:
-    with _scorer(service, request, context) as scorer:
+async def _vote(service: Service, request: Candidates, strategy: Strategy | None, lease: Lease) -> VoteResponse:
+    with _scorer(service, request, lease) as scorer:
         response = await scorer.finish(pipeline.vote(request, strategy, scorer))
-    service.metrics.count_vote(response, context)
+    service.metrics.count_vote(response, lease)
     return response
 
 
 def _add_vote(strategy: Strategy) -> None:
     form = VOTE_REQUESTS[strategy]
 
-    async def this_vote(service: TheService, request: form, context: TheContext) -> VoteResponse:  # type: ignore[valid-type]
-        return await _vote(service, request, strategy, context)
+    async def this_vote(service: TheService, request: form, lease: TheLease) -> VoteResponse:  # type: ignore[valid-type]
+        return await _vote(service, request, strategy, lease)
 
     work.add_api_route(f"/vote/{strategy}", this_vote, methods=["POST"], **describe_vote(strategy))
 
@@ -69,36 +69,36 @@ for each in VOTES:
 
 
 @work.post("/vote/compare", **describe("vote_compare"))
-async def compare(service: TheService, request: CompareRequest, context: TheContext) -> CompareResponse:
+async def compare(service: TheService, request: CompareRequest, lease: TheLease) -> CompareResponse:
     """Takes every vote over one scoring pass, each with the same result as at its own endpoint. Votes by confidence
     need solutions with `confidence` or `token_logprobs`."""
-    with _scorer(service, request, context) as scorer:
+    with _scorer(service, request, lease) as scorer:
         response = await scorer.finish(pipeline.compare(request, scorer))
     for outcome in response.strategies.values():
-        service.metrics.count_vote(outcome, context)
+        service.metrics.count_vote(outcome, lease)
     return response
 
 
 @work.post("/grade", **describe("grade"))
-async def grade(service: TheService, request: GradeRequest, context: TheContext) -> GradeResponse:
+async def grade(service: TheService, request: GradeRequest, lease: TheLease) -> GradeResponse:
     """Grades answers by the right ones, each pair by itself; no model is needed. What a pair may cost is bounded,
     whatever it says."""
-    grades = await RequestScorer(service, (), context).finish(pipeline.grade(request.pairs, request.extraction))
+    grades = await RequestScorer(service, (), lease).finish(pipeline.grade(request.pairs, request.extraction))
     return GradeResponse(grades=grades)
 
 
 @work.post("/preview", **describe("preview"))
-async def preview(service: TheService, request: PreviewRequest, context: TheContext) -> PreviewResponse:
+async def preview(service: TheService, request: PreviewRequest, lease: TheLease) -> PreviewResponse:
     """Shows the exact text, token ids and scored positions of one solution, without running the model."""
     with service.models.chosen(request.model) as (model,):
-        solution = await service.read(context, partial(request.read, service.settings.max_steps))
+        solution = await lease.read(partial(request.read, service.settings.max_steps))
         place = "/solution" if request.trajectory is None else "/trajectory"
         pipeline.refuse([ballot.why_unscorable(0, solution, service.settings.max_steps)], place)
-        with model.encoding([length(solution)], context.claims.share):
-            encoded = (await encode(model, {0: solution}, context))[0]
+        with model.encoding([solution_length(solution)], lease.share):
+            encoded = (await RequestScorer(service, [model], lease).encode(model, {0: solution}))[0]
         pipeline.refuse([encoded], place)
         assert isinstance(encoded, Encoded)
-        return await asyncio.to_thread(_shown, model, solution, encoded)
+        return await lease.read(partial(_shown, model, solution, encoded))
 
 
 def _shown(model: Model, solution: Solution, encoded: Encoded) -> PreviewResponse:
@@ -114,19 +114,20 @@ def _shown(model: Model, solution: Solution, encoded: Encoded) -> PreviewRespons
     )
 
 
-async def score(service: Service, request: Candidates, context: Context) -> ScoreResponse:
+async def score(service: Service, request: Candidates, lease: Lease) -> ScoreResponse:
     """As `pipeline.score`; raises `Overloaded` before any text is read."""
-    with _scorer(service, request, context) as scorer:
+    with _scorer(service, request, lease) as scorer:
         if not request.scored:
-            lengths = await scorer.read(request.lengths)
+            lengths = await lease.read(request.lengths)
             for model in scorer.models:
-                model.check_room(lengths, context.claims.share)
+                with model.reserve(lengths, lease.share):
+                    pass
         return await scorer.finish(pipeline.score(request, scorer))
 
 
 @contextmanager
-def _scorer(service: Service, request: Candidates, context: Context) -> Iterator[RequestScorer]:
+def _scorer(service: Service, request: Candidates, lease: Lease) -> Iterator[RequestScorer]:
     """Scores by the models that the request names."""
-    context.solutions = request.count
+    lease.solutions = request.count
     with service.models.chosen(request.model, least=0) as models:
-        yield RequestScorer(service, models, context)
+        yield RequestScorer(service, models, lease)

@@ -16,7 +16,7 @@ import uvloop
 from fastapi import FastAPI
 
 from server.app import create_app
-from server.models.model import Open, Source
+from server.models.model import EngineOrLoader, LoadModel
 from server.service import Service
 from server.serving import DrainingServer
 from server.settings import Settings
@@ -80,8 +80,8 @@ def _run(server: DrainingServer) -> None:
 
 @contextmanager
 def serving(
-    models: Source | Mapping[str, Source] | None = None,
-    open_model: Open | None = None,
+    models: EngineOrLoader | Mapping[str, EngineOrLoader] | None = None,
+    open_model: LoadModel | None = None,
     clock: Callable[[], float] = time.monotonic,
     **options: Any,
 ) -> Iterator[Running]:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from server.admission import Claims, Context, FairPool
+from server.lease import Admission, Lease
 from server.observe import Metrics
 from server.scoring import RequestScorer
 from server.service import Service
@@ -28,7 +28,7 @@ def test_callers_answers_are_compared_in_turn() -> None:
 
     async def compare() -> tuple[list[int], list[int]]:
         service = Service(Settings(), {}, lambda: None, Metrics())
-        service.readers, service.equivalence = FairPool("one", 1), recorded
+        service.admission, service.equivalence = Admission(1, threads=1), recorded
         try:
             many, few = await asyncio.gather(
                 _scorer(service, "a").compare(much),
@@ -44,4 +44,4 @@ def test_callers_answers_are_compared_in_turn() -> None:
 
 
 def _scorer(service: Service, caller: str) -> RequestScorer:
-    return RequestScorer(service, (), Context(caller, 0.0, Claims(service.admission, caller)))
+    return RequestScorer(service, (), Lease(service.admission, share=caller))

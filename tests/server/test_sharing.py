@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from server.admission import Admission, Claims, FairPool
+from server.lease import Admission, FairThreads, Lease
 from server.middleware import share_of
 from tests.support import PATIENCE
 
 
-def request(share: str) -> Claims:
-    return Claims(Admission(max_body_bytes=1), share)
+def request(share: str) -> Lease:
+    return Lease(Admission(max_body_bytes=1), share=share)
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def test_the_next_turn_is_of_the_caller_and_the_request_that_had_least() -> None
     ran: list[str] = []
 
     async def test() -> None:
-        pool, gate = FairPool("test", 1), threading.Event()
+        pool, gate = FairThreads(1), threading.Event()
         blocking = asyncio.create_task(pool.run(request("much"), 100, gate.wait))
         long, short, other = request("much"), request("much"), request("one")
         calls = [blocking]
         costs = (("long", long, 50), ("longer", long, 50), ("short", short, 1), ("other", other, 60))
-        for name, claims, cost in costs:
-            calls.append(asyncio.create_task(pool.run(claims, cost, partial(ran.append, name))))
+        for name, lease, cost in costs:
+            calls.append(asyncio.create_task(pool.run(lease, cost, partial(ran.append, name))))
         gone = asyncio.create_task(pool.run(other, 1, partial(ran.append, "gone")))
         await asyncio.sleep(0)
         gone.cancel()
@@ -56,7 +56,7 @@ def test_the_next_turn_is_of_the_caller_and_the_request_that_had_least() -> None
 
 def test_a_call_raises_where_it_is_waited_for_and_its_thread_goes_on() -> None:
     async def test() -> None:
-        pool = FairPool("test", 1)
+        pool = FairThreads(1)
         with pytest.raises(ZeroDivisionError):
             await pool.run(request(""), 1, lambda: 1 // 0)
         assert await pool.run(request(""), 1, lambda: 7) == 7
@@ -67,7 +67,7 @@ def test_a_call_raises_where_it_is_waited_for_and_its_thread_goes_on() -> None:
 
 def test_a_call_that_is_cancelled_at_any_moment_leaves_its_thread_to_others() -> None:
     async def test() -> None:
-        pool = FairPool("test", 1)
+        pool = FairThreads(1)
         for number in range(500):
             calls = [asyncio.create_task(pool.run(request(""), 1, int)) for _ in range(3)]
             for _ in range(number % 25):

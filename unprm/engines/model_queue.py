@@ -108,7 +108,7 @@ class ModelQueue:
         on_loss: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._engine, self._worker = engine, Worker("engine")
+        self.engine, self._worker = engine, Worker("engine")
         self._new_tokens = engine.new_tokens if isinstance(engine, PrefixEngine) else None
         self._batch_tokens, self._patience, self._retry = batch_tokens, patience, retry
         self._observe, self._on_loss, self._clock = observe, on_loss, clock
@@ -147,7 +147,7 @@ class ModelQueue:
         loop = asyncio.get_running_loop()
         seconds = deadline - loop.time()
         reservation = Reservation(self.room, caller) if reservation is None else reservation
-        tokens, limits = sum(item.cost for item in items), self._engine.description.prompt_limits
+        tokens, limits = sum(item.cost for item in items), self.engine.description.prompt_limits
         if limits is not None and tokens > limits.request:
             raise InvalidRequest(
                 f"the judge's prompts for these solutions would take {tokens} tokens, the limit is {limits.request}: "
@@ -200,7 +200,7 @@ class ModelQueue:
             self._serving.cancel()
         _fail(self._unanswered, ShuttingDown())
         patience = 0.0 if self._worker.busy else _CLOSING
-        closing = asyncio.create_task(self._worker.call(self._engine.close))
+        closing = asyncio.create_task(self._worker.call(self.engine.close))
         await asyncio.wait({closing}, timeout=patience)
         closing.cancel()
         self._worker.close()
@@ -278,7 +278,7 @@ class ModelQueue:
 
     def _batch_limits(self) -> tuple[int, int]:
         """Maximum tokens of the next batch, and of one that is all of a request that waits alone."""
-        if (limits := self._engine.description.prompt_limits) is not None:
+        if (limits := self.engine.description.prompt_limits) is not None:
             return limits.batch, limits.batch
         speed = self._speed.work / self._speed.seconds if self._speed.seconds else 0.0
         alone = min(self._batch_tokens, int(_ALONE * speed))
@@ -326,7 +326,7 @@ class ModelQueue:
         """The engine's scores, checked to be usable; raises `ModelUnavailable`. A model that hangs is lost."""
         try:
             async with asyncio.timeout(self._patience):
-                return await self._worker.call(partial(trace.run, checked_scores, self._engine, items))
+                return await self._worker.call(partial(trace.run, checked_scores, self.engine, items))
         except TimeoutError:
             reason = f"the model did not answer within {self._patience:g} s"
             self._lose(reason)
@@ -359,7 +359,7 @@ class ModelQueue:
             if self._failures < _FAILURES or self._lost is not None:
                 return
             try:
-                await self._scores([plain_sum(self._engine)], Context())
+                await self._scores([plain_sum(self.engine)], Context())
                 self._failures = 0
             except ModelUnavailable:
                 self._lose(f"the model failed {self._failures} times in a row, then on a plain sum")
@@ -369,7 +369,7 @@ class ModelQueue:
         while self._unreachable is not None:
             await asyncio.sleep(self._retry)
             with suppress(UnprmError):
-                await self.score([plain_sum(self._engine)])
+                await self.score([plain_sum(self.engine)])
 
     def _lose(self, reason: str) -> None:
         if self._lost is None:

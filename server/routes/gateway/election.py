@@ -108,16 +108,16 @@ class RunningElection:
 
     async def _sample(self) -> None:
         """One more round, and a vote."""
-        claims, attempted, size = self._context.claims, self.sampling.attempted, self._plan.settings.round
+        context, attempted, size = self._context, self.sampling.attempted, self._plan.settings.round
         if self._probes and attempted < size:
             size = size - attempted if attempted else PROBE
         size = min(size, self.sampling.budget - attempted)
-        until, now = claims.deadline - _RESERVE * claims.seconds, asyncio.get_running_loop().time()
+        until, now = context.deadline - _RESERVE * context.seconds, asyncio.get_running_loop().time()
         try:
             share = now + (until - now) / (1 + self._waiting)
             await self.sampling.sample(size, share, self._note_arrival, self._is_enough)
         except TimeoutError:
-            raise DeadlineExceeded((1 - _RESERVE) * claims.seconds) from None
+            raise DeadlineExceeded((1 - _RESERVE) * context.seconds) from None
         self._ballot = await self._vote(self._plan.strategy)
         if self._ballot is not None:
             self._leader = shortened(self._ballot.leader(self._plan.strategy), LONGEST_COMPARED)
@@ -204,7 +204,7 @@ class RunningElection:
     ) -> Ballot | None:
         """The ballot of all candidates so far, or of these; None if none of them has an answer, or none that has one
         the reward or confidence that the vote needs."""
-        request = await self._scorer.read(partial(self._request, solutions or self.sampling.solutions))
+        request = await self._context.read(partial(self._request, solutions or self.sampling.solutions))
         self._context.solutions = request.count
         if strategy != self._plan.strategy:
             request.risk = None
@@ -246,7 +246,7 @@ class RunningElection:
         signal, named = VOTES[terms.strategy].signal, terms.settings.strategy is not None
         if signal == "none" or (count == 1 and not named):
             return outcome
-        request = await self._scorer.read(partial(self._request, self.sampling.solutions))
+        request = await self._context.read(partial(self._request, self.sampling.solutions))
         values: list[float | None] = [getattr(solution, "confidence", None) for solution in request.solutions]
         if signal == "reward":
             try:

@@ -14,7 +14,7 @@ from unprm.openai.completion import Samples
 from unprm.types import DEFAULT_STRATEGY, Extraction
 from unprm.votes.registry import VOTES, Strategy
 
-from ...admission import Context
+from ...lease import Lease
 from ...scoring import RequestScorer
 from ...service import Service
 from ...settings import Settings
@@ -101,7 +101,7 @@ async def plan(
     budget: int | None,
     upstreams: Mapping[str, Upstream],
     service: Service,
-    context: Context,
+    context: Lease,
 ) -> ElectionPlan:
     """The plan of an election; `budget`: of the request's header.
 
@@ -128,7 +128,7 @@ async def plan(
                 service.vote_calibration, election.risk, [strategy], election, scorer.name, election.aggregate, at
             )
     by_letters = "extraction" not in election.model_fields_set
-    by_letters = by_letters and await scorer.read(lambda: lists_options(request.question()))
+    by_letters = by_letters and await scorer.lease.read(lambda: lists_options(request.question()))
     return ElectionPlan(
         request=request,
         extraction="choice" if by_letters else election.extraction,
@@ -147,7 +147,7 @@ def check_count(candidates: int, settings: Settings) -> None:
         raise TooManyCandidates(candidates, settings.max_candidates)
 
 
-async def _check_name(model: str, upstream: Upstream, context: Context) -> None:
+async def _check_name(model: str, upstream: Upstream, context: Lease) -> None:
     """Raises `InvalidRequest` for a name that seems to choose a vote, unless the upstream lists it, or lists none."""
     try:
         await upstream.model(model, context)
@@ -169,7 +169,7 @@ async def _choose_strategy(
     if VOTES[strategy].signal != "reward":
         return strategy, None, None
     try:
-        problem = await scorer.read(request.problem)
+        problem = await scorer.lease.read(request.problem)
     except InvalidRequest as error:
         if named is not None or not isinstance(error, NotText):
             raise InvalidRequest(f"{error}; {_WITHOUT_READING}", error.pointer) from None

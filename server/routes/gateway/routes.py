@@ -13,7 +13,7 @@ from fastapi.responses import Response, StreamingResponse
 from unprm.openai.completion import Samples
 from unprm.openai.models import Json
 
-from ...admission import Context, context_of
+from ...lease import Lease, lease_of
 from ...problem_details import TABLE
 from ...service import Service
 from ..openapi import problems
@@ -62,7 +62,7 @@ class Gateway:
 
     service: Service
     upstreams: Mapping[str, Upstream]
-    context: Context
+    context: Lease
     budget: int | None = None
 
     @property
@@ -71,7 +71,7 @@ class Gateway:
         return next(iter(self.upstreams.values()))
 
     async def read(self, function: Callable[[], T]) -> T:
-        return await self.service.read(self.context, function)
+        return await self.context.read(function)
 
     async def prepare_election(self, request: ChatRequest, prefix: str) -> partial[Coroutine[Any, Any, ElectionResult]]:
         """The election, still to be called; `prefix`: of the response's id. Raises the errors that are known before the
@@ -95,7 +95,7 @@ class Gateway:
 
 
 async def _gateway(request: Request, budget: _Budget = None) -> Gateway:
-    return Gateway(request.app.state.service, request.app.state.upstreams, context_of(request.scope), budget)
+    return Gateway(request.app.state.service, request.app.state.upstreams, lease_of(request.scope), budget)
 
 
 async def _relaying(request: Request) -> Gateway:
@@ -161,7 +161,7 @@ async def count(gateway: TheGateway, request: CountRequest) -> Json:
     body = await gateway.read(chat.for_upstream) | {"max_tokens": 1}
     body.pop("tool_choice", None)  # no call ends within a token
     await gateway.upstream.sample(body, 1, gateway.context, Listener(lambda _, sampled: counted.count(sampled)))
-    gateway.context.claims.charge(counted.usage.total)
+    gateway.context.charge(counted.usage.total)
     return {"input_tokens": counted.context_tokens}
 
 

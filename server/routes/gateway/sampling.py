@@ -22,7 +22,7 @@ from unprm.trajectories import Function, Message, Reading, render
 from unprm.types import Solution, Split
 from unprm.wire import AnySolution, SolutionIn, confidence_of
 
-from ...admission import Context
+from ...lease import Lease
 from ...service import Service
 from .plan import ElectionPlan, Source
 from .report import TextPiece, UpstreamFailure, WrittenCandidate
@@ -43,7 +43,7 @@ class Sampling:
     Their texts together are at most as long as a request's body may be; they count in its size and its memory.
     """
 
-    def __init__(self, service: Service, sources: Sequence[Source], plan: ElectionPlan, context: Context) -> None:
+    def __init__(self, service: Service, sources: Sequence[Source], plan: ElectionPlan, context: Lease) -> None:
         self.service, self.sources, self.plan, self.context = service, sources, plan, context
         self.budget = sum(source.budget for source in sources)
         request = plan.request
@@ -129,7 +129,7 @@ class Sampling:
 
             def arrive(number: int, part: Samples) -> None:
                 source.sampled.count(part)
-                self.context.claims.charge(part.usage.total)
+                self.context.charge(part.usage.total)
                 round.arrive(start + number, part, shown=apart)
 
             show = (lambda number, text: round.show(start + number, text)) if apart else None
@@ -222,8 +222,8 @@ class Sampling:
         if length > self._room:
             limit = self.service.settings.max_body_bytes
             raise UpstreamFailed(f"the texts of the candidates are together longer than {limit} characters")
-        confidences = await self.service.read(self.context, partial(self._digest, samples), samples.size)
-        self.context.claims.memory.take(samples.size)
+        confidences = await self.context.read(partial(self._digest, samples), samples.size)
+        self.context.memory.take(samples.size)
         self.context.size += samples.size
         self._room -= length
         return confidences

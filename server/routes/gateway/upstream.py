@@ -29,7 +29,7 @@ from unprm.openai.models import Json, is_json
 from unprm.openai.stream import CompletionStream
 from unprm.trajectories import TOKEN
 
-from ...admission import Context
+from ...lease import Lease
 from ...service import Service
 from ...settings import UpstreamOptions
 from ...tracing import annotate_generation, span
@@ -85,7 +85,7 @@ class Upstream:
         self._refused: set[str] = set()
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
-    async def sample(self, body: Json, count: int, context: Context, listener: Listener) -> None:
+    async def sample(self, body: Json, count: int, context: Lease, listener: Listener) -> None:
         """Asks for `count` completions in as many requests as it takes; the upstream may return fewer. For a listener
         to pieces each is requested on its own, and streamed unless it has log-probabilities.
 
@@ -107,7 +107,7 @@ class Upstream:
             with _upstream_errors():
                 raise results[0]
 
-    async def _ask(self, body: Json, first: int, count: int, context: Context, listener: Listener) -> Samples:
+    async def _ask(self, body: Json, first: int, count: int, context: Lease, listener: Listener) -> Samples:
         """The completions of one request. What the upstream refuses of the fields added to it is left out from then
         on. Raises an `APIError`."""
         # several are streamed, so that each comes as soon as it is written
@@ -131,24 +131,24 @@ class Upstream:
                     refused.add("stream_options")
                 self._refused |= refused - {"max_tokens"}  # for which there may be room after a shorter prompt
 
-    async def models(self, context: Context) -> list[Json]:
+    async def models(self, context: Lease) -> list[Json]:
         """The upstream's models. Raises as `sample`."""
         async with self._memory_for(context, {}) as take:
             with _upstream_errors():
                 answer = await self._client.fetch("/models", None, take)
-                return await self._service.read(context, partial(_read_models, answer), len(answer))
+                return await context.read(partial(_read_models, answer), len(answer))
 
-    async def model(self, name: str, context: Context) -> Json:
+    async def model(self, name: str, context: Lease) -> Json:
         """One of the upstream's models. Raises `HTTPException` if it lists none of this name, and as `sample`."""
         for card in await self.models(context):
             if card.get("id") == name:
                 return card
         raise HTTPException(404, "the upstream has no model of this name; /v1/models lists those that it has")
 
-    async def relay(self, path: str, body: Json, context: Context) -> AsyncGenerator[bytes, None]:
+    async def relay(self, path: str, body: Json, context: Lease) -> AsyncGenerator[bytes, None]:
         """The upstream's answer as it arrives: first the media type, then the body in parts. Tokens are charged at the
         end, also of a broken answer. Raises as `sample`."""
-        content = await self._service.read(context, partial(encoded, body | self._model))
+        content = await context.read(partial(encoded, body | self._model))
         async with self._place(context, MAX_CONCURRENT), aclosing(self._client.parts(path, content)) as parts:
             with _upstream_errors():
                 yield await anext(parts)
@@ -158,24 +158,24 @@ class Upstream:
                         counter.read(part)
                         yield part
                 finally:
-                    context.claims.charge(counter.tokens)
+                    context.charge(counter.tokens)
 
     async def close(self) -> None:
         await self._client.close()
 
-    def _place(self, context: Context, limit: int) -> asyncio.Semaphore:
+    def _place(self, context: Lease, limit: int) -> asyncio.Semaphore:
         """One of the caller's `limit` places."""
-        return self._places.setdefault((context.claims.share, limit), asyncio.Semaphore(limit))
+        return self._places.setdefault((context.share, limit), asyncio.Semaphore(limit))
 
     @asynccontextmanager
-    async def _memory_for(self, context: Context, body: Json) -> AsyncGenerator[Take, None]:
+    async def _memory_for(self, context: Lease, body: Json) -> AsyncGenerator[Take, None]:
         """Yields a function that takes memory for the answer to a body until the end of the block. At most two answers
         of a caller over 1 MiB are read at a time; the function waits for a place among the two. It raises
         `UpstreamFailed` for an answer that is too long, and `Overloaded`."""
         limit = self._service.settings.max_body_bytes * (_WITH_LOGPROBS if body.get("logprobs") else 1)
         taken = 0
         async with AsyncExitStack() as turn:
-            held = turn.enter_context(context.claims.holding())
+            held = turn.enter_context(context.holding())
 
             async def take(size: int) -> None:
                 nonlocal taken
@@ -188,11 +188,11 @@ class Upstream:
 
             yield take
 
-    async def _complete(self, body: Json, first: int, count: int, context: Context, listener: Listener) -> Samples:
+    async def _complete(self, body: Json, first: int, count: int, context: Lease, listener: Listener) -> Samples:
         """The listener gets the whole answer; or if it is streamed, each completion once it is written, and at last the
         tokens of all, estimated if not all were waited for."""
         stream, unread, sampled = CompletionStream(count), bytearray(), Samples()
-        content = await self._service.read(context, partial(encoded, body))
+        content = await context.read(partial(encoded, body))
         async with (
             self._place(context, MAX_CONCURRENT),
             self._memory_for(context, body) as take,
@@ -202,7 +202,7 @@ class Upstream:
 
             async def read() -> None:
                 before, size = stream.size, len(unread)
-                for index, part in await self._service.read(context, partial(stream.feed, bytes(unread)), size):
+                for index, part in await context.read(partial(stream.feed, bytes(unread)), size):
                     if not isinstance(part, str):
                         sampled.completions.append(part)
                         listener.arrive(first + index, Samples([part], stream.model, size=part.length))
@@ -234,7 +234,7 @@ class Upstream:
                     listener.arrive(first, cost)
             if not streamed:
                 whole = partial(_read_completions, bytes(unread), count, listener.keeps_tokens)
-                sampled = await self._service.read(context, whole, len(unread))
+                sampled = await context.read(whole, len(unread))
                 listener.arrive(first, sampled)
         return sampled
 

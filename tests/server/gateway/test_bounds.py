@@ -9,9 +9,8 @@ from typing import Any
 import openai
 import pytest
 
-from server import admission
-from server.admission import Claims, Context
 from server.app import create_app
+from server.lease import Lease
 from server.routes import route
 from server.routes.gateway import sampling
 from server.routes.gateway import upstream as upstream_module
@@ -84,7 +83,7 @@ def test_texts_of_all_candidates_are_together_no_longer_than_a_body() -> None:
 
 
 def test_memory_of_answers_is_of_the_caller_s_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "BODIES", 8)
+    monkeypatch.setattr("server.lease.BODIES", 8)
     monkeypatch.setattr(route, "OBJECT_BYTES", 0)
     monkeypatch.setattr(route, "VALUE_BYTES", 0)
     long: Any = {"extra_body": {"unprm": {"strategy": "cisc", "budget": 1}, "top_logprobs": 20}}
@@ -148,7 +147,7 @@ async def test_of_a_caller_s_long_answers_two_are_read_at_a_time() -> None:
     """The others wait for room, instead of failing for lack of it."""
     state = create_app(Settings(upstream_url="http://127.0.0.1:9"), FakeEngine()).state
     reasoner: upstream_module.Upstream = state.upstreams["first"]
-    mine, other = (Context("id", 0.0, Claims(state.service.admission, share)) for share in ("me", "other"))
+    mine, other = (Lease(state.service.admission, share=share) for share in ("me", "other"))
     async with AsyncExitStack() as stack:
         first, second = AsyncExitStack(), AsyncExitStack()
         for answer in (first, second):

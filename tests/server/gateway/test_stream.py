@@ -13,7 +13,7 @@ import openai
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from server.admission import CONTEXT, Admission, Claims, Context
+from server.lease import LEASE, Admission, Lease
 from server.routes.gateway.election import ElectionResult, Observer
 from server.routes.gateway.report import Progress, Report, TextPiece, WrittenCandidate
 from server.routes.gateway.schema import ChatRequest
@@ -218,7 +218,7 @@ def test_what_is_known_before_the_upstream_is_asked_has_its_status() -> None:
 
 
 def served(
-    stream: ElectionStream, sent: list[bytes], go_on: asyncio.Event, context: Context | None = None
+    stream: ElectionStream, sent: list[bytes], go_on: asyncio.Event, context: Lease | None = None
 ) -> openai.AsyncOpenAI:
     """A client of the stream. Sets `go_on` once two comments were sent, and keeps what is sent."""
 
@@ -229,7 +229,7 @@ def served(
                 go_on.set()
             await send(message)
 
-        await stream(scope | {CONTEXT: context}, receive, noted)
+        await stream(scope | {LEASE: context}, receive, noted)
 
     http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app))
     return openai.AsyncOpenAI(base_url="http://x/v1", api_key="x", http_client=http, max_retries=0)
@@ -269,7 +269,7 @@ async def test_pieces_that_wait_for_a_slow_reader_are_joined() -> None:
 
     sent = list[bytes]()
     stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY), "chatcmpl-1"))
-    async with served(stream, sent, asyncio.Event(), Context("x", 0.0, Claims(Admission(1)))) as client:
+    async with served(stream, sent, asyncio.Event(), Lease(Admission(1), "x")) as client:
         with pytest.raises(openai.APIError):
             async for _ in await client.chat.completions.create(model="m", messages=[], stream=True):
                 pass
@@ -285,7 +285,7 @@ async def test_an_error_after_silence_is_an_event() -> None:
         await go_on.wait()
         raise UpstreamFailed("the upstream answered 500")
 
-    context = Context("x", 0.0, Claims(Admission(1)))
+    context = Lease(Admission(1), "x")
     stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY), "chatcmpl-1"), silence=0.001)
     async with served(stream, [], go_on, context) as client:
         with pytest.raises(openai.APIError, match="the upstream answered 500") as caught:

@@ -22,9 +22,9 @@ import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from server import admission, protocol
-from server.admission import Admission, Claims
+from server import protocol
 from server.app import create_app
+from server.lease import Admission, Lease
 from server.models.model import Model
 from server.routes import route as routes
 from server.settings import Settings
@@ -166,7 +166,7 @@ MANY, ONE = {"Authorization": "Bearer 11111111"}, {"Authorization": "Bearer 2222
 
 
 def test_bodies_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch, callers: Path) -> None:
-    monkeypatch.setattr(admission, "BODIES", 6)
+    monkeypatch.setattr("server.lease.BODIES", 6)
     monkeypatch.setattr(routes, "OBJECT_BYTES", 0)
     monkeypatch.setattr(routes, "VALUE_BYTES", 0)
     with serving(max_body_bytes=1000, api_keys_file=callers) as server:
@@ -304,7 +304,7 @@ def test_the_rest_of_an_answer_has_to_be_read_too(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_answer_takes_memory_until_it_is_read(callers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "BODIES", 4)
+    monkeypatch.setattr("server.lease.BODIES", 4)
     with serving(api_keys_file=callers) as server:
         server.http.headers.update(ONE)
         with long_answer(server, "Authorization: Bearer 11111111"):
@@ -333,9 +333,9 @@ def test_an_answer_in_the_moment_when_time_runs_out_is_sent() -> None:
         await send({"type": "http.response.body"})
 
     async def run() -> None:
-        claims = Claims(Admission(max_body_bytes=1))
-        async with claims.admitted(asyncio.get_running_loop().time(), 0.01, 0.01):
-            await routes.answer(route, {}, never, send, claims)
+        lease = Lease(Admission(max_body_bytes=1), arrived=asyncio.get_running_loop().time())
+        async with lease.admitted(0.01, 0.01):
+            await routes.answer(route, {}, never, send, lease)
 
     asyncio.run(run())
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
@@ -372,14 +372,14 @@ def test_what_cannot_fit_is_not_encoded() -> None:
         assert format.begun == []
 
 
-def test_a_problem_that_cannot_fit_is_encoded_once() -> None:
+def test_a_problem_that_cannot_fit_is_not_encoded_for_each_solution() -> None:
     format, engine = recording()
     format.gate.set()
     format.longest_token = 8
     with serving(engine) as server:
         refused = server.post("/score_steps", {"problem": "x" * 9000, "solutions": ["a", "b", "c"]})
-    assert "solution 0 with its problem takes at least 9003 tokens, the limit is 8192" in refused.json()["detail"]
-    assert format.begun == [("x" * 9000, "1")]
+    assert "solution 0 with its problem takes 9003 tokens, the limit is 8192" in refused.json()["detail"]
+    assert format.begun == [("x" * 9000, "a"), ("x" * 9000, "1")]
 
 
 def test_who_goes_away_is_not_encoded_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -532,9 +532,10 @@ def test_the_event_loop_answers_while_texts_are_encoded_and_the_model_works() ->
         check("/score_steps", ask("a"))
     engine = FakeEngine()
     engine.format = SlowFormat()
+    long = "a" * (Model.PIECE // 16)
     with serving(engine) as server:
-        check("/score_steps", ask("a"))
-        check("/preview", {"problem": "p", "solution": "a"})
+        check("/score_steps", ask(long))
+        check("/preview", {"problem": "p", "solution": long})
 
 
 def test_an_answer_on_its_way_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from server.app import create_app
+from server.models.model import Model
 from server.problem_details import TABLE
 from server.routes.route import parse
 from server.settings import Settings
@@ -484,7 +485,8 @@ def test_what_a_queue_has_no_room_for_is_refused_before_it_is_encoded() -> None:
     assert encoded == ["running", "w" * 60, "t"]
 
 
-def test_what_was_let_in_by_an_estimate_is_not_refused_once_it_is_encoded() -> None:
+def test_what_was_let_in_by_an_estimate_is_not_refused_once_it_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Model, "PIECE", 1)  # so that two are encoded at the same time
     gate, both = threading.Event(), threading.Barrier(2)
 
     class Format(FakeFormat):

@@ -1,8 +1,7 @@
-"""Admission: the one place where a request is let in or refused, and where it gives everything back.
+"""The one place where a request is let in or refused, and where it gives everything back.
 
-`Admission` belongs to the server, `Claims` to one request: its time, its caller's share, and what it holds. All limits
-that callers share are reached through `Claims`; leaving its block releases them, however the request ends. `Context` is
-the request itself.
+`Admission` is what the requests of one server share. A `Lease` is one request: what is known of it, its time, its
+caller's share of every limit, and what it holds. Leaving `Lease.admitted` releases that, however the request ends.
 """
 
 import asyncio
@@ -11,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 from starlette.types import Scope
@@ -21,10 +20,14 @@ from unprm.errors import DeadlineExceeded, ShuttingDown
 from unprm.fair_shares import Capacity, FairQueue, Quota, Reservation
 from unprm.types import Usage
 
-CONTEXT = "unprm.context"
-"""Key of the context in a request's scope."""
+LEASE = "unprm.lease"
+"""Key of the lease in a request's scope."""
 BODIES = 32
 """Bodies and answers in flight may total this many maximum-size bodies."""
+SMALL = 32_768
+"""Up to this many bytes are read at once: handing them to a thread would take longer."""
+_THREADS = 4
+"""Threads that read and encode texts: while long texts occupy some, others are free."""
 _HURRIED = 0.5
 """A time limit below this fraction of the server's is the caller's responsibility if it does not suffice. (A patient
 client always sends a little less than the limit.)"""
@@ -32,7 +35,7 @@ client always sends a little less than the limit.)"""
 T = TypeVar("T")
 
 
-class InUse:
+class UseCount:
     """Counts the blocks in which something is used."""
 
     def __init__(self) -> None:
@@ -57,67 +60,79 @@ class InUse:
 
 class Admission:
     """What the requests of one server share. `bodies`: bytes of bodies and answers, held until the answers are written,
-    and of an upstream's answers, held while they are read. `running`: the admitted requests."""
+    and of an upstream's answers, held while they are read. `running`: the admitted requests. `threads`: what reads and
+    encodes long texts."""
 
-    def __init__(self, max_body_bytes: int) -> None:
+    def __init__(self, max_body_bytes: int, threads: int = _THREADS) -> None:
         self.bodies = Capacity(BODIES * max_body_bytes, "bytes")
-        self.running = InUse()
+        self.threads = FairThreads(threads)
+        self.running = UseCount()
         self.draining = False
-        self._admitted: set[Claims] = set()
-
-    @contextmanager
-    def entered(self, claims: "Claims") -> Iterator[None]:
-        """Counts a request as running until the end of the block. Raises `ShuttingDown` while draining."""
-        if self.draining:
-            raise ShuttingDown
-        self._admitted.add(claims)
-        try:
-            with self.running.one():
-                yield
-        finally:
-            self._admitted.remove(claims)
+        self.leases: set[Lease] = set()
 
     def end(self, reason: Exception) -> None:
         """Cancels the requests that are still running, which then raise `reason`."""
-        for claims in self._admitted:
-            claims.end(reason)
+        for lease in self.leases:
+            lease.end(reason)
 
 
-class Claims:
-    """One request's share of the server. `share`: whose part of every limit it uses; `quota`: its caller's tokens, if
-    they are limited; `spent`: cost of the calls that threads have run for it, see `FairPool`.
+@dataclass(eq=False)
+class Lease:
+    """One request. `arrived`: a time of the event loop's clock; `caller`: the name of the key that was sent; `scope`:
+    whose caches it uses; `share`: whose part of every limit it uses; `quota`: its caller's tokens, if they are limited;
+    `size`: bytes of the texts to be read for it, which are its body and, in the gateway, what the upstream answers;
+    `code`: the error's, if the response is an error, for the log and the metrics; `election`: the one that it held, for
+    the journal; `response_id`: of the gateway's answer; `media_type`: of the response, once it has begun; `spent`: cost
+    of what threads have read for it.
 
     Once admitted: `deadline`, a time of the event loop's clock, `seconds` after its arrival; `hurried`: whether the
     caller wants the answer much sooner than the server's limit; `memory`: bytes that it holds until it ends.
     """
 
-    def __init__(self, admission: Admission, share: str = "", quota: Quota | None = None) -> None:
-        self._admission = admission
-        self.share, self.quota = share, quota
-        self.spent = 0
-        self.deadline = math.inf
-        self.seconds = 0.0
-        self.hurried = False
+    admission: Admission
+    request_id: str = ""
+    arrived: float = 0.0
+    caller: str = ""
+    scope: str = ""
+    share: str = ""
+    quota: Quota | None = None
+    body: bytes = b""
+    size: int = 0
+    solutions: int = 0
+    usage: Usage = field(default_factory=Usage)
+    code: str = ""
+    election: ElectionRecord | None = None
+    response_id: str = ""
+    media_type: str | None = None
+    spent: int = 0
+    deadline: float = math.inf
+    seconds: float = 0.0
+    hurried: bool = False
 
     @asynccontextmanager
-    async def admitted(self, arrived: float, seconds: float, limit: float) -> AsyncIterator[None]:
+    async def admitted(self, seconds: float, limit: float) -> AsyncIterator[None]:
         """Admits the request for `seconds` after its arrival; `limit`: the most that the server allows.
 
-        Raises `Overloaded` if the caller's quota is used up, and `ShuttingDown`. The block is cancelled at its deadline
-        and then raises `DeadlineExceeded`, or by `end`, which says what it raises.
+        Raises `Overloaded` if the caller's quota is used up, and `ShuttingDown` while draining. The block is cancelled
+        at its deadline and then raises `DeadlineExceeded`, or by `end`, which says what it raises.
         """
         if self.quota is not None:
             self.quota.check()
-        self.deadline, self.seconds, self.hurried = arrived + seconds, seconds, seconds < _HURRIED * limit
+        if self.admission.draining:
+            raise ShuttingDown
+        self.deadline, self.seconds, self.hurried = self.arrived + seconds, seconds, seconds < _HURRIED * limit
         self._reason: Exception = DeadlineExceeded(seconds)
         try:
             async with asyncio.timeout_at(self.deadline) as self._timeout:
-                with self._admission.entered(self), self.holding() as self.memory:
+                with self.admission.running.one(), self.holding() as self.memory:
+                    self.admission.leases.add(self)
                     yield
         except TimeoutError:
             if not self.over:  # a timeout of something inside
                 raise
             raise self._reason from None
+        finally:
+            self.admission.leases.discard(self)
 
     @property
     def over(self) -> bool:
@@ -136,47 +151,31 @@ class Claims:
 
     def holding(self) -> Reservation:
         """Takes bytes of memory until the end of the block."""
-        return Reservation(self._admission.bodies, self.share)
+        return Reservation(self.admission.bodies, self.share)
 
     def charge(self, tokens: int) -> None:
         """Takes tokens from the caller's quota, or gives back a negative number of them."""
         if self.quota is not None:
             self.quota.charge(tokens)
 
-
-@dataclass(slots=True)
-class Context:
-    """One request. `arrived`: a time of the event loop's clock; `claims`: what it may use and holds; `caller`: the name
-    of the key that was sent; `scope`: whose caches it uses; `code`: the error's, if the response is an error, for the
-    log and the metrics; `size`: bytes of the texts to be read for it, which are its body and, in the gateway, what the
-    upstream answers; `election`: the one that it held, for the journal; `response_id`: of the gateway's answer;
-    `media_type`: of the response, once it has begun."""
-
-    request_id: str
-    arrived: float
-    claims: Claims
-    caller: str = ""
-    scope: str = ""
-    body: bytes = b""
-    size: int = 0
-    solutions: int = 0
-    usage: Usage = field(default_factory=Usage)
-    code: str = ""
-    election: ElectionRecord | None = None
-    response_id: str = ""
-    media_type: str | None = None
+    async def read(self, function: Callable[[], T], size: int | None = None, small: int = SMALL) -> T:
+        """Runs a function on `size` bytes, by default on all texts of the request: at once if these are at most
+        `small`, else in threads, in the caller's turn."""
+        size = self.size if size is None else size
+        return function() if size <= small else await self.admission.threads.run(self, size, function)
 
 
-def context_of(scope: Scope) -> Context:
-    return cast(Context, scope[CONTEXT])
+def lease_of(scope: Scope) -> Lease:
+    lease: Lease = scope[LEASE]
+    return lease
 
 
-async def _context(request: Request) -> Context:  # async: FastAPI would otherwise call it in a thread
-    return context_of(request.scope)
+async def _lease(request: Request) -> Lease:  # async: FastAPI would otherwise call it in a thread
+    return lease_of(request.scope)
 
 
-TheContext = Annotated[Context, Depends(_context)]
-"""The request's context, as a parameter of an endpoint."""
+TheLease = Annotated[Lease, Depends(_lease)]
+"""The request's lease, as a parameter of an endpoint."""
 
 
 @dataclass(eq=False, slots=True)
@@ -193,12 +192,12 @@ class _Call:
         return not self.turn.done()
 
 
-class FairPool:
+class FairThreads:
     """Threads that callers share by the cost of their calls, in any unit; of a caller's requests the one that has spent
     least is first. So small work waits only for the running calls. Used from one event loop."""
 
-    def __init__(self, name: str, threads: int) -> None:
-        self._threads = ThreadPoolExecutor(threads, name)
+    def __init__(self, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, "texts")
         self._size = self._free = threads
         self._waiting = FairQueue[_Call]()
 
@@ -206,12 +205,12 @@ class FairPool:
         """Ends the threads after the running calls."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def run(self, claims: "Claims", cost: int, function: Callable[[], T]) -> T:
+    async def run(self, lease: Lease, cost: int, function: Callable[[], T]) -> T:
         """Waits for a turn, then for the call; returns its result or raises its error. A call cancelled before its turn
         never runs; one cancelled later runs to its end and keeps its thread."""
         loop = asyncio.get_running_loop()
-        call = _Call(claims.share, claims.spent, cost, loop.create_future())
-        claims.spent += cost
+        call = _Call(lease.share, lease.spent, cost, loop.create_future())
+        lease.spent += cost
         self._waiting.add(call)
         self._offer_threads()
         try:
