@@ -1,6 +1,6 @@
 """A PRM in the shape of Qwen2.5-Math-7B with random weights on a GPU, against the card's measured peak: the engine, its
-kernels, and a server of a checkpoint with an adapter over HTTP. Takes some minutes, 16 GB of disk in TMPDIR and 24 GB
-of the card.
+kernels, a server of a checkpoint with an adapter over HTTP, and the sampler. Takes some minutes, 16 GB of disk in
+TMPDIR and 24 GB of the card.
 
 What ends in an error is left out, and the rest goes on. With `--device cpu` a model of two layers takes the same way in
 a minute, and its figures mean nothing.
@@ -39,7 +39,8 @@ from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.readers import AtPositions
 from unprm.formats.family import Verdicts
 from unprm.models.options import EngineOptions
-from unprm.types import Encoded, ModelDescription
+from unprm.samplers.decoding import DecodingBatch, Row
+from unprm.types import Encoded, ModelDescription, SamplingSettings
 
 ROUNDS, KERNELS, PEAK = 3, 12, "the matrix product's peak"
 WORDS = ("+", "-", "=", "12", "7", "pens", "left", "takes", "red")
@@ -51,7 +52,7 @@ class Workload:
     """What is measured. `matrix`: size of the square matrices whose product is the peak. Of a vote: its `candidates`
     of `length` tokens, after a problem of `problem` tokens; `clients`: numbers of clients that send votes, one each.
     `singles`: solutions sent alone. `beams`: width and depth of the beam search. `long`: tokens of the long problem.
-    `shard`: maximum bytes of a file of weights."""
+    `shard`: most bytes of a file of weights. `sampled`: the sampler's shape; `rows`: texts that it writes at once."""
 
     shape: Mapping[str, int]
     matrix: int
@@ -63,8 +64,20 @@ class Workload:
     beams: tuple[int, int]
     long: int
     shard: int
+    sampled: Mapping[str, int]
+    rows: Sequence[int]
 
 
+TINY = {
+    "vocab_size": 1000,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 16_384,
+    "tie_word_embeddings": False,
+}
 CARD = Workload(
     shape=SEVEN_BILLION | {"max_position_embeddings": 16_384},
     matrix=8192,
@@ -76,18 +89,11 @@ CARD = Workload(
     beams=(8, 10),
     long=7500,
     shard=models.SHARD,
+    sampled=models.ONE_AND_A_HALF_BILLION,
+    rows=(1024, 256, 64),
 )
 REHEARSAL = Workload(
-    shape={
-        "vocab_size": 1000,
-        "hidden_size": 64,
-        "intermediate_size": 96,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 16_384,
-        "tie_word_embeddings": False,
-    },
+    shape=TINY,
     matrix=128,
     candidates=8,
     length=60,
@@ -97,6 +103,8 @@ REHEARSAL = Workload(
     beams=(2, 3),
     long=1000,
     shard=200_000,
+    sampled=TINY,
+    rows=(8,),
 )
 
 
@@ -112,7 +120,7 @@ def measure(work: Workload, device: torch.device) -> Iterator[Comparison]:
     """Measures the workload on a device; errors as `comparisons`."""
     operations = _peak(device, work.matrix)
     failed = 0
-    for part in (_engine, _server):
+    for part in (_engine, _server, _sampler):
         try:
             yield from part(work, device, operations)
         except Exception:  # the time on a card is short: the other part is measured all the same
@@ -122,7 +130,7 @@ def measure(work: Workload, device: torch.device) -> Iterator[Comparison]:
         if device.type == "cuda":
             torch.cuda.empty_cache()
     if failed:
-        raise SystemExit(f"{failed} of 2 parts ended in an error")
+        raise SystemExit(f"{failed} of 3 parts ended in an error")
 
 
 def _engine(work: Workload, device: torch.device, operations: float) -> Iterator[Comparison]:
@@ -161,6 +169,11 @@ def _engine(work: Workload, device: torch.device, operations: float) -> Iterator
         single = [[each[0]] for each in batches[1:]]
         alone = median(engine.score, single)
         yield Comparison("a single solution", alone, PEAK, len(single[0][0].needed) / peak, ROUNDS)
+        engine.record(sizes=())
+        yield Comparison("a single solution", alone, "launched kernel by kernel", median(engine.score, single), ROUNDS)
+        engine.record()
+        halves = median(partial(engine.margins, pass_tokens=computed // 2 + 1), batches[1:])
+        yield Comparison("a vote", seconds, "in two passes", halves, ROUNDS)
         for name, items, whole in (("a vote", batches[0], seconds), ("a single solution", single[0], alone)):
             yield from _kernels(name, partial(engine.score, items), whole, device)
 
@@ -219,6 +232,23 @@ def _server(work: Workload, device: torch.device, operations: float) -> Iterator
                 yield Comparison("memory of the GPU", total - free, "as planned", sum(memory.values()), unit="B")
             weights = _linear(work.shape)
             yield from _requests(work, url, load_tokenizer(place), operations / (2 * weights))
+
+
+def _sampler(work: Workload, device: torch.device, operations: float) -> Iterator[Comparison]:
+    """Steps of the sampler, with rows of the same length."""
+    with device:
+        network = Qwen2ForCausalLM._from_config(Qwen2Config(**work.sampled), dtype=torch.bfloat16).eval()
+    peak = operations / (2 * Plain(network, Verdicts(11, 12)).weights)
+    for rows in work.rows:
+        taken = []
+        for record in (None, lambda run: run):
+            batch = DecodingBatch(network, SamplingSettings(), [-1], rows, record=record)
+            batch.add([Row((seed % 1000, *range(work.problem)), seed) for seed in range(rows)])
+            steps = [timed(batch.step) for _ in range(11)]
+            taken.append(statistics.median(steps[3:]))
+            batch.clear()
+        yield Comparison(f"the sampler's step, {rows:,} rows", taken[0], "launched kernel by kernel", taken[1], 8)
+        yield Comparison(f"the sampler, {rows:,} rows", rows / taken[0], PEAK, peak, 8, "/s", 1.0)
 
 
 def _requests(work: Workload, url: str, tokenizer: Tokenizer, peak: float) -> Iterator[Comparison]:

@@ -39,6 +39,7 @@ def test_the_gpu_benchmark_goes_from_start_to_end_on_a_cpu(monkeypatch):
     assert rows["tokens computed"]["ours"] == (work.problem + 3 * work.length) / rows[vote]["ours"]
     assert rows["a vote: kernels"]["ours"] > 100
     assert rows["self-test: margins differ by"]["ratio"] > 1
+    assert rows["the sampler, 8 rows"]["ours"] == 8 / rows["the sampler's step, 8 rows"]["ours"]
     over_http = {what: row for what, row in rows.items() if what.startswith("over HTTP")}
     assert len(over_http) == 6
     assert min(row["baseline"] for row in over_http.values()) > 0  # the model ran for each
@@ -56,6 +57,7 @@ def test_a_part_that_fails_is_left_out_and_the_rest_goes_on(monkeypatch):
 
     monkeypatch.setattr(gpu, "_engine", failing)
     monkeypatch.setattr(gpu, "_server", lambda *_: iter([Comparison("the rest", 2.0, unit="")]))
+    monkeypatch.setattr(gpu, "_sampler", lambda *_: iter([]))
     outcome = CliRunner().invoke(APP, ["gpu", "--device=cpu"])
     assert outcome.exit_code == 1
     assert "CUDA error" in outcome.stderr
