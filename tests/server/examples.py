@@ -51,6 +51,9 @@ _GRADE: Json = {
     ]
 }
 _PREVIEW: Json = {"problem": "1 + 1?", "solution": ["2.", "\\boxed{2}"]}
+_QUESTION: Json = {"role": "user", "content": _PROBLEM}
+_ELECTED: Json = {"model": "Qwen/Qwen2.5-Math-7B-Instruct", "unprm": {"strategy": "wrf", "budget": 16}}
+_BOXED = "Put the answer in \\boxed{}."
 REQUESTS: dict[str, Json] = {
     "score_steps": _SCORE,
     "vote": _VOTE,
@@ -62,6 +65,11 @@ REQUESTS: dict[str, Json] = {
     "preview": _PREVIEW,
     "grade": _GRADE,
     "feedback": {"request_id": "5c2f8a3e9b1d4f60", "correct": False},
+    "chat_completions": _ELECTED | {"messages": [{"role": "system", "content": _BOXED}, _QUESTION]},
+    "responses": _ELECTED | {"instructions": _BOXED, "input": _PROBLEM},
+    "messages": {"model": "m", "max_tokens": 1024, "messages": [_QUESTION]},
+    "count_tokens": {"model": "m", "messages": [_QUESTION]},
+    "completions": {"model": "m", "prompt": "2 + 3 ="},
 }
 """Example requests by operation name."""
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from unprm.errors import InvalidRequest, UpstreamFailed
 from unprm.openai.models import Json
@@ -15,7 +15,6 @@ from .election import ElectionResult, ElectionUpdate
 from .schema import ChatRequest, ElectionSettings, UpstreamRequest, chat_request
 from .stream import describe, parts_of
 
-_EXAMPLE: Json = {"model": "m", "max_tokens": 1024, "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
 _STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
 """Reasons why a completion stopped that are no `end_turn`."""
 _PASSED_ON = ("frequency_penalty", "presence_penalty", "reasoning_effort", "response_format", "seed")
@@ -126,8 +125,6 @@ class OutputConfig(Request):
 class MessagesRequest(UpstreamRequest):
     """A request of Anthropic's messages API. Fields that are not read here are ignored; some of the chat API are
     passed on."""
-
-    model_config = ConfigDict(json_schema_extra={"example": _EXAMPLE})
 
     max_tokens: int = Field(ge=1)
     messages: list[Turn] = Field(min_length=1, fail_fast=True)

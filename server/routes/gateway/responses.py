@@ -13,11 +13,7 @@ from unprm.wire import Request
 
 from .election import ElectionResult
 from .schema import (
-    MODEL,
     NAMED,
-    PROBLEM,
-    SYSTEM,
-    UNPRM,
     ChatRequest,
     ElectionSettings,
     UpstreamRequest,
@@ -95,10 +91,6 @@ class Reasoning(Request):
 class ResponsesRequest(UpstreamRequest):
     """A request for a response. With tools or as a stream it is passed on unchanged, without a vote; otherwise nothing
     is stored, whatever `store` says."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"model": MODEL, "instructions": SYSTEM, "input": PROBLEM, "unprm": UNPRM}}
-    )
 
     model: str
     input: str | JsonList = Field(min_length=1)

@@ -28,14 +28,6 @@ MISSPELLED = (
 )
 _LIKE_NAMED = re.compile(r"[A-Za-z][\w-]*@", re.ASCII)
 
-MODEL = "Qwen/Qwen2.5-Math-7B-Instruct"
-SYSTEM = "Put the answer in \\boxed{}."
-PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
-UNPRM: Json = {"strategy": "wrf", "budget": 16}
-"""Of the examples."""
-_USER: Json = {"role": "user", "content": PROBLEM}
-_CHAT: Json = {"model": MODEL, "messages": [{"role": "system", "content": SYSTEM}, _USER], "unprm": UNPRM}
-
 
 class ElectionSettings(VoteTerms, RiskTerms):
     """How the answer is elected: `unprm` of a chat request. Missing fields follow the server's settings."""
@@ -99,8 +91,6 @@ class UpstreamRequest(Request):
 
 class ChatRequest(UpstreamRequest):
     """A request of OpenAI's chat API. Other fields are passed on unchanged."""
-
-    model_config = ConfigDict(json_schema_extra={"example": _CHAT})
 
     messages: JsonList = Field(min_length=1)
     stream: bool = False
@@ -187,8 +177,6 @@ class ChatRequest(UpstreamRequest):
 
 class CompletionRequest(UpstreamRequest):
     """A request of OpenAI's completions API, passed on unchanged."""
-
-    model_config = ConfigDict(json_schema_extra={"example": {"model": "m", "prompt": "2 + 3 ="}})
 
     model: str
     prompt: Any = None
