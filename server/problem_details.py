@@ -14,7 +14,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from unprm.errors import FieldError, InvalidRequest, UnprmError
-from unprm.fields import MAX_ERRORS, field_errors, invalid, unknown
+from unprm.validation_messages import MAX_ERRORS, field_errors, invalid, unknown
 from unprm.votes.registry import VOTES
 from unprm.wire import ProblemDetails
 

@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from unprm import fields
+from unprm import validation_messages
 from unprm.commands import PREFIX, SettingsInvalid, option, variable
 from unprm.models.options import (
     JUDGE,
@@ -355,7 +355,7 @@ def _problem(error: Mapping[str, Any], known: Mapping[str, FieldInfo], places: M
     name = str(next(iter(error["loc"]), ""))
     if error["type"] == "extra_forbidden":
         return f"{places[name]} {_unknown(name, known)}"
-    message = fields.message([error])
+    message = validation_messages.message([error])
     if not name:
         return message
     if name not in known:  # a field of one of the models

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from unprm import fields
+from unprm import validation_messages
 from unprm.errors import RecordInvalid
 
 from .schema import ResolvedSolution, SampledQuestion, SelectedSolution, adapter
@@ -103,4 +103,4 @@ def reason(error: ValueError) -> str:
     first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
         return f"not JSON ({first['ctx']['error']})"
-    return f"{'.'.join(map(str, first['loc'])) or 'record'}: {fields.message([first])}"
+    return f"{'.'.join(map(str, first['loc'])) or 'record'}: {validation_messages.message([first])}"

@@ -13,9 +13,9 @@ import typer
 from pydantic import ValidationError
 
 from unprm.commands import program, run
-from unprm.fields import summary, validation_errors
 from unprm.library import grade as graded
 from unprm.types import Extraction
+from unprm.validation_messages import summary, validation_errors
 from unprm.wire import EXTRACTION, MAX_SOLUTIONS, PairIn
 
 app = program("Grades answers in a terminal, without a server.")

@@ -8,9 +8,9 @@ from pydantic import BaseModel, ValidationError
 from unprm import pipeline
 from unprm.election.decide import RewardsMissing
 from unprm.errors import Unscorable
-from unprm.fields import listed, summary, unknown, validation_errors
 from unprm.scorer import LocalScorer
 from unprm.types import Engine
+from unprm.validation_messages import listed, summary, unknown, validation_errors
 from unprm.wire import MAX_PAIRS, VOTE_REQUESTS, Grade, GradeRequest, ScoreRequest, VoteResponse, with_scores
 
 R = TypeVar("R", bound=BaseModel)

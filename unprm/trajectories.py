@@ -19,8 +19,8 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, Validation
 from pydantic_core import from_json
 
 from unprm.errors import InvalidRequest, NotText
-from unprm.fields import validation_errors
 from unprm.types import Cut, Evidence
+from unprm.validation_messages import validation_errors
 
 TOKEN = 4
 """Characters that count as one token of an observation, so that a text is truncated alike for every model."""

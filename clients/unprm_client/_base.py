@@ -15,8 +15,8 @@ from pydantic import BaseModel, HttpUrl, TypeAdapter, ValidationError
 
 from unprm.affinity import HEADER, question_hash
 from unprm.errors import FieldError, InvalidRequest, UnprmError
-from unprm.fields import summary, unknown, validation_errors
 from unprm.retries import Attempts
+from unprm.validation_messages import summary, unknown, validation_errors
 from unprm.votes.registry import VOTES
 from unprm.wire import (
     VOTE_REQUESTS,

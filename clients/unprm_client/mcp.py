@@ -16,8 +16,8 @@ from pydantic.fields import FieldInfo
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from unprm.fields import unknown, validation_errors
 from unprm.types import DEFAULT_STRATEGY
+from unprm.validation_messages import unknown, validation_errors
 from unprm.version import version
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import MAX_SOLUTIONS, RiskTerms, Text

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unprm import steps as step_text
 from unprm.errors import FieldError, InvalidRequest, TooManySolutions, UnprmError
-from unprm.fields import field_errors, invalid
+from unprm.validation_messages import field_errors, invalid
 from unprm.wire import MAX_FIELDS
 
 from ..lease import Lease, lease_of

@@ -19,7 +19,7 @@ from unprm.checkpoints.files import load_merged, locate, read_tokenizer
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.layouts import StepLayout
-from unprm.engines.judge.readouts import Stepwise
+from unprm.engines.judge.methods import Stepwise
 from unprm.errors import ModelInvalid
 from unprm.models.judge import load_judge, probe
 from unprm.models.options import EngineOptions, JudgeOptions

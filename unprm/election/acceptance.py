@@ -25,7 +25,7 @@ from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from unprm import fields
+from unprm import validation_messages
 from unprm.election.decide import needed_signal
 from unprm.errors import InvalidRequest, RecordInvalid
 from unprm.types import Aggregate, ComparedAs
@@ -250,7 +250,9 @@ def read(path: Path) -> VoteCalibration:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise RecordInvalid(str(path), 1, f"{place}: {fields.message([first])}; make it by `{COMMAND}`") from error
+        raise RecordInvalid(
+            str(path), 1, f"{place}: {validation_messages.message([first])}; make it by `{COMMAND}`"
+        ) from error
 
 
 def _settings(strategy: Strategy, terms: Terms, **scored_by: str | None) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import unprm.formats
 from unprm.errors import ModelInvalid
-from unprm.fields import unknown
 from unprm.formats.family import Family, KnownModel
 from unprm.formats.probe import FAMILY, ProbeConfig
 from unprm.formats.unprm import CONFIG_NAME, PrmConfig
+from unprm.validation_messages import unknown
 
 
 def families() -> dict[str, Family]:

@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
-from unprm.fields import summary, validation_errors
 from unprm.formats.family import LAYER, Family, Head, Readout, Verdicts
 from unprm.formats.pieces import Draft, PieceFormat, Pieces, StepTag
 from unprm.types import Encoded
+from unprm.validation_messages import summary, validation_errors
 
 CONFIG_NAME = "prm_config.json"
 STEP_TAG = "ş"

@@ -7,13 +7,13 @@ from unprm.calibration import Calibration
 from unprm.engines.judge.chat import JudgeChat, Refused
 from unprm.engines.judge.engine import JudgeEngine
 from unprm.engines.judge.layouts import GENPRM, THINKPRM, WORDINGS, checks, verdicts
-from unprm.engines.judge.readouts import (
+from unprm.engines.judge.methods import (
     ANSWER_TOKENS,
     BYTES_PER_TOKEN,
     CALL,
     Chain,
-    Readout,
-    Readouts,
+    JudgeMethod,
+    JudgeMethods,
     StepChain,
     Stepwise,
 )
@@ -32,7 +32,7 @@ SHARE = 0.9
 LIKELIEST = (20, 5)
 """Number of tokens whose log-probabilities are requested; the second if the server refuses the first."""
 LAYOUTS = {"verdict": ("plain",), "chain": ("plain", "thinkprm", "genprm")}
-"""The layouts of each read-out."""
+"""The layouts of each method."""
 
 
 def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, observe: Observe = ignore) -> JudgeEngine:
@@ -43,8 +43,8 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
     """
     if judge.judge_url is None or judge.judge_model is None:
         raise ModelInvalid("--model judge needs --judge-url and --judge-model")
-    readouts = pick_readouts(judge)
-    readout = readouts[None]
+    methods = pick_methods(judge)
+    method = methods[None]
     key = options.judge_key.get_secret_value() if options.judge_key else None
     chat = JudgeChat(judge.judge_url, key, judge.judge_model, judge.judge_concurrency, judge.judge_seconds, observe)
     name = public_name(judge.judge_model)
@@ -59,15 +59,15 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
         input_format="",
         calibration=Calibration.read(judge.judge_calibration) if judge.judge_calibration else Calibration(),
     )
-    engine = JudgeEngine(chat, readouts, description, SHARE * patience)
+    engine = JudgeEngine(chat, methods, description, SHARE * patience)
     try:
-        engine.call(probe(chat, readout))
-        about = f"{judge.judge_readout}, layout {judge.judge_layout}: {readout.described(chat.likeliest)}"
-        batch = BUSY * engine.call(chat.in_flight()) * CALL * readout.rounds
+        engine.call(probe(chat, method))
+        about = f"{judge.judge_readout}, layout {judge.judge_layout}: {method.described(chat.likeliest)}"
+        batch = BUSY * engine.call(chat.in_flight()) * CALL * method.rounds
         limits = PromptLimits(batch, judge.judge_prompt_tokens)
         engine.description = replace(description, input_format=about, prompt_limits=limits)
         logger.info("the judge is read by %s", about)
-        tested = self_test(engine, sampled=readout.written or not chat.likeliest, few=readout.written)
+        tested = self_test(engine, sampled=method.written or not chat.likeliest, few=method.written)
         engine.description = replace(engine.description, self_test=tested)
     except (ModelInvalid, ModelUnreachable) as error:
         engine.close()
@@ -75,11 +75,11 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
     return engine
 
 
-def pick_readouts(judge: JudgeOptions) -> Readouts:
-    """The read-out of the steps of solutions, and those of actions. Published verifiers are asked about actions as they
+def pick_methods(judge: JudgeOptions) -> JudgeMethods:
+    """The method for the steps of solutions, and those for actions. Published verifiers are asked about actions as they
     were trained to be about steps.
 
-    Raises `ModelInvalid` if the layout is another read-out's.
+    Raises `ModelInvalid` if the layout is another method's.
     """
     kind, layout, settings = judge.judge_readout, judge.judge_layout, (judge.judge_repeats, judge.judge_tokens)
     if layout not in LAYOUTS[kind]:
@@ -93,12 +93,12 @@ def pick_readouts(judge: JudgeOptions) -> Readouts:
     return {evidence: Stepwise(verdicts(words), *settings) for evidence, words in WORDINGS.items()}
 
 
-async def probe(chat: JudgeChat, readout: Readout) -> None:
+async def probe(chat: JudgeChat, method: JudgeMethod) -> None:
     """Sets how many tokens' log-probabilities the server gives, and how many tokens an answer takes.
 
     Raises `ModelInvalid` if it refuses the conversation itself, and `ModelUnreachable`.
     """
-    messages = readout.layout.messages(QUESTIONS[0].problem, [*QUESTIONS[0].steps, QUESTIONS[0].right])
+    messages = method.layout.messages(QUESTIONS[0].problem, [*QUESTIONS[0].steps, QUESTIONS[0].right])
     for likeliest in (*LIKELIEST, 0):
         try:
             choices, _ = await chat.complete(messages, max_tokens=1, temperature=0.0, likeliest=likeliest)

@@ -12,9 +12,9 @@ from unprm import steps as step_text
 from unprm import trajectories as agents
 from unprm.attempts import attempt
 from unprm.errors import InvalidRequest
-from unprm.fields import listed
 from unprm.openai.models import MIN_LOGPROB
 from unprm.types import Aggregate, Combination, Evidence, Probability, Solution, Split
+from unprm.validation_messages import listed
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Terms, Vote
 from unprm.votes.wrf import WrfTerms

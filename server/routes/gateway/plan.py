@@ -9,9 +9,9 @@ from unprm import pipeline
 from unprm.answers.options import lists_options
 from unprm.election.acceptance import acceptance
 from unprm.errors import InvalidRequest, NoModel, NotText, UpstreamFailed, UpstreamRefused
-from unprm.fields import unknown
 from unprm.openai.completion import Samples
 from unprm.types import DEFAULT_STRATEGY, Extraction
+from unprm.validation_messages import unknown
 from unprm.votes.registry import VOTES, Strategy
 
 from ...lease import Lease

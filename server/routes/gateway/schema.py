@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from unprm.errors import InvalidRequest
-from unprm.fields import validation_errors
 from unprm.openai.completion import joined_text
 from unprm.openai.models import Json, JsonList, is_json
 from unprm.trajectories import AgentTool, Message, conversation
 from unprm.types import Aggregate, Probability
+from unprm.validation_messages import validation_errors
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.wire import ExtractionField, ModelName, Request, RiskTerms, SplitField, Text
 

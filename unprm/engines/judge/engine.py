@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from unprm.engines.byte_format import ByteFormat, texts
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.layouts import shown
-from unprm.engines.judge.readouts import Inquiry, Readouts
+from unprm.engines.judge.methods import Inquiry, JudgeMethods
 from unprm.errors import ModelUnreachable
 from unprm.task_groups import all_of
 from unprm.types import Encoded, ModelDescription, StepScores
@@ -26,28 +26,28 @@ class JudgeFormat(ByteFormat):
     family = "judge"
     no_prompts = "a judge reads no prompts, it is asked about texts: send messages"
 
-    def __init__(self, readouts: Readouts) -> None:
-        self._readouts = readouts
+    def __init__(self, methods: JudgeMethods) -> None:
+        self._methods = methods
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         # the wordings are about as long for all kinds of steps
-        return replace(super().encode(problem, steps), asked=self._readouts[None].prompt_tokens(problem, steps))
+        return replace(super().encode(problem, steps), asked=self._methods[None].prompt_tokens(problem, steps))
 
     def text(self, encoded: Encoded) -> str:
         """The conversation of all steps, each message after a line with its role."""
-        return shown(self._readouts[encoded.evidence].layout.messages(*texts(encoded)))
+        return shown(self._methods[encoded.evidence].layout.messages(*texts(encoded)))
 
 
 class JudgeEngine:
-    """Scores by the judge at `chat`, as `readouts` read them. `seconds`: maximum time of a batch.
+    """Scores by the judge at `chat`, as `methods` read them. `seconds`: maximum time of a batch.
 
     The judge runs in another program, which may stop and come back: `score` raises `ModelUnreachable` meanwhile.
     """
 
-    def __init__(self, chat: JudgeChat, readouts: Readouts, description: ModelDescription, seconds: float) -> None:
-        self.format = JudgeFormat(readouts)
+    def __init__(self, chat: JudgeChat, methods: JudgeMethods, description: ModelDescription, seconds: float) -> None:
+        self.format = JudgeFormat(methods)
         self.description = description
-        self._chat, self._readouts, self._seconds = chat, readouts, seconds
+        self._chat, self._methods, self._seconds = chat, methods, seconds
         self._runner = asyncio.Runner()
 
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
@@ -80,6 +80,6 @@ class JudgeEngine:
 
     async def _score(self, item: Encoded) -> StepScores:
         inquiry = Inquiry(self._chat)
-        scores = await self._readouts[item.evidence].read(inquiry, *texts(item))
+        scores = await self._methods[item.evidence].read(inquiry, *texts(item))
         computed = inquiry.usage.tokens if item.scope else inquiry.usage.computed_tokens
         return StepScores(tuple(score or 0.0 for score in scores), computed, inquiry.usage.tokens, scores.count(None))

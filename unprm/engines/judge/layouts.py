@@ -31,7 +31,7 @@ CHECKED = {"correct": 1.0, "incorrect": 0.0}
 _SECRET = secrets.token_bytes(32)
 
 
-def plain(text: str) -> str:
+def defuse(text: str) -> str:
     """The text with a space after whatever may begin a special token, a mark or a verdict."""
     return _OPENING.sub(r"\g<0> ", text)
 
@@ -60,13 +60,13 @@ class StepLayout:
 
         `replies`: the judge's answers to all earlier steps, instead of the assumed ones.
         """
-        fields = {"problem": plain(problem), "code": code(problem)}
+        fields = {"problem": defuse(problem), "code": code(problem)}
         messages = [_message("system", self.system.format(**fields))] if self.system else []
         for index, step in enumerate(steps):
             if index:
                 messages.append(_message("assistant", replies[index - 1] if replies else self.assumed))
             template = self.later if index else self.first
-            messages.append(_message("user", template.format(**fields, step=plain(step))))
+            messages.append(_message("user", template.format(**fields, step=defuse(step))))
         return messages
 
 
@@ -87,9 +87,9 @@ class ChainLayout:
     answers: ClassVar[Mapping[str, float]] = CHECKED
 
     def messages(self, problem: str, steps: Sequence[str]) -> Messages:
-        fields = {"problem": plain(problem), "code": code(problem)}
+        fields = {"problem": defuse(problem), "code": code(problem)}
         numbered = (
-            self.step.format(number=number, step=plain(step), code=fields["code"])
+            self.step.format(number=number, step=defuse(step), code=fields["code"])
             for number, step in enumerate(steps, 1)
         )
         user = _message("user", self.user.format(**fields, steps=self.separator.join(numbered)))

@@ -9,7 +9,7 @@ import pytest
 from tests.fakes import Refusal
 from tests.judge_server import answered, choice, is_self_test, is_sum, judging, token, written
 from tests.support import columns
-from unprm.engines.judge.readouts import chain_scores
+from unprm.engines.judge.methods import chain_scores
 from unprm.errors import ModelInvalid
 from unprm.openai.client import NEUTRAL
 
@@ -211,7 +211,7 @@ def test_a_check_ends_where_the_server_refuses_the_conversation() -> None:
         engine = judge.load(judge_readout="chain", judge_layout="genprm", judge_repeats=1)
         port = int(judge.url.rpartition(":")[2])
     with judging(judges_sums, port=port, statuses=[200, 400]) as judge:
-        scores, computed, _, unread, _ = columns(engine.score([engine.format.encode("How many?", ["1 + 2 = 3"] * 3)]))
+        scores, computed, _, unread = columns(engine.score([engine.format.encode("How many?", ["1 + 2 = 3"] * 3)]))
         assert (scores[0][0], computed, unread) == (1, [11], [2])
         assert len(judge.bodies) == 2
         engine.close()

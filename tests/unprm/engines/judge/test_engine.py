@@ -15,16 +15,16 @@ from tests.judge_server import answered, checks_sums, choice, is_self_test, is_s
 from tests.support import PATIENCE, columns, free_port, until
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.engine import JudgeEngine
-from unprm.engines.judge.readouts import CALL
+from unprm.engines.judge.methods import CALL
 from unprm.engines.judge.self_test import QUESTIONS
 from unprm.engines.model_queue import ModelQueue
 from unprm.errors import ModelBusy, ModelInvalid, ModelUnavailable, ModelUnreachable
-from unprm.models.judge import load_judge, pick_readouts
+from unprm.models.judge import load_judge, pick_methods
 from unprm.models.options import EngineOptions, JudgeOptions
 from unprm.types import PromptLimits, Usage
 
 STEPS = ["1 + 2 = 3", "3 + 3 = 7"]
-READOUTS = pick_readouts(JudgeOptions())
+READOUTS = pick_methods(JudgeOptions())
 
 
 def test_the_description_says_how_it_is_read_and_what_the_self_test_found() -> None:
@@ -293,7 +293,7 @@ def test_a_judge_s_cost_is_its_calls_and_their_prompts() -> None:
     ],
 )
 def test_what_a_solution_of_three_steps_costs_in_each_read_out(options: Any, calls: int, rounds: int) -> None:
-    readout = pick_readouts(JudgeOptions(**options))[None]
+    readout = pick_methods(JudgeOptions(**options))[None]
     assert readout.prompt_tokens("p", ["a", "b", "c"]) == calls * CALL
     assert readout.rounds == rounds
 

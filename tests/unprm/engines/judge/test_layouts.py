@@ -21,7 +21,7 @@ from unprm.engines.judge.layouts import (
     StepLayout,
     checks,
     code,
-    plain,
+    defuse,
 )
 from unprm.engines.judge.layouts import verdicts as verdict_layout
 
@@ -66,20 +66,20 @@ LAYOUTS: list[StepLayout | ChainLayout] = [*MARKED.values(), THINKPRM, GENPRM]
 
 @pytest.mark.parametrize("text", BENIGN)
 def test_mathematics_stays_as_it_is(text: str) -> None:
-    assert plain(text) == text
+    assert defuse(text) == text
 
 
 @given(st.lists(st.sampled_from([*SPECIAL, "<", "|", "[", "x", " ", "\\boxed{correct}"]), max_size=12).map("".join))
 def test_no_special_token_survives_and_nothing_but_spaces_is_added(text: str) -> None:
-    found = plain(text)
+    found = defuse(text)
     assert not [special for special in SPECIAL if special in found]
     assert found.replace(" ", "") == text.replace(" ", "")
-    assert plain(found) == found
+    assert defuse(found) == found
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_text_that_is_quoted_gives_no_verdict(hostile: str) -> None:
-    assert verdicts(written(plain(hostile)), dict.fromkeys(("correct", "incorrect", "yes", "no"), 1.0)) == []
+    assert verdicts(written(defuse(hostile)), dict.fromkeys(("correct", "incorrect", "yes", "no"), 1.0)) == []
 
 
 @pytest.mark.parametrize("layout", MARKED.values(), ids=MARKED)
@@ -91,7 +91,7 @@ def test_a_text_stays_between_its_marks(layout: StepLayout | ChainLayout, hostil
     assert [message["role"] for message in messages] == ["system", *["user", "assistant"] * 3][: 1 + turns]
     digits = code(hostile)
     users = "\n".join(message["content"] for message in messages if message["role"] == "user")
-    kept = {"problem": [plain(hostile)], "step": list(map(plain, steps))}
+    kept = {"problem": [defuse(hostile)], "step": list(map(defuse, steps))}
     for name, texts in kept.items():
         assert re.findall(f"<{name} {digits}>\n(.*?)\n</{name} {digits}>", users, re.DOTALL) == texts
         assert users.count(f"<{name} {digits}>") == users.count(f"</{name} {digits}>") == len(texts)
@@ -133,7 +133,7 @@ def test_what_a_judge_quotes_is_broken_up_when_its_check_is_sent_back() -> None:
         engine = judge.load(judge_readout="chain", judge_layout="genprm", judge_repeats=1)
         engine.score([engine.format.encode("How many?", ["harmless", "so 2"])])
         engine.close()
-    assert judge.bodies[-1]["messages"][2] == {"role": "assistant", "content": check.format(plain(tokens))}
+    assert judge.bodies[-1]["messages"][2] == {"role": "assistant", "content": check.format(defuse(tokens))}
 
 
 VOCABULARIES = {

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unprm.errors import FieldError
-from unprm.fields import MAX_ERRORS, invalid, unknown, validation_errors
+from unprm.validation_messages import MAX_ERRORS, invalid, unknown, validation_errors
 from unprm.wire import ModelName, SolutionIn, Text
 
 

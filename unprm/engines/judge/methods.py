@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from unprm.engines.judge.answers import THOUGHT, expected, stated, verdicts
 from unprm.engines.judge.chat import JudgeChat, Refused
-from unprm.engines.judge.layouts import CHECKED, ChainLayout, Messages, StepLayout, plain
+from unprm.engines.judge.layouts import CHECKED, ChainLayout, Messages, StepLayout, defuse
 from unprm.openai.completion import Completion
 from unprm.task_groups import all_of
 from unprm.types import Evidence, Usage
@@ -66,7 +66,7 @@ class Inquiry:
 
 
 @dataclass(frozen=True)
-class Readout(ABC):
+class JudgeMethod(ABC):
     """A way to read the scores of a solution's steps from `repeats` replies of the judge, each of at most `max_tokens`
     tokens. `rounds`: how many calls of a usual solution come one after the other. `written`: the judge writes checks,
     which are a hundred times as long as an answer."""
@@ -103,11 +103,11 @@ class Readout(ABC):
         return await inquiry.ask(messages, max_tokens=self.max_tokens, count=count, likeliest=likeliest, **SAMPLING)
 
 
-Readouts = Mapping[Evidence | None, Readout]
+JudgeMethods = Mapping[Evidence | None, JudgeMethod]
 """A way for each kind of steps: actions, by what they are judged by, and None for steps of solutions."""
 
 
-class Stepwise(Readout):
+class Stepwise(JudgeMethod):
     """Asks for the answer to each step. Where the server gives no log-probabilities, it is sampled."""
 
     layout: StepLayout
@@ -137,7 +137,7 @@ class Stepwise(Readout):
         return next((expected(word.top_logprobs, answers) for word in words), None)
 
 
-class Chain(Readout):
+class Chain(JudgeMethod):
     """Samples chains, each a check of all steps."""
 
     layout: ChainLayout
@@ -148,7 +148,7 @@ class Chain(Readout):
         return _means(len(steps), [chain_scores(chain, len(steps), self.layout.stops) or [] for chain in chains])
 
 
-class StepChain(Readout):
+class StepChain(JudgeMethod):
     """Samples checks step after step; that of a step follows the same check's text on the steps before."""
 
     layout: StepLayout
@@ -206,4 +206,4 @@ def _reply(text: str) -> str:
     """A check as it is sent back, without thoughts. It may quote a hostile text, so what may be a special token is
     broken up; what the layout itself is built of stays."""
     parts = _REPLY.split(text.rpartition(THOUGHT)[2])
-    return "".join(part if index % 2 else plain(part) for index, part in enumerate(parts))
+    return "".join(part if index % 2 else defuse(part) for index, part in enumerate(parts))
