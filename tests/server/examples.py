@@ -72,6 +72,8 @@ REQUESTS: dict[str, Json] = {
     "completions": {"model": "m", "prompt": "2 + 3 ="},
 }
 """Example requests by operation name."""
+ELSEWHERE = {"feedback", "chat_completions", "responses", "messages", "count_tokens", "completions"}
+"""Operations that need a journal or an upstream."""
 
 
 def examples() -> str:
