@@ -90,7 +90,7 @@ def _evaluations(place: Path) -> None:
         name: rows[9:15] for name, rows in processbench.load_processbench(str(TEST_DATA / "processbench")).items()
     }
     figures = processbench.evaluate(subsets, scorer, place / "processbench", console)
-    _write(place / "processbench.md", [processbench.markdown({"fake": figures})])
+    _write(place / "processbench.md", [processbench.markdown("fake", figures)])
 
     benchmark = prmbench.load_prmbench(str(TEST_DATA / "prmbench" / "solutions.jsonl"))
     few = {name: solutions[:1] for name, solutions in benchmark.items()}

@@ -69,7 +69,7 @@ def processbench(
     subsets = processbench.load_processbench(data)
     with prm.scoring() as scorer:
         results = processbench.evaluate(subsets, scorer, output, console)
-        typer.echo(processbench.markdown({scorer.identity.model: results}), nl=False)
+        typer.echo(processbench.markdown(scorer.identity.model, results), nl=False)
 
 
 @app.command()
@@ -184,7 +184,7 @@ def every(
         name = Path(scorer.identity.model).name
         first_errors = processbench.evaluate(subsets, scorer, output / "processbench" / name, console)
         steps = prmbench.evaluate(benchmark, scorer, output / "prmbench" / name, console)
-        tables = [processbench.markdown({name: first_errors}), prmbench.markdown(name, steps)]
+        tables = [processbench.markdown(name, first_errors), prmbench.markdown(name, steps)]
         if questions is not None:
             votes = best_of_n.evaluate(questions, scorer, output / "best-of-n" / name, console)
             tables.append(vote_results.markdown(votes))

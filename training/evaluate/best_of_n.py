@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from unprm.types import Aggregate
 from unprm.votes.registry import VoteTerms
 from unprm.votes.wrf import WrfTerms
 
@@ -49,11 +48,10 @@ def evaluate(
     wrf: WrfTerms = WRF,
     seed: int = 0,
     reading: ReadingSettings = AUTO,
-    aggregates: Sequence[Aggregate] = AGGREGATES,
 ) -> BestOfNResults:
     """Judges and scores the candidates, takes the votes, and writes `output/results.json` and `output/votes.md`, the
     same as a table. Arguments as for `judge` and `results`."""
-    measured = results(judge(questions, scorer, output, console, reading), wrf, seed, aggregates)
+    measured = results(judge(questions, scorer, output, console, reading), wrf, seed)
     accuracy = adapter(dict[str, dict[int, Share]]).dump_python(measured.accuracy, mode="json")
     record = {"model": scorer.identity.model if scorer else GIVEN, **dict(wrf), "seed": seed}
     record |= {"any_right": accuracy.pop(ANY_RIGHT), "accuracy": accuracy, **asdict(measured)}
@@ -62,19 +60,14 @@ def evaluate(
     return measured
 
 
-def results(
-    judged: Sequence[JudgedCandidates],
-    wrf: WrfTerms = WRF,
-    seed: int = 0,
-    aggregates: Sequence[Aggregate] = AGGREGATES,
-) -> BestOfNResults:
-    """Takes all votes at all N for which every question has enough candidates, and over all candidates. `aggregates`:
-    aggregates of step scores used as rewards, besides the minimum, which is always used."""
+def results(judged: Sequence[JudgedCandidates], wrf: WrfTerms = WRF, seed: int = 0) -> BestOfNResults:
+    """Takes all votes at all N for which every question has enough candidates, and over all candidates, with each
+    aggregate of the step scores as reward."""
     counts = [len(candidates.classes) for candidates in judged]
     sizes = [size for size in SIZES if size <= min(counts)]
     rules = {name: partial(right_share, name, terms=VoteTerms(**dict(wrf))) for name in takeable(judged)}
     scored = all(candidates.scores is not None for candidates in judged)
-    others = [name for name in aggregates if name != AGGREGATES[0]] if scored else []
+    others = AGGREGATES[1:] if scored else ()
     by_reward: dict[str, Sequence[JudgedCandidates]] = {first_reward(bool(others)): judged}
     by_reward |= {name: [candidates.rewarded(name) for candidates in judged] for name in others}
     taken = {

@@ -175,18 +175,15 @@ def score(
     return step_scores.score("processbench", subsets, _fields, scorer, output, console)
 
 
-def markdown(prms: Mapping[str, Mapping[str, ThresholdFigures]]) -> str:
-    names = list(
-        dict.fromkeys(name for measured in prms.values() for each in measured.values() for name in each.subsets)
-    )
+def markdown(model: str, measured: Mapping[str, ThresholdFigures]) -> str:
+    names = list(next(iter(measured.values())).subsets)
     rows = [
         [
             model,
             f"threshold {result.threshold:.3g} ({way})",
-            *(result.subsets[name].f1_share.in_percent if name in result.subsets else "–" for name in names),
+            *(subset.f1_share.in_percent for subset in result.subsets.values()),
             f"{100 * result.average_f1:.1f}",
         ]
-        for model, measured in prms.items()
         for way, result in measured.items()
     ]
     for published, row in PUBLISHED.items():

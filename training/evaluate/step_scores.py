@@ -8,7 +8,7 @@ from rich.console import Console
 
 from unprm.types import Evidence, Solution
 
-from .. import resumable, sources, stage
+from .. import resumable, stage
 from ..resumable import ResumableFile
 from ..schema import Scores
 from ..sources import Identified
@@ -63,10 +63,5 @@ def score(
                     for sample, step_scores in zip(batch, scores, strict=True):
                         done.append(SolutionScores(sample.id, step_scores))
                         board.advance()
-        scores_by_subset[name] = kept(output, name)
+            scores_by_subset[name] = {key: record.scores for key, record in done.records.items()}
     return scores_by_subset
-
-
-def kept(output: Path, subset: str) -> dict[str, Scores]:
-    """The scores by sample id that `score` wrote to a directory."""
-    return {solution.id: solution.scores for solution in sources.read(output / f"{subset}.jsonl", SolutionScores)}

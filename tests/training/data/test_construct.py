@@ -306,7 +306,7 @@ def test_kills_lose_nothing_and_repeat_nothing(selected, equivalence):
     killed = selected / "killed.jsonl"
     grown, ended, calls = set(), -signal.SIGKILL, 0
     while ended == -signal.SIGKILL:
-        calls += 3  # in the end, as many as the longest search takes
+        calls += 7  # in the end, as many as the longest search takes
         run = forked.start(mortal.annotate, selected / "selected.jsonl", killed, ANNOTATE, calls)
         run.join()
         ended = run.exitcode
