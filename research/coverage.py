@@ -19,7 +19,7 @@ from training.evaluate.pool import CandidatePool
 from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import takeable
 from training.evaluate.vote_results import in_markdown
-from unprm.election.acceptance import CONFIDENCE, Election, Statistics, threshold
+from unprm.election.acceptance import CONFIDENCE, JudgedElection, Statistics, threshold
 from unprm.votes.registry import VOTES, Strategy
 
 SPLITS = 200
@@ -60,7 +60,7 @@ class VoteElections:
         return cls.from_elections([election for election, _ in taken], statistics)
 
     @classmethod
-    def from_elections(cls, elections: Sequence[Election], statistics: Sequence[Sequence[float | None]]) -> Self:
+    def from_elections(cls, elections: Sequence[JudgedElection], statistics: Sequence[Sequence[float | None]]) -> Self:
         return cls(
             np.array([value for value, _ in elections]),
             np.array([right for _, right in elections]),

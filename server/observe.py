@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 
 from unprm.engines.model_queue import BatchFigures
 from unprm.types import Usage
-from unprm.wire import VoteOut
+from unprm.wire import Election
 
 from .lease import Lease
 from .tracing import report_evaluation
@@ -177,7 +177,7 @@ class Metrics:
         """May be called from any thread."""
         self._judge.labels(outcome).observe(seconds)
 
-    def count_vote(self, vote: VoteOut, lease: Lease) -> None:
+    def count_vote(self, vote: Election, lease: Lease) -> None:
         """Traces it, too: the score by which it elected, and `tie` or what decided it."""
         self._votes.labels(vote.strategy).inc()
         self._ties.labels(vote.strategy).inc(vote.tie)

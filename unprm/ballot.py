@@ -1,9 +1,9 @@
 """A request's solutions on their way to a response: their answers, classes and scores, and the votes on them."""
 
 from collections.abc import Collection, Sequence, Set
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from unprm import steps as step_text
 from unprm.answers.extraction import extract
@@ -19,29 +19,27 @@ from unprm.errors import (
 )
 from unprm.scorer import Outcome, Scorer
 from unprm.types import (
-    AnswerClass,
     Extraction,
     Solution,
     StepScores,
-    VoteResult,
 )
-from unprm.votes.registry import VOTES, Strategy, VoteTerms
+from unprm.votes.registry import VOTES, Strategy
 from unprm.votes.vote import Signal, Values
 from unprm.wire import (
     LONGEST_COMPARED,
     Candidates,
     CompareResponse,
     Demonstration,
+    Election,
+    Score,
     ScoredSolution,
     ScoreRequest,
     ScoreResponse,
     Unscored,
-    VotedSolution,
-    VoteOut,
     VoteResponse,
 )
 
-_OF_CLASS = tuple(each.name for each in fields(AnswerClass))
+S = TypeVar("S", bound=Score)
 
 
 def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None:
@@ -50,9 +48,9 @@ def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None
     return None if answer is None or not answer.strip() else answer
 
 
-def shortened(answer: str, longest: int) -> str:
-    """The answer in at most so many characters, and an ellipsis if it has more."""
-    return answer if len(answer) <= longest else answer[:longest] + "…"
+def shortened(answer: str, longest: int | None) -> str:
+    """The answer in at most so many characters, and an ellipsis if it has more; None for any number."""
+    return answer if longest is None or len(answer) <= longest else answer[:longest] + "…"
 
 
 def why_unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | None:
@@ -67,14 +65,13 @@ class Ballot:
     """A request's solutions, their classes of equal answers, and what they score: as far as it was sent, computed, or
     can't be; None for a solution that no vote needs it of, or no model has scored yet.
 
-    `terms`: the settings of the vote. `texts`: by index, those that answers are read from, without blank ones;
+    `texts`: by index, those that answers are read from, without blank ones;
     `last_sentences`: the indices of those whose answers are the results of their last sentences. `demonstration`: what
     to know of the scores if a demonstration computed any. `compared_as_text`: indices of the solutions whose answers
     could not be compared as mathematics in time. `on_election`: is called with each election.
     """
 
     request: Candidates
-    terms: VoteTerms
     solutions: list[Solution]
     scores: list[Outcome | None]
     texts: dict[int, str] = field(default_factory=dict)
@@ -88,7 +85,7 @@ class Ballot:
     def of(cls, request: Candidates, max_steps: int) -> Self:
         """The solutions and their answers, in the order of the request. Raises `InvalidRequest` as
         `Candidates.candidates`."""
-        ballot = cls(request, request.terms, [], [])
+        ballot = cls(request, [], [])
         for index, (solution, text) in enumerate(zip(request.candidates(max_steps), request.texts(), strict=True)):
             if solution.answer is None and text.strip():
                 ballot.texts[index] = text
@@ -135,80 +132,65 @@ class Ballot:
         """The rewards or confidences that the vote takes; None if it takes none or there are none."""
         return {"none": None, "reward": self.rewards, "confidence": self.confidences}[VOTES[strategy].signal]
 
-    def leader(self, strategy: Strategy) -> str:
-        """The answer that a vote on the candidates so far elects; raises `NoAnswer`."""
-        return self.solutions[self._decide(strategy).classes[0].members[0]].answer or ""
-
-    def _decide(self, strategy: Strategy) -> VoteResult:
-        return decide(self.rule(strategy), self.classes, self.rewards, self.terms, self.confidences)
-
-    def outcome(self, strategy: Strategy, longest: int | None = None) -> VoteOut:
+    def outcome(self, strategy: Strategy, longest: int | None = None) -> Election:
         """Takes a vote; raises `NoAnswer` if no solution has an answer. `longest`: maximum characters of an answer."""
-        return VoteOut(**self._outcome(strategy, longest))
+        election = self._decide(strategy, longest)
+        members = election.candidates[0].members
+        election.strategy, election.compared_as = strategy, self.solutions[election.solution_index].compared_as
+        if not self.last_sentences.isdisjoint(members):
+            election.read_from = "last_sentence"
+        if self.on_election is None:
+            return election
+        elected = self.solutions[members[0]].answer or ""
+        given = self.classes, self.rewards, self.request
+        return election.model_copy(
+            update=self.on_election(ElectionRecord.of(strategy, election.compared_as, elected, *given, members))
+        )
 
-    def _outcome(self, strategy: Strategy, longest: int | None = None) -> dict[str, Any]:
-        result = self._decide(strategy)
-        compared_as = self.solutions[result.solution_index].compared_as
-        answers = [self.solutions[each.members[0]].answer or "" for each in result.classes]
-        more: dict[str, Any] = {}
-        if self.on_election is not None:
-            members = result.classes[0].members
-            more = self.on_election(
-                ElectionRecord.of(strategy, compared_as, answers[0], self.classes, self.rewards, self.terms, members)
-            )
-        if longest is not None:
-            answers = [shortened(answer, longest) for answer in answers]
-        return more | {
-            "strategy": strategy,
-            "answer": answers[0],
-            "solution_index": result.solution_index,
-            "decided_by": result.decided_by,
-            "compared_as": compared_as,
-            "read_from": None if self.last_sentences.isdisjoint(result.classes[0].members) else "last_sentence",
-            "tie": bool(result.tied),
-            "tied_answers": [answers[index] for index in result.tied],
-            "margin": result.margin,
-            "candidates": [
-                {"answer": answer, "count": each.count, **{name: getattr(each, name) for name in _OF_CLASS}}
-                for answer, each in zip(answers, result.classes, strict=True)
-            ],
-        }
+    def leader(self, strategy: Strategy, longest: int) -> str:
+        """The answer that a vote on the candidates so far elects, in at most so many characters; raises `NoAnswer`."""
+        return self._decide(strategy, longest).answer
+
+    def _decide(self, strategy: Strategy, longest: int | None) -> Election:
+        answers = [shortened(each.answer or "", longest) for each in self.solutions]
+        return decide(self.rule(strategy), self.classes, self.rewards, self.request, self.confidences, answers)
 
     def scored(self, scorer: Scorer) -> ScoreResponse:
-        pairs = zip(self.solutions, self.scores, strict=True)
         placed = isinstance(self.request, ScoreRequest) and self.request.step_spans
+        solutions = [
+            _scored(
+                ScoredSolution,
+                self.request,
+                each,
+                outcome,
+                steps=each.steps,
+                step_spans=each.spans if placed else None,
+                last_tokens=each.last_tokens,
+            )
+            for each, outcome in zip(self.solutions, self.scores, strict=True)
+        ]
         return ScoreResponse(
             model=scorer.name,
             demonstration=self.demonstration,
             aggregate=self.request.aggregate,
-            solutions=[
-                ScoredSolution(
-                    steps=list(each.steps),
-                    step_spans=list(each.spans) if placed and each.spans is not None else None,
-                    last_tokens=None if each.last_tokens is None else list(each.last_tokens),
-                    **_result(self.request, each, of),
-                )
-                for each, of in pairs
-            ],
+            solutions=solutions,
             usage=scorer.usage,
         )
 
     def voted(self, strategy: Strategy, scorer: Scorer) -> VoteResponse:
-        response = VoteResponse(**self._outcome(strategy), **self._voted(scorer))
-        if VOTES[strategy].signal == "confidence" and self.confidences is not None:
-            for solution, confidence in zip(response.solutions, self.confidences, strict=True):
-                solution.confidence = confidence
-        return response
+        by_confidence = VOTES[strategy].signal == "confidence" and self.confidences is not None
+        return VoteResponse(**dict(self.outcome(strategy)), **self._voted(scorer, by_confidence))
 
     def compared(self, scorer: Scorer) -> CompareResponse:
         """The response to all votes, without those by confidence if there are no confidences, and without those that
         rewards would decide if there are no rewards."""
         lacking = {"confidence"} if self.confidences is None else set[Signal]()
+        rewarded = self.rewards is not None and of_answered(self.classes, self.rewards) is not None
         outcomes = {
             name: self.outcome(name, LONGEST_COMPARED)
             for name, vote in VOTES.items()
             if vote.signal not in lacking
-            and (self.rewards is not None or needed_signal(name, self.classes, self.terms) != "reward")
+            and (rewarded or needed_signal(name, self.classes, self.request) != "reward")
         }
         agree = len({outcome.candidates[0].members[0] for outcome in outcomes.values()}) == 1
         return CompareResponse(strategies=outcomes, agree=agree, **self._voted(scorer))
@@ -234,37 +216,35 @@ class Ballot:
         """Number of solutions without an answer; they still count in N."""
         return sum(number is None for number in self.classes)
 
-    def _voted(self, scorer: Scorer) -> dict[str, Any]:
+    def _voted(self, scorer: Scorer, by_confidence: bool = False) -> dict[str, Any]:
         return {
             "solutions": [
-                VotedSolution(**_result(self.request, each, of))
-                for each, of in zip(self.solutions, self.scores, strict=True)
+                _scored(Score, self.request, each, outcome, confidence=each.confidence if by_confidence else None)
+                for each, outcome in zip(self.solutions, self.scores, strict=True)
             ],
             "unscored_count": sum(isinstance(each, Unscorable) for each in self.scores),
             "without_answer_count": self.without_answer_count,
-            "compared_as_text": list(self.compared_as_text),
+            "compared_as_text": self.compared_as_text,
             "model": scorer.name,
             "demonstration": self.demonstration,
             "usage": scorer.usage,
         }
 
 
-def _result(request: Candidates, solution: Solution, outcome: Outcome | None) -> dict[str, Any]:
-    """The fields that every response has for a solution."""
-    fields = {
-        "id": solution.id,
-        "answer": solution.answer,
-        "unscored": Unscored.of(outcome) if isinstance(outcome, Unscorable) else None,
-        "cut": {str(index): cut for index, cut in solution.cut.items()} or None,
-    }
-    if not isinstance(outcome, StepScores):
-        return fields | dict.fromkeys(("step_scores", "reward", "first_error"))
-    values, messages = outcome.values, solution.messages
+def _scored(form: type[S], request: Candidates, solution: Solution, outcome: Outcome | None, **more: Any) -> S:
+    """What a solution scores, in a response of this form, which may have `more` fields."""
+    values = outcome.values if isinstance(outcome, StepScores) else None
     threshold = step_text.THRESHOLD if request.threshold is None else request.threshold
-    return fields | {
-        "step_scores": list(values),
-        "reward": step_text.reward(values, request.aggregate),
-        "first_error": step_text.first_error(values, threshold),
-        "step_log_odds": list(map(log_odds, values)) if request.log_odds else None,
-        "message_scores": None if messages is None else dict(zip(map(str, messages), values, strict=True)),
-    }
+    scores = dict(zip(map(str, solution.messages or ()), values or (), strict=False))
+    return form(
+        id=solution.id,
+        answer=solution.answer,
+        reward=None if values is None else step_text.reward(values, request.aggregate),
+        step_scores=None if values is None else list(values),
+        first_error=None if values is None else step_text.first_error(values, threshold),
+        unscored=Unscored.of(outcome) if isinstance(outcome, Unscorable) else None,
+        step_log_odds=list(map(log_odds, values)) if values is not None and request.log_odds else None,
+        message_scores=scores if values is not None and solution.messages is not None else None,
+        cut={str(index): cut for index, cut in solution.cut.items()} or None,
+        **more,
+    )

@@ -143,7 +143,7 @@ def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *,
     if all(name is None for name in ballot.classes):
         signals = {VOTES[strategy].signal for strategy in strategies} if alone else set[Signal]()
         ballot.stand_alone(signals, bool(scorer.name))
-    needed = {needed_signal(ballot.rule(strategy), ballot.classes, ballot.terms) for strategy in strategies}
+    needed = {needed_signal(ballot.rule(strategy), ballot.classes, request) for strategy in strategies}
     if "reward" in needed:
         yield from _score(ballot, scorer, [index for index, name in enumerate(ballot.classes) if name is not None])
     elif None in ballot.scores:  # what was sent for some says nothing

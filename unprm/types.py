@@ -155,40 +155,23 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerClass:
-    """A class of equal answers in a vote.
+@dataclass(slots=True)
+class AnswerGroup:
+    """A class of equal answers; `members` are indices into the request's solutions. Rewards are over the members that
+    have one, null if none has; the vote then counts them as 0."""
 
-    `members`: indices of its solutions, ascending. The rewards are over its scored members, None if it has none.
-    The normalised values are None outside WRF; `score`, which the strategy compares, is None if nothing was compared.
-    """
+    # `answer`: the first member's; the normalized parts are of WRF; `score`: what the vote compares, if it does
 
-    members: tuple[int, ...]
-    mean_reward: float | None
-    max_reward: float | None
-    normalized_reward: float | None
-    normalized_frequency: float | None
-    score: float | None
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
 
-    @property
-    def count(self) -> int:
-        return len(self.members)
-
-
-@dataclass(frozen=True, slots=True)
-class VoteResult:
-    """The outcome of a vote. `classes`: best first. `solution_index`: the solution that represents the winner.
-
-    `tied`: indices into `classes` of all classes with the winning score, the winner included; empty
-    if there is only one. `margin`: the winner's score minus the runner-up's, None without a runner-up.
-    """
-
-    strategy: str
-    decided_by: DecidedBy
-    classes: tuple[AnswerClass, ...]
-    solution_index: int
-    tied: tuple[int, ...]
-    margin: float | None
+    answer: str
+    count: int
+    members: list[int]  # ascending
+    mean_reward: float | None = None
+    max_reward: float | None = None
+    normalized_reward: float | None = None
+    normalized_frequency: float | None = None
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

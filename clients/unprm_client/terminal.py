@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from unprm.wire import CompareResponse, ScoredSolution, ScoreResponse, VotedSolution, VoteOut, VoteResponse
+from unprm.wire import CompareResponse, Election, Score, ScoredSolution, ScoreResponse, VoteResponse
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that a terminal would obey: controls, escapes, and changes of the writing direction."""
@@ -47,7 +47,7 @@ def _steps(response: ScoreResponse) -> Iterator[Row]:
             about = (None,) * len(about)
 
 
-def _outcome(vote: VoteOut) -> str:
+def _outcome(vote: Election) -> str:
     accepted = {True: ", accepted", False: ", not accepted", None: ""}[vote.accept]
     return f"{vote.strategy} elects {vote.answer}, decided by {vote.decided_by}{', a tie' * vote.tie}{accepted}"
 
@@ -57,7 +57,7 @@ def _notes(response: Response) -> Iterator[str]:
         yield response.demonstration.detail
     if isinstance(response, VoteResponse) and response.why_majority is not None:
         yield f"by majority, as no vote was named: {response.why_majority}"
-    solutions: Sequence[ScoredSolution | VotedSolution] = response.solutions
+    solutions: Sequence[ScoredSolution | Score] = response.solutions
     for number, each in enumerate(solutions):
         if each.unscored is not None:
             yield f"solution {number} has no scores: {each.unscored.detail}"

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 
 from unprm.election.acceptance import (
     CONFIDENCE,
-    Election,
     ElectionRecord,
+    JudgedElection,
     Statistics,
     VoteCalibration,
     certainty,
@@ -80,7 +80,7 @@ def recalibrated(journal: Path, date: str) -> tuple[VoteCalibration, int]:
         values = [record.settings[name] for record, _ in stated if name in record.settings]
         names[name] = Counter(values).most_common(1)[0][0]
     alike = [(record, correct) for record, correct in stated if record.settings.items() <= names.items()]
-    by_vote: dict[Strategy, list[Election]] = {}
+    by_vote: dict[Strategy, list[JudgedElection]] = {}
     for record, correct in alike:
         by_vote.setdefault(record.strategy, []).append((record.certainty, correct))
     calibration = VoteCalibration(
@@ -102,7 +102,7 @@ def _ranges(statistics: Iterable[Statistics]) -> dict[str, tuple[float, float]]:
     return {name: (min(values), max(values)) for name, values in known.items() if values}
 
 
-def elections(questions: Iterable[JudgedCandidates], strategy: Strategy) -> list[Election]:
+def elections(questions: Iterable[JudgedCandidates], strategy: Strategy) -> list[JudgedElection]:
     """The vote's elections: their certainty, and whether the answer is right. Questions are left out of which no
     candidate with an answer has the reward or confidence that the vote needs: a server elects nothing there."""
     made = []
@@ -113,6 +113,6 @@ def elections(questions: Iterable[JudgedCandidates], strategy: Strategy) -> list
         rewards = rewards_used(strategy, question.classes, question.rewards, DEFAULTS)
         confidences = values if VOTES[strategy].signal == "confidence" else None
         result = decide(strategy, question.classes, rewards, confidences=confidences)
-        value = certainty(question.classes, rewards, result.classes[0].members)
+        value = certainty(question.classes, rewards, result.candidates[0].members)
         made.append((value, question.correct[result.solution_index]))
     return made

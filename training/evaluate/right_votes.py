@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from unprm.election.decide import decide_by, needed_signal, of_answered
-from unprm.types import AnswerClass, VoteResult
+from unprm.types import AnswerGroup
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.votes.vote import Terms
+from unprm.wire import Election
 
 from .records import JudgedCandidates
 
@@ -41,25 +42,21 @@ def right_share(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[in
     if result is None:
         return 0.0
     _, *others = _level(result)
-    stand_for = [result.solution_index, *(answer_class.members[0] for answer_class in others)]
+    stand_for = [result.solution_index, *(group.members[0] for group in others)]
     return sum(judged.correct[picks[k]] for k in stand_for) / len(stand_for)
 
 
-def _level(result: VoteResult) -> list[AnswerClass]:
+def _level(result: Election) -> list[AnswerGroup]:
     """The elected class and those that lose only by order: tied with it and, if the vote uses rewards, with the same
     count and mean reward."""
-    winner = result.classes[0]
-    tied = [result.classes[k] for k in result.tied] or [winner]
+    winner = result.candidates[0]
+    tied = result.candidates[: len(result.tied_answers) or 1]
     if result.decided_by == "majority":
         return tied
-    return [
-        answer_class
-        for answer_class in tied
-        if (answer_class.count, answer_class.mean_reward) == (winner.count, winner.mean_reward)
-    ]
+    return [each for each in tied if (each.count, each.mean_reward) == (winner.count, winner.mean_reward)]
 
 
-def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: Terms) -> VoteResult | None:
+def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: Terms) -> Election | None:
     """None if no candidate has an answer, or none that has one the reward or confidence that the vote needs."""
     given = judged.values(strategy)
     classes = [judged.classes[k] for k in picks]

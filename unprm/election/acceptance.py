@@ -25,12 +25,14 @@ from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
 from unprm import validation_messages
 from unprm.election.decide import needed_signal
 from unprm.errors import InvalidRequest, RecordInvalid
 from unprm.types import Aggregate, ComparedAs
 from unprm.votes.registry import VOTES, Strategy
-from unprm.votes.vote import Terms, Values
+from unprm.votes.vote import Values
 from unprm.wire import AppliedCalibration, Candidates, RiskTerms, VoteCalibrationOut
 
 CONFIDENCE = 0.9
@@ -40,7 +42,7 @@ DOUBT = 0.05
 right."""
 COMMAND = "unprm evaluate calibrate-votes"
 """Makes a calibration."""
-Election = tuple[float, bool]
+JudgedElection = tuple[float, bool]
 """The certainty of an election, and whether its answer was right."""
 
 
@@ -77,7 +79,7 @@ class VoteCalibration:
     model: str | None
     aggregate: Aggregate | None
     terms: Mapping[str, Any]
-    elections: Mapping[Strategy, Sequence[Election]]
+    elections: Mapping[Strategy, Sequence[JudgedElection]]
     ranges: Mapping[str, tuple[float, float]]
 
     @lru_cache(maxsize=1024)  # noqa: B019 - a calibration lives as long as its server
@@ -102,7 +104,7 @@ class VoteCalibration:
             if values[name] is not None and not low <= values[name] <= high
         ]
 
-    def mismatch(self, strategy: Strategy, terms: Terms, model: str | None, aggregate: Aggregate) -> str | None:
+    def mismatch(self, strategy: Strategy, terms: BaseModel, model: str | None, aggregate: Aggregate) -> str | None:
         """Why the calibration is not for a vote: how that differs from the one that was calibrated, or why that can't
         be relied on, in words; None if it is. `model`: the PRM that scores its candidates, None if their scores were
         sent."""
@@ -151,7 +153,7 @@ class ElectionRecord:
         answer: str,
         classes: Sequence[int | None],
         rewards: Values | None,
-        terms: Terms,
+        terms: BaseModel,
         members: Sequence[int],
     ) -> "ElectionRecord":
         """`classes`, `rewards`: as in `decide`; `members`: the indices of the elected class."""
@@ -200,14 +202,14 @@ def on_election(
     `model`: the PRM that scores what was sent without scores. Raises `InvalidRequest` as `acceptance`."""
     risk = request.risk if isinstance(request, RiskTerms) else None
     scored_by: dict[str, Any] = {"model": None if request.scored else model, "aggregate": request.aggregate}
-    judge = None if risk is None else acceptance(calibration, risk, strategies, request.terms, **scored_by)
+    judge = None if risk is None else acceptance(calibration, risk, strategies, request, **scored_by)
     if judge is None and note is None:
         return None
 
     def follow(record: ElectionRecord) -> dict[str, Any]:
         fields = {} if judge is None else judge.judged(record)
         if note is not None:
-            settings = _settings(record.strategy, request.terms, **scored_by)
+            settings = _settings(record.strategy, request, **scored_by)
             note(replace(record, settings=settings, accept=fields.get("accept"), risk=risk if fields else None))
         return fields
 
@@ -218,7 +220,7 @@ def acceptance(
     calibration: VoteCalibration | None,
     risk: float,
     strategies: Sequence[Strategy],
-    terms: Terms,
+    terms: BaseModel,
     model: str | None,
     aggregate: Aggregate,
     pointer: str = "/risk",
@@ -243,8 +245,6 @@ def acceptance(
 def read(path: Path) -> VoteCalibration:
     """A calibration that `unprm evaluate calibrate-votes` wrote. Raises `RecordInvalid` if it is none, `OSError` if
     the file can't be read."""
-    from pydantic import TypeAdapter, ValidationError
-
     try:
         return TypeAdapter(VoteCalibration).validate_json(path.read_bytes())
     except ValidationError as error:
@@ -255,14 +255,14 @@ def read(path: Path) -> VoteCalibration:
         ) from error
 
 
-def _settings(strategy: Strategy, terms: Terms, **scored_by: str | None) -> dict[str, Any]:
+def _settings(strategy: Strategy, terms: BaseModel, **scored_by: str | None) -> dict[str, Any]:
     """The settings that a vote takes; if it takes rewards, also what these are `scored_by`."""
     settings = {name: getattr(terms, name) for name in VOTES[strategy].terms.model_fields}
     return settings | scored_by if VOTES[strategy].signal == "reward" else settings
 
 
 def rewards_used(
-    strategy: Strategy, classes: Sequence[int | None], rewards: Values | None, terms: Terms
+    strategy: Strategy, classes: Sequence[int | None], rewards: Values | None, terms: BaseModel
 ) -> Values | None:
     """The rewards if the vote needs them, else None: a server computes them only then."""
     return rewards if needed_signal(strategy, classes, terms) == "reward" else None
@@ -280,7 +280,7 @@ def certainty(classes: Sequence[int | None], rewards: Values | None, members: Se
     return sum(known[k] for k in members) / total * max(known[k] for k in members)
 
 
-def threshold(elections: Iterable[Election], risk: float, confidence: float) -> float | None:
+def threshold(elections: Iterable[JudgedElection], risk: float, confidence: float) -> float | None:
     """The threshold of this module's rule, None if no answer can be accepted."""
     delta = 1 - confidence
     count = wrong = 0
@@ -311,7 +311,7 @@ def error_interval(wrong: int, count: int) -> tuple[float, float]:
     return 1 - highest(count - wrong), highest(wrong)
 
 
-def disorder(elections: Iterable[Election]) -> str | None:
+def disorder(elections: Iterable[JudgedElection]) -> str | None:
     """How elections speak against the condition of this module's rule, in words; None if they don't.
 
     They are split into quarters by certainty, equal ones together, and each is compared with every higher one by

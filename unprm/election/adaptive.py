@@ -9,9 +9,11 @@ import random
 from bisect import insort
 from collections.abc import Sequence
 
-from unprm.election.decide import decide_by, needed_signal, of_answered, tally
+from pydantic import BaseModel
+
+from unprm.election.decide import elected, needed_signal, of_answered, tally
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
-from unprm.votes.vote import Terms, Values
+from unprm.votes.vote import Values
 
 DRAWS = 200
 """Simulated futures; the share of those with the same winner is accurate to within 3.5 percentage points."""
@@ -24,7 +26,7 @@ def stability(
     classes: Sequence[int | None],
     values: Values | None,
     budget: int,
-    terms: Terms = DEFAULTS,
+    terms: BaseModel = DEFAULTS,
     draws: int = DRAWS,
 ) -> float:
     """Probability that the class that wins now also wins among `budget` candidates; 1.0 only if nothing can change it.
@@ -41,13 +43,13 @@ def stability(
         return 0.0 if left > 0 else 1.0
     if left <= 0 or VOTES[strategy].settled(tally(classes, terms, values), left):
         return 1.0
-    winner = classes[decide_by(strategy, classes, values, terms).solution_index]
+    winner = elected(strategy, classes, values, terms)
     rng = random.Random(0)
     same = 0
     for _ in range(draws):
         drawn, valued = _future(rng, classes, values, left)
         if valued is not None or needed_signal(strategy, drawn, terms) == "none":
-            same += drawn[decide_by(strategy, drawn, valued, terms).solution_index] == winner
+            same += elected(strategy, drawn, valued, terms) == winner
     # that none of the draws differs does not prove that none can
     return min(same / draws, 1 - 1 / (draws + 1))
 

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from pydantic import BaseModel
+
 from unprm.errors import InvalidRequest, NoAnswer
-from unprm.types import AnswerClass, DecidedBy, VoteResult
+from unprm.types import AnswerGroup, DecidedBy
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
-from unprm.votes.vote import TIE, Group, GroupScore, Signal, Tally, Terms, Values, Vote, by_frequency, mean
+from unprm.votes.vote import TIE, Signal, Tally, Values, Vote, by_frequency, known, mean
+from unprm.wire import Election
 
 Value = TypeVar("Value")
 
@@ -15,16 +18,19 @@ class RewardsMissing(InvalidRequest):
     """A vote that rewards decide, among candidates without any."""
 
 
-def tally(classes: Sequence[int | None], terms: Terms, values: Values | None = None) -> Tally:
-    """The input of a vote; the groups in order of first appearance. `classes` as in `decide`."""
+def tally(
+    classes: Sequence[int | None], terms: BaseModel, values: Values | None = None, answers: Sequence[str] | None = None
+) -> Tally:
+    """The input of a vote; the groups in order of first appearance. `classes` and `answers` as in `decide`."""
     members: dict[int, list[int]] = {}
     for index, name in enumerate(classes):
         if name is not None:
             members.setdefault(name, []).append(index)
-    return Tally([Group(tuple(each)) for each in members.values()], len(classes), terms, values)
+    groups = [AnswerGroup(answers[each[0]] if answers else "", len(each), each) for each in members.values()]
+    return Tally(groups, len(classes), terms, values)
 
 
-def needed_signal(strategy: Strategy, classes: Sequence[int | None], terms: Terms = DEFAULTS) -> Signal:
+def needed_signal(strategy: Strategy, classes: Sequence[int | None], terms: BaseModel = DEFAULTS) -> Signal:
     """What a vote needs of these candidates beside their answers: nothing where frequency alone decides, and for a
     single answer. `classes` as in `decide`."""
     vote, unvalued = VOTES[strategy], tally(classes, terms)
@@ -44,54 +50,84 @@ def decide(
     strategy: Strategy,
     classes: Sequence[int | None],
     rewards: Values | None = None,
-    terms: Terms = DEFAULTS,
+    terms: BaseModel = DEFAULTS,
     confidences: Values | None = None,
-) -> VoteResult:
+    answers: Sequence[str] | None = None,
+) -> Election:
     """Elects a class.
 
     `classes[i]`: the answer class of candidate i, None if it has no answer; it then can't win, but counts in N.
     `rewards[i]`: in [0, 1]; None if candidate i could not be scored: the reward of its class then comes from the
     other members, 0 if there is none. `confidences[i]`: ≥ 0, likewise. If frequency alone decides, neither changes
     anything. Ties (within `TIE`) go to the higher frequency, then to the higher mean reward, then to the class that
-    appears first.
+    appears first. `answers[i]`: the answer of candidate i in words, for the result.
 
     Raises `NoAnswer` if no candidate has an answer; `RewardsMissing` if `needed_signal` names rewards, `ValueError` if
     it names confidences, and no candidate with an answer has one.
     """
-    vote, values = VOTES[strategy], None
-    given = {"none": None, "reward": rewards, "confidence": confidences}[vote.signal]
-    if given is not None:
-        values = of_answered(classes, given)
-    ballots = tally(classes, terms, values)
-    if not ballots.groups:
-        raise NoAnswer(len(classes))
-    if values is None and (signal := needed_signal(strategy, classes, terms)) != "none":
-        why = f"{strategy} needs the candidates' {signal}s to decide this vote"
-        if signal == "reward":
-            raise RewardsMissing(f"{why}: send step_scores with every solution, or vote by majority")
-        raise ValueError(why)
-    frequency = vote.frequency_decides(ballots)
-    scores = (by_frequency if frequency else vote.score)(ballots)
-    answers = [_answer_class(group, rewards, each) for group, each in zip(ballots.groups, scores, strict=True)]
-    ranked = _rank(answers, by_reward=vote.signal == "reward" and not frequency)
+    ballots, ranked, frequency = _ranked(strategy, classes, rewards, terms, confidences, answers)
     tied = _tied(ranked)
-    return VoteResult(
+    return Election.model_construct(  # every value is of its type
         strategy=strategy,
-        decided_by=_decided_by(vote, ballots, frequency),
-        classes=tuple(ranked),
-        solution_index=ranked[0].members[0] if frequency else representative(ranked[0].members, values),
-        tied=tuple(range(len(tied))) if len(tied) > 1 else (),
+        answer=ranked[0].answer,
+        solution_index=representative(ranked[0].members, None if frequency else ballots.values),
+        decided_by=_decided_by(VOTES[strategy], ballots, frequency),
+        tie=len(tied) > 1,
+        tied_answers=[group.answer for group in tied] if len(tied) > 1 else [],
         margin=_margin(ranked),
+        candidates=ranked,
     )
 
 
+def elected(
+    strategy: Strategy, classes: Sequence[int | None], values: Values | None, terms: BaseModel = DEFAULTS
+) -> int | None:
+    """The class that `decide` elects, with values of the one signal that the vote takes."""
+    _, ranked, _ = _ranked(strategy, classes, *_given(strategy, values, terms), None)
+    return classes[ranked[0].members[0]]
+
+
 def decide_by(
-    strategy: Strategy, classes: Sequence[int | None], values: Values | None, terms: Terms = DEFAULTS
-) -> VoteResult:
+    strategy: Strategy, classes: Sequence[int | None], values: Values | None, terms: BaseModel = DEFAULTS
+) -> Election:
     """As `decide`, with values of the one signal that the vote takes."""
-    if VOTES[strategy].signal == "confidence":
-        return decide(strategy, classes, None, terms, values)
-    return decide(strategy, classes, values, terms)
+    return decide(strategy, classes, *_given(strategy, values, terms))
+
+
+def _given(
+    strategy: Strategy, values: Values | None, terms: BaseModel
+) -> tuple[Values | None, BaseModel, Values | None]:
+    """The values as rewards or confidences, whichever the vote takes, around the terms."""
+    return (None, terms, values) if VOTES[strategy].signal == "confidence" else (values, terms, None)
+
+
+def _ranked(
+    strategy: Strategy,
+    classes: Sequence[int | None],
+    rewards: Values | None,
+    terms: BaseModel,
+    confidences: Values | None,
+    answers: Sequence[str] | None,
+) -> tuple[Tally, list[AnswerGroup], bool]:
+    """The input of a vote, its groups, scored, the best first, and whether frequency alone decides. As `decide`."""
+    vote = VOTES[strategy]
+    given = {"none": None, "reward": rewards, "confidence": confidences}[vote.signal]
+    values = None if given is None else of_answered(classes, given)
+    ballots = tally(classes, terms, values, answers)
+    if not ballots.groups:
+        raise NoAnswer(len(classes))
+    frequency = vote.frequency_decides(ballots)
+    if values is None and vote.signal != "none" and len(ballots.groups) > 1 and not frequency:
+        why = f"{strategy} needs the candidates' {vote.signal}s to decide this vote"
+        if vote.signal == "reward":
+            raise RewardsMissing(f"{why}: send step_scores with every solution, or vote by majority")
+        raise ValueError(why)
+    scores = (by_frequency if frequency else vote.score)(ballots)
+    for group, score in zip(ballots.groups, scores, strict=True):
+        group.score = score
+        if of_members := known(group.members, rewards or ()):
+            group.mean_reward, group.max_reward = mean(of_members), max(of_members)
+    return ballots, _rank(ballots.groups, by_reward=vote.signal == "reward" and not frequency), frequency
 
 
 def _decided_by(vote: Vote, ballots: Tally, frequency: bool) -> DecidedBy:
@@ -100,15 +136,7 @@ def _decided_by(vote: Vote, ballots: Tally, frequency: bool) -> DecidedBy:
     return "majority" if frequency else vote.decided_by
 
 
-def _answer_class(group: Group, rewards: Values | None, scored: GroupScore) -> AnswerClass:
-    known = [] if rewards is None else group.of(rewards)
-    average, highest = (mean(known), max(known)) if known else (None, None)
-    return AnswerClass(
-        group.members, average, highest, scored.normalized_reward, scored.normalized_frequency, scored.score
-    )
-
-
-def _rank(classes: Sequence[AnswerClass], *, by_reward: bool) -> list[AnswerClass]:
+def _rank(classes: Sequence[AnswerGroup], *, by_reward: bool) -> list[AnswerGroup]:
     """Best first: repeatedly takes the preferred class among those tied with the best remaining one."""
     left, ranked = list(classes), []
     while left:
@@ -118,15 +146,15 @@ def _rank(classes: Sequence[AnswerClass], *, by_reward: bool) -> list[AnswerClas
     return ranked
 
 
-def _preference(answer: AnswerClass) -> tuple[int, float, int]:
+def _preference(answer: AnswerGroup) -> tuple[int, float, int]:
     return (-answer.count, -(answer.mean_reward or 0.0), answer.members[0])
 
 
-def _frequency(answer: AnswerClass) -> tuple[int, int]:
+def _frequency(answer: AnswerGroup) -> tuple[int, int]:
     return (-answer.count, answer.members[0])
 
 
-def _tied(classes: Sequence[AnswerClass]) -> list[AnswerClass]:
+def _tied(classes: Sequence[AnswerGroup]) -> list[AnswerGroup]:
     """The classes whose score is within `TIE` of the highest."""
     scores = [answer.score for answer in classes if answer.score is not None]
     if not scores:
@@ -135,7 +163,7 @@ def _tied(classes: Sequence[AnswerClass]) -> list[AnswerClass]:
     return [c for c in classes if c.score is not None and top - c.score <= TIE]
 
 
-def _margin(ranked: Sequence[AnswerClass]) -> float | None:
+def _margin(ranked: Sequence[AnswerGroup]) -> float | None:
     if len(ranked) < 2 or ranked[0].score is None or ranked[1].score is None:
         return None
     # the winner of a tie may have a slightly lower score

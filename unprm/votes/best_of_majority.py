@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from unprm.types import Probability
-from unprm.votes.vote import GroupScore, Tally, Terms, Vote, by_highest
+from unprm.votes.vote import Tally, Terms, Vote, by_highest
 
 
 class BestOfMajorityTerms(Terms):
@@ -20,9 +20,8 @@ def _frequent(tally: Tally) -> list[bool]:
     return [count >= fewest for count in tally.counts]
 
 
-def _by_frequent_reward(tally: Tally) -> list[GroupScore]:
-    scores = zip(by_highest(tally), _frequent(tally), strict=True)
-    return [scored if frequent else GroupScore(None) for scored, frequent in scores]
+def _by_frequent_reward(tally: Tally) -> list[float | None]:
+    return [score if frequent else None for score, frequent in zip(by_highest(tally), _frequent(tally), strict=True)]
 
 
 VOTE = Vote(

@@ -5,7 +5,7 @@ import math
 from pydantic import Field
 
 from unprm.types import Positive
-from unprm.votes.vote import GroupScore, Tally, Terms, Values, Vote, by_sum
+from unprm.votes.vote import Tally, Terms, Values, Vote, by_sum
 
 
 class CiscTerms(Terms):
@@ -18,7 +18,7 @@ class CiscTerms(Terms):
     )
 
 
-def _by_softmax(tally: Tally) -> list[GroupScore]:
+def _by_softmax(tally: Tally) -> list[float | None]:
     """The sum of each group's shares of the softmax over the confidences of all candidates."""
     weights = None if tally.values is None else _softmax(tally.values, tally.terms.temperature)
     return by_sum(tally._replace(values=weights))

@@ -1,13 +1,13 @@
 """What a vote is made of; every file beside this one defines one, as its `VOTE`."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from unprm.types import DecidedBy
+from unprm.types import AnswerGroup, DecidedBy
 
 Signal = Literal["none", "reward", "confidence"]
 """What a vote takes of the candidates beside their answers: rewards of a PRM, or confidences of their own model."""
@@ -26,41 +26,29 @@ class Terms(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Group(NamedTuple):
-    """A class of equal answers: the indices of its candidates, ascending."""
-
-    members: tuple[int, ...]
-
-    def of(self, values: Values) -> list[float]:
-        """The members' values, as far as there are any."""
-        return [value for index in self.members if (value := values[index]) is not None]
-
-
 class Tally(NamedTuple):
     """The input of a vote. `total`: the number N of all candidates, also of those without an answer. `terms`: has
     the settings of the vote, and may have those of others. `values`: of the vote's signal; None as a whole if the vote
     takes none, or frequency alone decides."""
 
-    groups: Sequence[Group]
+    groups: Sequence[AnswerGroup]
     total: int
     terms: Any
     values: Values | None = None
 
     @property
     def counts(self) -> list[int]:
-        return [len(group.members) for group in self.groups]
+        return [group.count for group in self.groups]
+
+    @property
+    def grouped(self) -> list[list[float]]:
+        """The values of each group's members, as far as there are any."""
+        return [known(group.members, self.values or ()) for group in self.groups]
 
 
-class GroupScore(NamedTuple):
-    """A group's score, None where it can't be elected for its values; and the normalized parts of WRF."""
-
-    score: float | None
-    normalized_reward: float | None = None
-    normalized_frequency: float | None = None
-
-
-Score = Callable[[Tally], list[GroupScore]]
-"""Scores each group; the highest wins."""
+Rule = Callable[[Tally], Sequence[float | None]]
+"""The score of each group, None where it can't be elected for its values; the highest wins. WRF also notes its
+normalized parts in the groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +69,7 @@ class Vote:
     order: int = 100
     signal: Signal
     decided_by: DecidedBy
-    score: Score
+    score: Rule
     frequency_decides: Callable[[Tally], bool] = lambda tally: False
     settled: Callable[[Tally, int], bool] = lambda tally, left: False
     terms: type[Terms] = Terms
@@ -96,26 +84,27 @@ class Vote:
     @property
     def needs_problem(self) -> bool:
         """Whether two different answers always take rewards, so that a request has to say how to get them."""
-        clear = Tally([Group(tuple(range(99))), Group((99,))], 100, self.terms())
+        clear = Tally([AnswerGroup("", 99, [*range(99)]), AnswerGroup("", 1, [99])], 100, self.terms())
         return self.signal == "reward" and not self.frequency_decides(clear)
 
 
-def by_frequency(tally: Tally) -> list[GroupScore]:
-    return [GroupScore(float(count)) for count in tally.counts]
+def by_frequency(tally: Tally) -> list[float | None]:
+    return [float(count) for count in tally.counts]
 
 
-def by_highest(tally: Tally) -> list[GroupScore]:
+def by_highest(tally: Tally) -> list[float | None]:
     """The highest value in each group, 0 in one without any."""
-    if tally.values is None:
-        return [GroupScore(None) for _ in tally.groups]
-    return [GroupScore(max(group.of(tally.values), default=0.0)) for group in tally.groups]
+    return [None if tally.values is None else max(values, default=0.0) for values in tally.grouped]
 
 
-def by_sum(tally: Tally) -> list[GroupScore]:
+def by_sum(tally: Tally) -> list[float | None]:
     """The sum of the values in each group; `math.fsum` makes it independent of the order of the candidates."""
-    if tally.values is None:
-        return [GroupScore(None) for _ in tally.groups]
-    return [GroupScore(math.fsum(group.of(tally.values))) for group in tally.groups]
+    return [None if tally.values is None else math.fsum(values) for values in tally.grouped]
+
+
+def known(members: Iterable[int], values: Values) -> list[float]:
+    """The values of these candidates (indices), as far as there are any."""
+    return [value for index in members if (value := values[index]) is not None] if values else []
 
 
 def mean(values: Sequence[float]) -> float:

@@ -4,7 +4,7 @@ from unprm.votes.vote import TIE, Tally, Vote, by_sum, two_highest
 
 
 def _settled(tally: Tally, left: int) -> bool:
-    first, second = two_highest([each.score or 0.0 for each in by_sum(tally)])
+    first, second = two_highest([score or 0.0 for score in by_sum(tally)])
     return first > second + left + TIE
 
 

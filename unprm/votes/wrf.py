@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from unprm.types import Probability
-from unprm.votes.vote import GroupScore, Tally, Terms, Vote, mean
+from unprm.votes.vote import Tally, Terms, Vote, mean
 
 Normalization = Literal["minmax", "share"]
 """How rewards and frequencies are made comparable: each min-max over the answers, or mean reward and share of N."""
@@ -23,18 +23,18 @@ class WrfTerms(Terms):
     )
 
 
-def _by_reward_and_frequency(tally: Tally) -> list[GroupScore]:
-    minmax = tally.terms.normalization == "minmax"
+def _by_reward_and_frequency(tally: Tally) -> list[float | None]:
+    minmax, alpha = tally.terms.normalization == "minmax", tally.terms.alpha
     frequencies = _min_max(tally.counts) if minmax else [count / tally.total for count in tally.counts]
+    for group, frequency in zip(tally.groups, frequencies, strict=True):
+        group.normalized_frequency = frequency
     if tally.values is None:  # a single answer that was not scored: min-max makes its values 1 whatever they are
-        return [GroupScore(1.0 if minmax else None, None, frequencies[0])]
-    rewards = [mean(group.of(tally.values)) for group in tally.groups]
+        return [1.0 if minmax else None]
+    rewards = [mean(values) for values in tally.grouped]
     rewards = _min_max(rewards) if minmax else rewards
-    alpha = tally.terms.alpha
-    return [
-        GroupScore(alpha * reward + (1 - alpha) * frequency, reward, frequency)
-        for reward, frequency in zip(rewards, frequencies, strict=True)
-    ]
+    for group, reward in zip(tally.groups, rewards, strict=True):
+        group.normalized_reward = reward
+    return [alpha * reward + (1 - alpha) * frequency for reward, frequency in zip(rewards, frequencies, strict=True)]
 
 
 def _min_max(values: Sequence[float]) -> list[float]:

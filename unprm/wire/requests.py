@@ -350,13 +350,6 @@ class Candidates(TrajectoryTerms):
         trajectory the last assistant message."""
         return [each.whole() for each in self._sent]
 
-    @property
-    def terms(self) -> VoteTerms:
-        """The settings of the vote, those of other votes as they are by default."""
-        return VoteTerms.model_construct(
-            **{name: getattr(self, name) for name in VoteTerms.model_fields if name in type(self).model_fields}
-        )
-
 
 class RiskTerms(WireModel, Request):
     """How sure an elected answer has to be."""

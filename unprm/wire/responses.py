@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PrivateAttr
 
 from unprm.errors import FieldError, Unscorable
-from unprm.types import Aggregate, Combination, ComparedAs, Cut, DecidedBy, Usage
+from unprm.types import Aggregate, AnswerGroup, Combination, ComparedAs, Cut, DecidedBy, Usage
 from unprm.votes.registry import Strategy
 from unprm.wire.types import WireModel
 
@@ -16,18 +16,6 @@ LONGEST_COMPARED = 1000
 the gateway's reports, where it may be the arguments of tool calls."""
 
 _is_none = partial(is_, None)
-# missing in a response that has none
-_StepLogOdds = Annotated[list[float] | None, Field(exclude_if=_is_none)]
-
-
-_MessageScores = Annotated[
-    dict[str, float] | None,
-    Field(exclude_if=_is_none, description="For a trajectory: scores by the index of the assistant message."),
-]
-_CutMessages = Annotated[
-    dict[str, Cut] | None,
-    Field(exclude_if=_is_none, description="For a trajectory: the truncated messages, by index."),
-]
 
 
 class Unscored(WireModel):
@@ -55,20 +43,34 @@ DemonstrationField = Annotated[
 ]
 
 
-class ScoredSolution(WireModel):
-    """Scores of one solution, null if it can't be scored; `first_error`: index of the first step below the
-    threshold."""
+class Score(WireModel):
+    """What a solution scores, null if the vote needs no scores or it can't be scored; `first_error`: index of the first
+    step below the threshold."""
 
     id: str | None
-    steps: list[str]
-    step_scores: list[float] | None = Field(description="One per step.")
+    answer: str | None = Field(description="The answer sent or found; null if there is none.")
     reward: float | None
+    step_scores: list[float] | None = Field(description="One per step.")
     first_error: int | None
-    answer: str | None
     unscored: Unscored | None
-    step_log_odds: _StepLogOdds = None
-    message_scores: _MessageScores = None
-    cut: _CutMessages = None
+    step_log_odds: list[float] | None = Field(default=None, exclude_if=_is_none)
+    message_scores: dict[str, float] | None = Field(
+        default=None, exclude_if=_is_none, description="For a trajectory: scores by the index of the assistant message."
+    )
+    cut: dict[str, Cut] | None = Field(
+        default=None, exclude_if=_is_none, description="For a trajectory: the truncated messages, by index."
+    )
+    confidence: float | None = Field(
+        default=None,
+        exclude_if=_is_none,
+        description="As used by a vote by confidence; missing in other votes.",
+    )
+
+
+class ScoredSolution(Score):
+    """A solution with its steps and their scores."""
+
+    steps: list[str]
     step_spans: list[tuple[int, int]] | None = Field(
         default=None,
         exclude_if=_is_none,
@@ -121,39 +123,6 @@ class GradeResponse(WireModel):
     """Grades in the order of the request."""
 
     grades: list[Grade]
-
-
-class CandidateOut(WireModel):
-    """A class of equal answers; `members` are indices into the request's solutions. Rewards are over the members that
-    have one, null if none has; the vote then counts them as 0."""
-
-    answer: str
-    count: int
-    members: list[int]
-    mean_reward: float | None
-    max_reward: float | None
-    normalized_reward: float | None
-    normalized_frequency: float | None
-    score: float | None
-
-
-class VotedSolution(WireModel):
-    """One solution of a vote; scores are null if the vote needed none or it can't be scored."""
-
-    id: str | None
-    answer: str | None = Field(description="The answer sent or found; null if there is none.")
-    reward: float | None
-    step_scores: list[float] | None
-    first_error: int | None
-    unscored: Unscored | None
-    step_log_odds: _StepLogOdds = None
-    message_scores: _MessageScores = None
-    cut: _CutMessages = None
-    confidence: float | None = Field(
-        default=None,
-        exclude_if=_is_none,
-        description="As used by a vote by confidence; missing in other votes.",
-    )
 
 
 class VoteCalibrationOut(WireModel):
@@ -209,7 +178,7 @@ ReadFrom = Annotated[
 Calibrated = Annotated[AppliedCalibration | None, Field(exclude_if=_is_none, description="The basis of `accept`.")]
 
 
-class VoteOut(WireModel):
+class Election(WireModel):
     """The outcome of one vote."""
 
     strategy: Strategy
@@ -224,7 +193,7 @@ class VoteOut(WireModel):
     tie: bool
     tied_answers: list[str]
     margin: float | None
-    candidates: list[CandidateOut]
+    candidates: list[AnswerGroup]
     accept: Accept = None
     calibration: Calibrated = None
 
@@ -232,7 +201,7 @@ class VoteOut(WireModel):
 class Voted(WireModel):
     """The solutions a vote was taken on."""
 
-    solutions: list[VotedSolution]
+    solutions: list[Score]
     unscored_count: int = Field(
         description="Solutions that can't be scored: their answers still count, without a reward."
     )
@@ -245,7 +214,7 @@ class Voted(WireModel):
     usage: Usage
 
 
-class VoteResponse(Voted, VoteOut):
+class VoteResponse(Voted, Election):
     """The outcome of a vote, with its solutions."""
 
     _request_id: str | None = PrivateAttr(None)
@@ -265,7 +234,7 @@ class CompareResponse(Voted):
     """The outcome of every vote, over one scoring pass; `agree`: all elect the same answer. Answers in `strategies` are
     truncated to 1,000 characters; `solutions` has them whole."""
 
-    strategies: dict[Strategy, VoteOut]
+    strategies: dict[Strategy, Election]
     agree: bool
 
 

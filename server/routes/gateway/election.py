@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from unprm import pipeline
-from unprm.ballot import Ballot, shortened
+from unprm.ballot import Ballot
 from unprm.election.adaptive import stability
 from unprm.election.decide import representative
 from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable, UpstreamFailed, UpstreamRefused
@@ -14,7 +14,7 @@ from unprm.openai.completion import Completion, Samples
 from unprm.openai.models import Json
 from unprm.pipeline import NoConfidence
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
-from unprm.wire import LONGEST_COMPARED, AnySolution, Unscored, VoteOut, VoteRequest
+from unprm.wire import LONGEST_COMPARED, AnySolution, Election, Unscored, VoteRequest
 
 from ...models.model import Model
 from ...scoring import RequestScorer
@@ -120,7 +120,7 @@ class RunningElection:
             raise DeadlineExceeded((1 - _RESERVE) * context.seconds) from None
         self._ballot = await self._vote(self._plan.strategy)
         if self._ballot is not None:
-            self._leader = shortened(self._ballot.leader(self._plan.strategy), LONGEST_COMPARED)
+            self._leader = self._ballot.leader(self._plan.strategy, LONGEST_COMPARED)
         await self._stop_if_decided()
         if self.stopped is None:
             self._observe_progress(len(self.sampling.samples))
@@ -268,7 +268,7 @@ class RunningElection:
         return _AnyVoteRequest(**fields, solutions=solutions())
 
 
-def _outcome(ballot: Ballot, vote: VoteOut) -> Json:
+def _outcome(ballot: Ballot, vote: Election) -> Json:
     return dict(vote) | {
         "share": vote.candidates[0].count / sum(each.count for each in vote.candidates),
         "reward": None if ballot.rewards is None else ballot.rewards[vote.solution_index],

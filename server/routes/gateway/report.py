@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field
 
 from unprm.openai.completion import Completion, TokenUsage, UsageDetails
 from unprm.openai.models import Json
-from unprm.types import DecidedBy, Usage
+from unprm.types import AnswerGroup, DecidedBy, Usage
 from unprm.votes.registry import VOTES, Strategy
-from unprm.wire import Accept, Calibrated, CandidateOut, ComparedAsField, DemonstrationField, ReadFrom, Unscored
+from unprm.wire import Accept, Calibrated, ComparedAsField, DemonstrationField, ReadFrom, Unscored
 
 Stopped = Literal["stable", "budget", "failures", "no_answer"]
 """Why an election sampled no more candidates, see `Report`."""
@@ -127,7 +127,7 @@ class Report(BaseModel):
     margin: float | None = None
     solution_index: int
     reward: float | None = None
-    candidates: list[CandidateOut] = []
+    candidates: list[AnswerGroup] = []
     unscored: list[UnscoredCandidate] = []
     without_answer_count: int
     compared_as_text: list[int] = []

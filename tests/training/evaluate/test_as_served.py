@@ -58,7 +58,7 @@ def test_an_election_is_that_of_the_server(running, tmp_path, kind, strategy):
     elected = decide(strategy, judged.classes, judged.rewards)
     assert elected.solution_index == served["solution_index"]
     members = [each["members"] for each in served["candidates"]]
-    assert [list(each.members) for each in elected.classes] == members
+    assert [list(each.members) for each in elected.candidates] == members
     right = judged.correct[served["solution_index"]]
     assert right is (0 in served["candidates"][0]["members"])  # the first candidate has the right answer
     assert right_share(strategy, judged, range(len(texts))) == right

@@ -27,6 +27,11 @@ def _winner(result, classes):
     return classes[result.solution_index]
 
 
+def tied_places(result):
+    """Indices of the tied groups, all at the front; empty if there is no tie."""
+    return tuple(range(len(result.tied_answers)))
+
+
 def _decide(strategy, classes, values, terms=DEFAULTS):
     """A vote on values that are rewards and confidences at once."""
     return votes.decide(strategy, classes, values, terms, values)
@@ -37,7 +42,7 @@ def test_algorithm_2_takes_the_majority_at_half_of_the_candidates():
     result = votes.decide("hmr", [0, 0, 0, 1, 1, 2], [0.1, 0.2, 0.1, 0.9, 0.8, 0.3])
     assert (result.decided_by, _winner(result, [0, 0, 0, 1, 1, 2])) == ("majority", 0)
     assert result.solution_index == 0  # rewards were not looked at: the first member stands for the class
-    assert [c.score for c in result.classes] == [3, 2, 1]
+    assert [c.score for c in result.candidates] == [3, 2, 1]
     assert result.margin == 1
 
 
@@ -52,7 +57,7 @@ def test_candidates_without_an_answer_count_in_n_and_cannot_win():
     classes = [0, 0, 1, None, None]  # 2 of 5 is no majority
     result = votes.decide("hmr", classes, [0.2, 0.3, 0.6, 0.99, 0.98])
     assert (result.decided_by, result.solution_index) == ("reward", 2)
-    assert [c.members for c in result.classes] == [(2,), (0, 1)]
+    assert [c.members for c in result.candidates] == [[2], [0, 1]]
 
 
 def test_algorithm_3_by_hand():
@@ -60,22 +65,22 @@ def test_algorithm_3_by_hand():
     classes = [0, 0, 0, 1, 2, 2]
     rewards = [0.3, 0.4, 0.5, 0.9, 0.6, 0.7]
     result = votes.decide("wrf", classes, rewards, VoteTerms(alpha=0.5))
-    by_class = {classes[c.members[0]]: c for c in result.classes}
+    by_class = {classes[c.members[0]]: c for c in result.candidates}
     assert (by_class[0].normalized_reward, by_class[0].normalized_frequency) == (0, 1)
     assert (by_class[1].normalized_reward, by_class[1].normalized_frequency) == (1, 0)
     assert by_class[2].normalized_reward == pytest.approx(0.5)
     assert by_class[2].normalized_frequency == pytest.approx(0.5)
     # every class scores 0.5: a total tie, won by the most frequent
-    assert [c.score for c in result.classes] == pytest.approx([0.5, 0.5, 0.5])
+    assert [c.score for c in result.candidates] == pytest.approx([0.5, 0.5, 0.5])
     assert _winner(result, classes) == 0
-    assert result.tied == (0, 1, 2)
+    assert tied_places(result) == (0, 1, 2)
 
 
 def test_algorithm_3_weighs_by_alpha():
     classes, rewards = [0, 0, 0, 1, 2, 2], [0.3, 0.4, 0.5, 0.9, 0.6, 0.8]
     # class 2: mean 0.7 -> (0.7 - 0.4) / 0.5 = 0.6; f 2 -> 0.5
     result = votes.decide("wrf", classes, rewards, VoteTerms(alpha=0.6))
-    scores = {classes[c.members[0]]: c.score for c in result.classes}
+    scores = {classes[c.members[0]]: c.score for c in result.candidates}
     assert scores == pytest.approx({0: 0.4, 1: 0.6, 2: 0.56})
     assert _winner(result, classes) == 1
     assert result.margin == pytest.approx(0.04)
@@ -83,8 +88,8 @@ def test_algorithm_3_weighs_by_alpha():
 
 def test_wrf_of_equal_means_is_decided_by_frequency():
     result = votes.decide("wrf", [0, 1, 1], [0.5, 0.5, 0.5])
-    assert [c.normalized_reward for c in result.classes] == [1, 1]
-    assert result.classes[0].members == (1, 2)
+    assert [c.normalized_reward for c in result.candidates] == [1, 1]
+    assert result.candidates[0].members == [1, 2]
 
 
 def test_weighted_and_prm_by_hand():
@@ -95,19 +100,19 @@ def test_weighted_and_prm_by_hand():
 
 def test_ties_go_to_frequency_then_mean_reward_then_first():
     frequency = votes.decide("prm", [0, 1, 1], [0.8, 0.8, 0.1])
-    assert (frequency.classes[0].members, frequency.tied) == ((1, 2), (0, 1))
+    assert (frequency.candidates[0].members, tied_places(frequency)) == ([1, 2], (0, 1))
     mean = votes.decide("weighted", [0, 0, 1, 1, 1], [0.3, 0.3, 0.2, 0.2, 0.2])
-    assert mean.classes[0].members == (2, 3, 4)
+    assert mean.candidates[0].members == [2, 3, 4]
     mean = votes.decide("prm", [0, 0, 1, 1], [0.1, 0.4, 0.3, 0.4])
-    assert mean.classes[0].members == (2, 3)
+    assert mean.candidates[0].members == [2, 3]
     first = votes.decide("prm", [7, 3], [0.5, 0.5])
-    assert (first.solution_index, first.tied, first.margin) == (0, (0, 1), 0)
+    assert (first.solution_index, tied_places(first), first.margin) == (0, (0, 1), 0)
 
 
 def test_majority_never_sees_a_reward():
     result = votes.decide("majority", [0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4])
-    assert (result.classes[0].members, result.solution_index, result.tied) == ((0, 1), 0, (0, 1))
-    assert result.classes[1].mean_reward == pytest.approx(0.35)  # reported where it is known
+    assert (result.candidates[0].members, result.solution_index, tied_places(result)) == ([0, 1], 0, (0, 1))
+    assert result.candidates[1].mean_reward == pytest.approx(0.35)  # reported where it is known
 
 
 def test_algorithm_2_asks_the_prm_at_two_halves():
@@ -121,18 +126,18 @@ def test_algorithm_2_asks_the_prm_at_two_halves():
 def test_wrf_by_share_is_not_deaf_to_49_of_50():
     classes, rewards = [0] * 49 + [1], [0.90] * 49 + [0.91]
     minmax = votes.decide("wrf", classes, rewards)
-    assert minmax.tied == (0, 1)
+    assert tied_places(minmax) == (0, 1)
     assert votes.decide("wrf", classes, rewards, VoteTerms(alpha=0.51)).solution_index == 49
     share = votes.decide("wrf", classes, rewards, VoteTerms(alpha=0.51, normalization="share"))
     assert share.solution_index == 0
-    winner = share.classes[0]
+    winner = share.candidates[0]
     assert (winner.normalized_reward, winner.normalized_frequency) == (pytest.approx(0.9), 0.98)
     assert winner.score == pytest.approx(0.51 * 0.9 + 0.49 * 0.98)
 
 
 def test_share_counts_candidates_without_an_answer_in_n():
     result = votes.decide("wrf", [0, 0, 1, None], [0.5, 0.7, 0.8, 0.9], VoteTerms(normalization="share"))
-    assert {c.members: c.score for c in result.classes} == {
+    assert {tuple(c.members): c.score for c in result.candidates} == {
         (0, 1): pytest.approx(0.5 * 0.6 + 0.5 * 0.5),
         (2,): pytest.approx(0.5 * 0.8 + 0.5 * 0.25),
     }
@@ -154,8 +159,8 @@ def test_candidates_that_were_not_scored_keep_their_place_and_bring_no_reward(st
     classes, rewards = [0, 0, 0, 1, 1, 2], [0.3, 0.4, None, 0.6, None, None]
     result = votes.decide(strategy, classes, rewards)
     assert classes[result.solution_index] == classes[winner]
-    assert {c.members: c.score for c in result.classes} == pytest.approx(scores)
-    assert {c.members: c.max_reward for c in result.classes} == {(0, 1, 2): 0.4, (3, 4): 0.6, (5,): None}
+    assert {tuple(c.members): c.score for c in result.candidates} == pytest.approx(scores)
+    assert {tuple(c.members): c.max_reward for c in result.candidates} == {(0, 1, 2): 0.4, (3, 4): 0.6, (5,): None}
 
 
 def test_a_candidate_that_was_not_scored_stands_for_its_class_only_where_none_was():
@@ -178,8 +183,8 @@ def test_values_of_candidates_without_an_answer_decide_nothing():
 
 
 def test_a_hair_counts_as_a_tie_and_more_does_not():
-    assert votes.decide("prm", [0, 1], [0.5, 0.5 + 5e-10]).tied == (0, 1)
-    assert votes.decide("prm", [0, 1], [0.5, 0.5 + 5e-9]).tied == ()
+    assert tied_places(votes.decide("prm", [0, 1], [0.5, 0.5 + 5e-10])) == (0, 1)
+    assert tied_places(votes.decide("prm", [0, 1], [0.5, 0.5 + 5e-9])) == ()
 
 
 @pytest.mark.parametrize("strategy", list(VOTES))
@@ -188,7 +193,7 @@ def test_one_class_wins_without_scoring(strategy):
         assert votes.needed_signal(strategy, classes) != "reward"
         result = votes.decide(strategy, classes)
         assert (result.decided_by, result.solution_index) == (decided_by, classes.index(4))
-        assert (result.margin, result.classes[0].mean_reward) == (None, None)
+        assert (result.margin, result.candidates[0].mean_reward) == (None, None)
 
 
 def test_no_answer_at_all_is_an_error():
@@ -205,10 +210,10 @@ def test_missing_rewards_are_an_error():
 def test_the_order_of_candidates_matters_only_in_total_ties(ballot, strategy, alpha, rng):
     shuffled = rng.sample(ballot, len(ballot))
     one, other = (_decide(strategy, *_split(b), VoteTerms(alpha=alpha)) for b in (ballot, shuffled))
-    assert (one.decided_by, len(one.tied)) == (other.decided_by, len(other.tied))
+    assert (one.decided_by, len(tied_places(one))) == (other.decided_by, len(tied_places(other)))
     # sums of numbers so small that they have fewer digits depend on their order
     assert one.margin == (None if other.margin is None else pytest.approx(other.margin, abs=1e-300))
-    best = [c for c in one.classes if one.tied == () or one.classes.index(c) in one.tied]
+    best = [c for c in one.candidates if tied_places(one) == () or one.candidates.index(c) in tied_places(one)]
     by_reward = VOTES[strategy].signal == "reward" and one.decided_by != "majority"
     keys = [(c.count, c.mean_reward if by_reward else 0) for c in best]
     if keys.count(max(keys)) == 1:  # else only the order could break the tie
@@ -221,10 +226,10 @@ def test_hmr_is_majority_at_half_and_prm_below(ballot):
     counts = sorted((classes.count(name) for name in {*classes} - {None}), reverse=True)
     model = "majority" if 2 * counts[0] >= len(classes) and counts[0] not in counts[1:] else "prm"
     hmr, other = votes.decide("hmr", classes, rewards), votes.decide(model, classes, rewards)
-    assert (hmr.classes, hmr.solution_index, hmr.tied) == (
-        other.classes,
+    assert (hmr.candidates, hmr.solution_index, tied_places(hmr)) == (
+        other.candidates,
         other.solution_index,
-        other.tied,
+        tied_places(other),
     )
 
 
@@ -234,14 +239,14 @@ def test_a_vote_that_needs_no_rewards_elects_the_same_with_them(ballot, strategy
     if votes.needed_signal(strategy, classes) == "none":
         with_rewards, without = _decide(strategy, classes, rewards), votes.decide(strategy, classes)
         assert classes[with_rewards.solution_index] == classes[without.solution_index]
-        assert with_rewards.tied == without.tied
+        assert tied_places(with_rewards) == tied_places(without)
 
 
 @given(ballots, st.sampled_from([0.0, 1.0]))
 def test_wrf_at_the_ends_of_alpha_is_frequency_or_mean_reward_alone(ballot, alpha):
     classes, rewards = _split(ballot)
-    winner = votes.decide("wrf", classes, rewards, VoteTerms(alpha=alpha)).classes[0]
-    means = [c.mean_reward for c in votes.decide("wrf", classes, rewards).classes]
+    winner = votes.decide("wrf", classes, rewards, VoteTerms(alpha=alpha)).candidates[0]
+    means = [c.mean_reward for c in votes.decide("wrf", classes, rewards).candidates]
     if alpha == 0:
         assert winner.count == max(classes.count(name) for name in classes if name is not None)
     else:
@@ -252,17 +257,17 @@ def test_wrf_at_the_ends_of_alpha_is_frequency_or_mean_reward_alone(ballot, alph
 def test_every_answer_is_in_exactly_one_candidate_and_the_best_is_first(ballot, strategy):
     classes, rewards = _split(ballot)
     result = _decide(strategy, classes, rewards)
-    members = [index for c in result.classes for index in c.members]
+    members = [index for c in result.candidates for index in c.members]
     assert sorted(members) == [index for index, name in enumerate(classes) if name is not None]
-    assert result.solution_index in result.classes[0].members
-    scores = [-math.inf if c.score is None else c.score for c in result.classes]
+    assert result.solution_index in result.candidates[0].members
+    scores = [-math.inf if c.score is None else c.score for c in result.candidates]
     assert all(left >= right - TIE for left, right in pairwise(scores))
 
 
 def test_best_of_majority_drops_the_rare_and_takes_the_highest_reward():
     classes, rewards = [0, 0, 0, 1, 1, 2], [0.1, 0.2, 0.3, 0.4, 0.5, 0.9]
     result = votes.decide("best_of_majority", classes, rewards, VoteTerms(min_share=0.3))
-    assert [c.score for c in result.classes] == [0.5, 0.3, None]
+    assert [c.score for c in result.candidates] == [0.5, 0.3, None]
     assert (result.solution_index, result.decided_by, result.margin) == (4, "reward", pytest.approx(0.2))
     assert votes.decide("best_of_majority", classes, rewards, VoteTerms(min_share=0.1)).solution_index == 5
     # a third of six is two, however it is rounded
@@ -287,13 +292,13 @@ def test_cisc_knows_no_zero(ballot, shift):
     one, other = (
         votes.decide("cisc", classes, None, DEFAULTS, [value + more for value in confidences]) for more in (0.0, shift)
     )
-    assert [c.score for c in one.classes] == pytest.approx([c.score for c in other.classes])
+    assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates])
 
 
 def test_cisc_by_hand():
     result = votes.decide("cisc", [0, 0, 1, None], None, VoteTerms(temperature=0.5), [0.5, 0.5, 1.0, 0.0])
     total = 2 * math.e + math.e**2
-    assert {c.members: c.score for c in result.classes} == pytest.approx(
+    assert {tuple(c.members): c.score for c in result.candidates} == pytest.approx(
         {(0, 1): 2 * math.e / total, (2,): math.e**2 / total}
     )
 
@@ -305,9 +310,9 @@ def test_cisc_is_the_most_confident_in_the_cold_and_majority_in_the_heat(ballot)
     if len({*classes} - {None}) > 1:
         cold = votes.decide("cisc", classes, None, VoteTerms(temperature=1e-4), confidences)
         best = max(value for name, value in zip(classes, confidences, strict=True) if name is not None)
-        assert best in [confidences[index] for index in cold.classes[0].members]
+        assert best in [confidences[index] for index in cold.candidates[0].members]
         hot = votes.decide("cisc", classes, None, VoteTerms(temperature=1e6), confidences)
-        assert hot.classes[0].count == max(c.count for c in hot.classes)
+        assert hot.candidates[0].count == max(c.count for c in hot.candidates)
 
 
 def test_confidences_are_needed_and_rewards_do_not_replace_them():
@@ -322,5 +327,5 @@ def test_confidences_are_needed_and_rewards_do_not_replace_them():
 def test_every_candidate_twice_elects_the_same(ballot, strategy, times):
     classes, values = _split(ballot)
     once, again = _decide(strategy, classes, values), _decide(strategy, classes * times, values * times)
-    if not (once.tied or again.tied):
+    if not (tied_places(once) or tied_places(again)):
         assert _winner(once, classes) == _winner(again, classes * times)

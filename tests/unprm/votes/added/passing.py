@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from unprm.types import Probability
-from unprm.votes.vote import GroupScore, Tally, Terms, Vote
+from unprm.votes.vote import Tally, Terms, Vote
 
 
 class PassingTerms(Terms):
@@ -12,11 +12,8 @@ class PassingTerms(Terms):
     pass_mark: Probability = Field(default=0.5, description="Solutions with a lower reward don't count.")
 
 
-def _by_passing(tally: Tally) -> list[GroupScore]:
-    if tally.values is None:
-        return [GroupScore(None) for _ in tally.groups]
-    rewards = [group.of(tally.values) for group in tally.groups]
-    return [GroupScore(float(sum(reward >= tally.terms.pass_mark for reward in each))) for each in rewards]
+def _by_passing(tally: Tally) -> list[float | None]:
+    return [float(sum(reward >= tally.terms.pass_mark for reward in rewards)) for rewards in tally.grouped]
 
 
 VOTE = Vote(
