@@ -189,8 +189,7 @@ class Ballot:
         outcomes = {
             name: self.outcome(name, LONGEST_COMPARED)
             for name, vote in VOTES.items()
-            if vote.signal not in lacking
-            and (rewarded or needed_signal(name, self.classes, self.request) != "reward")
+            if vote.signal not in lacking and (rewarded or needed_signal(name, self.classes, self.request) != "reward")
         }
         agree = len({outcome.candidates[0].members[0] for outcome in outcomes.values()}) == 1
         return CompareResponse(strategies=outcomes, agree=agree, **self._voted(scorer))
