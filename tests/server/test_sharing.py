@@ -7,28 +7,11 @@ from functools import partial
 import pytest
 
 from server.lease import Admission, FairThreads, Lease
-from server.middleware import share_of
 from tests.support import PATIENCE
 
 
 def request(share: str) -> Lease:
     return Lease(Admission(max_body_bytes=1), share=share)
-
-
-@pytest.mark.parametrize(
-    ("caller", "client", "share"),
-    [
-        ("agents", ("10.0.0.1", 1), "agents"),
-        ("", ("10.0.0.1", 1), "10.0.0.1/32"),
-        ("", ("::ffff:10.0.0.1", 1), "10.0.0.1/32"),
-        ("", ("2001:db8::1", 1), "2001:0db8:0000:0000::/64"),
-        ("", ("2001:db8::2:3:4:5", 1), "2001:0db8:0000:0000::/64"),
-        ("", ("a socket", 0), ""),
-        ("", None, ""),
-    ],
-)
-def test_a_share_is_a_name_s_or_an_address_s(caller: str, client: tuple[str, int] | None, share: str) -> None:
-    assert share_of(caller, client) == share
 
 
 def test_the_next_turn_is_of_the_caller_and_the_request_that_had_least() -> None:

@@ -19,6 +19,8 @@ import psutil
 import pytest
 import trustme
 import uvicorn
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
@@ -30,7 +32,7 @@ from server.routes import route as routes
 from server.settings import Settings
 from tests.fake_engine import FakeEngine, FakeFormat, hashed
 from tests.server.harness import Background, Running, ask, boxed, raw, read, serving
-from tests.support import PATIENCE, until
+from tests.support import PATIENCE, asynchronous, until
 from unprm import wire
 from unprm.fair_shares import Capacity
 from unprm.types import Encoded
@@ -93,24 +95,63 @@ def test_who_goes_away_in_the_middle_of_the_body_is_no_error(caplog: pytest.LogC
 
 
 def test_who_sends_slowly_runs_out_of_time() -> None:
-    with serving(max_request_seconds=0.2) as server:
+    with serving(max_request_seconds=0.05) as server:
         connection = server.connect(raw(1, length=100))
         assert b"504" in connection.recv(1000).splitlines()[0]
         connection.close()
 
 
+class Wire(asyncio.Transport):
+    """What a connection writes; `closed` and `aborted`: whether it hung up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.closed = self.aborted = False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+def connected(app: Any) -> tuple[protocol.BoundedProtocol, Wire]:
+    """A new connection to an ASGI app."""
+    connection = protocol.BoundedProtocol(uvicorn.Config(app, log_config=None), ServerState(), {})
+    wire = Wire()
+    connection.connection_made(wire)
+    return connection, wire
+
+
+async def greet(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body"})
+
+
 @pytest.mark.parametrize("before", [b"", raw(ask("a"))])
 @pytest.mark.parametrize("head", [b"", b"POST /score_steps", b"GET /healthz HTTP/1.1\r\nX-Slow: "])
-def test_who_never_ends_a_head_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, before: bytes, head: bytes) -> None:
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
-    with serving() as server, server.connect(before + head) as connection:
-        connection.settimeout(PATIENCE)
-        answers = b""
-        while part := connection.recv(65536):  # a byte now and then would not help
-            answers += part
-            if head:
-                connection.sendall(b"x")
-        assert answers.count(b"HTTP/1.1 200 OK") == (1 if before else 0)
+@asynchronous
+async def test_who_never_ends_a_head_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, before: bytes, head: bytes) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.0)
+    connection, wire = connected(greet)
+    connection.data_received(before + head)
+    while not wire.closed:  # a byte now and then does not help
+        await asyncio.sleep(0)
+        connection.data_received(b"x" if head else b"")
+    assert wire.written.count(b"HTTP/1.1 200 OK") == (1 if before else 0)
 
 
 def test_a_head_without_end_is_hung_up_on_before_it_fills_the_memory() -> None:
@@ -122,11 +163,25 @@ def test_a_head_without_end_is_hung_up_on_before_it_fills_the_memory() -> None:
     assert protocol.HEAD_BYTES <= sent < 5_000_000
 
 
-def test_a_request_that_takes_long_outlasts_the_time_for_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.2)
-    with serving(FakeEngine(delay=0.6)) as server:
-        for _ in range(2):
-            assert server.post("/score_steps", ask("a")).status_code == 200
+@asynchronous
+async def test_a_request_that_takes_long_outlasts_the_time_for_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.0)
+    gate, begun = asyncio.Event(), asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await gate.wait()
+        await greet(scope, receive, send)
+
+    connection, wire = connected(slow)
+    connection.data_received(raw(ask("a")))
+    await begun.wait()
+    await asyncio.sleep(0.01)
+    assert not wire.closed
+    gate.set()
+    while not wire.closed:
+        await asyncio.sleep(0)
+    assert wire.written.startswith(b"HTTP/1.1 200 OK")
 
 
 def test_trailers_without_end_are_hung_up_on_before_they_fill_the_memory() -> None:
@@ -137,6 +192,20 @@ def test_trailers_without_end_are_hung_up_on_before_they_fill_the_memory() -> No
             sent += connection.send(b"X-%d: %s\r\n" % (number, b"x" * 1000))
             time.sleep(0.0005)
     assert protocol.HEAD_BYTES <= sent < 5_000_000
+
+
+@asynchronous
+async def test_a_body_that_goes_on_after_the_answer_is_hung_up_on() -> None:
+    connection, wire = connected(greet)
+    connection.data_received(raw(None, length=10_000_000))
+    connection.data_received(b"x" * 2 * protocol.HEAD_BYTES)
+    assert not wire.closed  # the application may still read it
+    while not wire.written:
+        await asyncio.sleep(0)
+    connection.data_received(b"x" * protocol.HEAD_BYTES)
+    assert not wire.closed
+    connection.data_received(b"x")
+    assert wire.closed
 
 
 def test_a_trailer_is_no_header() -> None:
@@ -187,20 +256,27 @@ def test_bodies_that_would_fill_the_memory_are_refused(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("before", "more"), [(0, b""), (1000, b" "), (90_000, b"")])
-def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, before: int, more: bytes) -> None:
-    monkeypatch.setattr(routes, "PART_SECONDS", 0.3)
-    with serving() as server, server.connect(raw(None, length=100_000) + b" " * before) as connection:
-        connection.settimeout(0.02)
-        answer = b""
-        while b"the body arrives too slowly" not in answer:
-            if not answer:
-                connection.send(more)
-            with suppress(TimeoutError):
-                part = connection.recv(10_000)
-                assert part
-                answer += part
-        assert b" 504 " in answer.splitlines()[0]
-        assert server.metric('unprm_requests_total{status="504",code="caller_deadline"}') == 1
+@asynchronous
+async def test_a_body_that_stalls_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, before: int, more: bytes) -> None:
+    monkeypatch.setattr(routes, "PART_SECONDS", 0.01)
+    parts = [b" " * before]
+
+    async def receive() -> Message:
+        if not (parts or more):
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": parts.pop() if parts else more, "more_body": True}
+
+    with pytest.raises(HTTPException, match="the body arrives too slowly") as refused:
+        await routes.read_body(Headers(), receive, 10_000_000, lambda size: None)
+    assert refused.value.status_code == 504
+
+
+def test_a_body_that_stalls_is_its_caller_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "PART_SECONDS", 0.01)
+    with serving() as server, server.connect(raw(None, length=100_000)) as connection:
+        assert b" 504 " in connection.recv(10_000).splitlines()[0]
+        until(lambda: server.metric('unprm_requests_total{status="504",code="caller_deadline"}') == 1)
 
 
 def test_an_address_has_its_share_of_the_connections(
@@ -229,7 +305,7 @@ def test_an_address_has_its_share_of_the_connections(
 
 def test_who_is_silent_before_tls_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.05)
     with serving(ssl_certfile=tmp_path / "own.pem") as server, server.connect(b"") as connection:
         connection.settimeout(PATIENCE)
         with suppress(ConnectionResetError):
@@ -259,7 +335,7 @@ def long_answer(server: Running, *more: str) -> socket.socket:
 
 @pytest.mark.parametrize("more", [(), ("Connection: close",)])
 def test_who_does_not_read_the_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]) -> None:
-    monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.3)
+    monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.05)
     with serving() as server, long_answer(server, *more) as connection:
         until(lambda: server.metric("unprm_running_requests") == 1)
         until(lambda: server.metric("unprm_running_requests") == 0)
@@ -270,37 +346,16 @@ def test_who_does_not_read_the_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch
                 pass
 
 
-def test_the_rest_of_an_answer_has_to_be_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@asynchronous
+async def test_the_rest_of_an_answer_has_to_be_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left in the connection's own buffer holds it up no longer than more would."""
-
-    class Transport(asyncio.Transport):
-        closed = aborted = False
-
-        def get_extra_info(self, name: str, default: Any = None) -> Any:
-            return default
-
-        def close(self) -> None:
-            self.closed = True
-
-        def is_closing(self) -> bool:
-            return self.closed
-
-        def abort(self) -> None:
-            self.aborted = True
-
-    async def test() -> None:
-        monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.0)
-        monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.0)
-        config = uvicorn.Config(create_app(Settings(), FakeEngine()), log_config=None)
-        transport = Transport()
-        connection = protocol.BoundedProtocol(config, ServerState(), {})
-        connection.connection_made(transport)
-        while not transport.aborted:  # nothing comes, and the peer reads nothing
-            await asyncio.sleep(0)
-            connection.resume_writing()
-        assert transport.closed
-
-    asyncio.run(asyncio.wait_for(test(), PATIENCE))
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.0)
+    monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.0)
+    connection, wire = connected(greet)
+    while not wire.aborted:  # nothing comes, and the peer reads nothing
+        await asyncio.sleep(0)
+        connection.resume_writing()
+    assert wire.closed
 
 
 def test_an_answer_takes_memory_until_it_is_read(callers: Path, monkeypatch: pytest.MonkeyPatch) -> None:

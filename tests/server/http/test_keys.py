@@ -6,14 +6,17 @@ import re
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
+from pydantic import SecretStr
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 
-from server.middleware import Caller, Keys, KeysInvalid
+from server.lease import Admission, Lease
+from server.middleware import Access, Caller, Keys, KeysInvalid, share_of
+from server.settings import Settings
 from tests.fake_engine import FakeEngine
-from tests.fakes import openai_server, upstream
 from tests.server.harness import PROBLEM, Background, ask, bearer, boxed, read, serving
 from tests.support import until
 
@@ -125,48 +128,6 @@ def test_a_key_has_so_many_tokens_a_minute(tmp_path: Path) -> None:
         assert server.post("/score_steps", ask("text"), headers=bearer("11111111")).status_code == 200
 
 
-def test_tokens_of_the_upstream_count_too(tmp_path: Path) -> None:
-    file = tmp_path / "keys"
-    file.write_text("one 11111111 1\n")
-    message = {"model": "m", "messages": [{"role": "user", "content": "What is 3 + 4?"}], "unprm": {"budget": 3}}
-    with (
-        upstream("The answer is \\boxed{7}.") as reasoner,
-        serving(upstream_url=reasoner.url, api_keys_file=file) as server,
-    ):
-        answer = server.post("/v1/chat/completions", message, headers=bearer("11111111")).json()
-        refused = server.post("/v1/chat/completions", message, headers=bearer("11111111"))
-    tokens = answer["usage"]["total_tokens"] + answer["unprm"]["usage"]["tokens"]
-    assert answer["usage"]["total_tokens"] > 0
-    assert 60 * (tokens - 1) < int(refused.headers["Retry-After"]) <= 60 * tokens
-
-
-EVENTS = b'data: {"choices": [{"text": "a\\"total_tokens\\": 1"}]}\n\n' * 20
-REPORT = b'data: {"choices": [], "usage": {"prompt_tokens": 30, "total_tokens": 50}}\n\ndata: [DONE]\n\n'
-
-
-@pytest.mark.parametrize(
-    ("path", "more", "answer", "tokens"),
-    [
-        ("/v1/completions", {"prompt": "p"}, b'{"choices": [{}], "usage": {"total_tokens": 50}}', 50),
-        ("/v1/completions", {"prompt": "p" * 400}, b'{"choices": [{"text": "' + b"x" * 400 + b'"}]}', 214),
-        ("/v1/completions", {"prompt": "p" * 400, "stream": True}, EVENTS, 130),
-        ("/v1/completions", {"prompt": "p" * 400, "stream": True}, EVENTS + REPORT, 50),
-        ("/v1/responses", {"input": "p" * 400, "stream": True}, EVENTS + REPORT, 50),
-    ],
-    ids=["reported", "unreported", "events", "events, reported", "responses"],
-)
-def test_tokens_of_what_is_passed_on_count_too(
-    path: str, more: dict[str, Any], answer: bytes, tokens: int, tmp_path: Path
-) -> None:
-    file = tmp_path / "keys"
-    file.write_text("one 11111111 1\n")
-    with openai_server(lambda body: answer) as (url, _), serving(upstream_url=url, api_keys_file=file) as server:
-        assert server.post(path, {"model": "m"} | more, headers=bearer("11111111")).content == answer
-        refused = server.post(path, {"model": "m"} | more, headers=bearer("11111111"))
-    assert refused.status_code == 429
-    assert int(refused.headers["Retry-After"]) // 60 == pytest.approx(tokens - 1, abs=3)
-
-
 def test_a_long_file_of_keys_is_read_quickly(tmp_path: Path) -> None:
     """Its lines are looked at once: a million comparisons of names would take as many calls."""
     file = tmp_path / "keys"
@@ -224,3 +185,74 @@ def test_a_caller_who_fills_the_queue_keeps_out_neither_others_nor_the_probe(tmp
         until(lambda: server.metric("unprm_queued_requests") == 2)
         gate.set()
         assert [call.result().status_code for call in calls] == [200] * 3
+
+
+def admitted(access: Access, headers: dict[str, str], client: tuple[str, int] | None = None) -> Lease:
+    """A request's lease once it is let in."""
+    lease = Lease(Admission(max_body_bytes=1))
+    access.admit("/model", Headers(headers), client, lease)
+    return lease
+
+
+@pytest.mark.parametrize(
+    ("headers", "local"),
+    [
+        ({"Host": "localhost:8000", "Origin": "http://localhost:8000"}, True),
+        ({"Host": "127.0.0.1", "Origin": "http://[::1]:80"}, True),
+        ({"Host": "[::1]:8000"}, True),
+        ({"Host": "unprm:8000", "Origin": "https://gpu.local"}, True),
+        ({"Host": "unprm.default.svc.cluster.local."}, True),
+        ({"Host": "rebinding.example:8000"}, False),
+        ({"Host": "127.0.0.1.rebinding.example"}, False),
+        ({"Host": "localhost.rebinding.example."}, False),
+        ({"Host": "[::1"}, False),
+        ({"Host": ""}, False),
+        ({"Origin": "http://rebinding.example:8000"}, False),
+        ({"Origin": "null"}, False),
+    ],
+)
+def test_a_site_that_a_stranger_may_own_is_let_in_by_a_key_alone(headers: dict[str, str], local: bool) -> None:
+    """Who owns a name can let it point to this server, whose pages are then of the same origin (DNS rebinding)."""
+    if local:
+        admitted(Access(Settings()), headers)
+    else:
+        with pytest.raises(HTTPException) as refused:
+            admitted(Access(Settings()), headers)
+        assert refused.value.status_code == 403
+    admitted(Access(Settings(api_key=SecretStr("secret"))), bearer("secret") | headers)
+
+
+def test_the_name_that_the_server_listens_at_is_its_own() -> None:
+    access = Access(Settings(host=["gpu.example"]))
+    admitted(access, {"Host": "gpu.example:8000"})
+    with pytest.raises(HTTPException):
+        admitted(access, {"Host": "other.example:8000"})
+
+
+@pytest.mark.parametrize(
+    ("caller", "client", "share"),
+    [
+        ("agents", ("10.0.0.1", 1), "agents"),
+        ("", ("10.0.0.1", 1), "10.0.0.1/32"),
+        ("", ("::ffff:10.0.0.1", 1), "10.0.0.1/32"),
+        ("", ("2001:db8::1", 1), "2001:0db8:0000:0000::/64"),
+        ("", ("2001:db8::2:3:4:5", 1), "2001:0db8:0000:0000::/64"),
+        ("", ("a socket", 0), ""),
+        ("", None, ""),
+    ],
+)
+def test_a_share_is_a_name_s_or_an_address_s(caller: str, client: tuple[str, int] | None, share: str) -> None:
+    assert share_of(caller, client) == share
+
+
+def test_a_request_counts_against_its_share_and_has_caches_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("agents 11111111 50\n")
+    lease = admitted(Access(Settings(api_keys_file=file)), bearer("11111111"), ("10.0.0.1", 1))
+    assert (lease.caller, lease.share, lease.scope) == ("agents", "agents", "agents")
+    assert lease.quota is not None
+    assert lease.quota.per_minute == 50
+    shared = Access(Settings(api_keys_file=file, share_caches=True))
+    assert admitted(shared, {"x-api-key": "11111111"}).scope == ""
+    nameless = admitted(Access(Settings()), {}, ("2001:db8::2:3:4:5", 1))
+    assert (nameless.share, nameless.quota) == ("2001:0db8:0000:0000::/64", None)
