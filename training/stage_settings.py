@@ -204,8 +204,5 @@ MINI = Preset(
     annotate=replace(RECOMMENDED.annotate, max_tokens=192),
 )
 """The recommended search with the embedded model, which solves questions of its own domain."""
-MINI_SECONDS = 12.0
-"""CPU seconds that a question of it takes, with one thread: measured on six questions, whose number of solutions was
-smaller, and scaled by their tokens."""
 PresetName = Literal["paper", "authors", "mini", "recommended"]
 PRESETS: dict[PresetName, Preset] = {"paper": PAPER, "authors": AUTHORS, "mini": MINI, "recommended": RECOMMENDED}

@@ -1,6 +1,5 @@
 """The commands that make process reward data: sample, select, annotate, merge, convert, stats, build."""
 
-import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,8 +13,6 @@ from unprm.commands import Given, program, with_options
 from ..stage import directory
 from ..stage_settings import (
     LAYOUT,
-    MINI,
-    MINI_SECONDS,
     PRESETS,
     PROBE,
     AnnotateSettings,
@@ -162,9 +159,6 @@ def build(
         annotate=replace(chosen.annotate, **extraction).limited(rollouts),
     )
     questions = source.draw(chosen.questions, chosen.sample)
-    if chosen.models == MINI.models and sampler.sampler == "transformers":
-        minutes = math.ceil(MINI_SECONDS * len(questions) / 60)
-        console.print(f"{len(questions)} questions: about {minutes} min on an idle CPU core")
     run_stage(lambda: build.build(questions, sampler.load, chosen, output, sampler.concurrency, console))
     made = [output / model.replace("/", "--") / "annotated.jsonl" for model in chosen.models]
     typer.echo(table(made), nl=False)

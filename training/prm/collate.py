@@ -71,11 +71,11 @@ def read_examples(
     make: Callable[[LabelledSolution, Encoded], Example] = Example.of,
 ) -> tuple[list[Example], int]:
     """The labelled solutions of these files, made into examples by `make`, and the number of those left out because
-    they have more than `window` tokens. Raises `ModelInvalid` if none is left."""
+    they have more than `window` tokens. Raises `ModelInvalid` if none is left of several."""
     solutions = list(read_labelled(paths, layout))
     examples = [make(s, format.encode(s.problem, s.steps)) for s in solutions]
     examples = [example for example in examples if len(example.encoded.ids) <= window]
-    if not examples:
+    if paths and not examples:
         names = ", ".join(map(str, paths))
         raise ModelInvalid(f"nothing to train on: {len(solutions)} solutions in {names}, none fits {window} tokens")
     return examples, len(solutions) - len(examples)

@@ -72,10 +72,7 @@ class Trainer:
         self.format = UnprmFormat(tokenizer, self.config)
         window = read_shape(str(self.base)).max_position_embeddings
         self.examples, self.dropped = read_examples(settings.data, settings.layout, self.format, window)
-        validation: tuple[list[Example], int] = [], 0
-        if settings.validation:
-            validation = read_examples(settings.validation, None, self.format, window)
-        self.held_out, self.dropped_held_out = validation
+        self.held_out, self.dropped_held_out = read_examples(settings.validation, None, self.format, window)
         self.state = RunState(settings.output / STATE, self.processes)
         bf16 = self.compute.autocast if settings.bf16 is None else settings.bf16
         self.settings = replace(settings, bf16=bf16, **self._kept())

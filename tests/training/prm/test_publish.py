@@ -1,24 +1,22 @@
 """What leaves the house: merged checkpoints, and models on the hub."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import torch
-from huggingface_hub import HfApi, ModelCard
+from huggingface_hub import HfApi, ModelCard, constants
 from huggingface_hub.errors import HfHubHTTPError
 from transformers import AutoModelForTokenClassification
+from typer.testing import CliRunner
 
 from tests import checkpoints
-from tests.commands.blocks import ROOT
 from tests.hub_server import TOKEN, hub_server
 from tests.support import columns
 from tests.tiny import write_probe
+from training.__main__ import app
 from training.prm.card import published_card, write_card
 from training.prm.publish import merge_adapter, push
 from training.prm.train_settings import TrainSettings, TrainSummary
@@ -132,7 +130,7 @@ def test_a_merged_prm_is_pushed_beside_what_is_there_and_only_once(merged):
         assert hub.changes.count("commit") == 1
 
 
-def test_an_adapter_is_pushed_with_its_merged_model_and_a_card(base, adapter, tmp_path):
+def test_an_adapter_is_pushed_with_its_merged_model_and_a_card(base, adapter, tmp_path, monkeypatch):
     prm = tmp_path / "my-prm"
     shutil.copytree(adapter, prm)
     hub_name = "somebody/tiny-base"
@@ -151,18 +149,14 @@ def test_an_adapter_is_pushed_with_its_merged_model_and_a_card(base, adapter, tm
     (tmp_path / "figures.md").write_text("| F1 | 50.0 (40.0–60.0) |\n", "utf-8")
     with hub_server() as hub:
         hub.licences = {hub_name: "apache-2.0", "somebody/steps": "mit"}
-        environment = {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HUB_CACHE": str(tmp_path / "hub")}
-        command = ["-m", "training", "push", "my-prm", NAME, "--figures", "figures.md"]
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=tmp_path,
-            env=os.environ | environment | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "0"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert f"{hub.url}/{NAME}" in done.stderr
+        # the environment, which the hub's library has read already
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        monkeypatch.chdir(tmp_path)
+        done = CliRunner(env={"COLUMNS": "400"}).invoke(app, ["push", "my-prm", NAME, "--figures", "figures.md"])
+        assert done.exit_code == 0, done.output
+        assert f"{hub.url}/{NAME}" in done.output
         files = hub.files[NAME]
     adapter_files = {path for path in files if path.startswith("adapter/")}
     assert adapter_files == {
