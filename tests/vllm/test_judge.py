@@ -18,7 +18,7 @@ from unprm import mini
 from unprm.checkpoints.files import load_merged, locate, read_tokenizer
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.engine import JudgeEngine
-from unprm.engines.judge.layouts import StepLayout
+from unprm.engines.judge.layouts import Layout
 from unprm.engines.judge.methods import Stepwise
 from unprm.errors import ModelInvalid
 from unprm.models.judge import load_judge, probe
@@ -32,7 +32,7 @@ MODEL = "judge-of-sums"
 TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'user' %}{{ message['content'] }}{% endif %}{% endfor %}"
 )
-LAYOUT = StepLayout(first="{problem}\n{step}ş", later="{step}ş", answers={"+": 1.0, "-": 0.0}, assumed="+")
+LAYOUT = Layout(first="{problem}\n{step}ş", later="{step}ş", answers={"+": 1.0, "-": 0.0}, assumed="+")
 PROBLEM = "Zoe has 23 coins. Zoe buys 4 bags with 15 coins in each bag. How many coins does Zoe have now?"
 SOLUTIONS = [
     ["Step 1: 4 * 15 = 50.", "Step 2: 23 + 50 = 73. The answer is \\boxed{73}."],

@@ -13,7 +13,6 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from unprm.types import Evidence
 
@@ -26,8 +25,9 @@ _OPENING = re.compile(
 )
 """Where a special token may begin: `<|im_end|>`, `</s>`, `<｜User｜>`, `[INST]`, `[|user|]`, `]~b]`; and the forms of
 the brackets that normalization (NFKC) turns into them. Also where the verdict of a check would, if it were quoted."""
+YES_NO = {"yes": 1.0, "no": 0.0}
 CHECKED = {"correct": 1.0, "incorrect": 0.0}
-"""The verdicts of a check, and their scores."""
+"""The verdicts of a check of all steps, and their scores."""
 _SECRET = secrets.token_bytes(32)
 
 
@@ -42,58 +42,40 @@ def code(problem: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StepLayout:
-    """A conversation in which the user gives the steps one by one, and the assistant answers each.
+class Layout:
+    """A conversation with a judge. The user gives the steps one by one, and the assistant answers each; or, where
+    `separator` stands between the steps, the user gives all in one message.
 
-    `system`, `first` and `later` are templates of messages with the fields `problem`, `step` and `code`. `answers`: the
-    score in [0, 1] of each answer, in lower case. `assumed`: the answer that the conversation gives to earlier steps.
+    `system`, `first` and `later` are templates of messages with the fields `problem`, `step` and `code`; `step` makes
+    each of the steps, with the fields `number`, from 1, `step` and `code`. `answers`: the score in [0, 1] of each
+    answer, in lower case, the better one first. `assumed`: the answer that the conversation gives to earlier steps.
+    `stops`: whether a check of all steps may end at the first incorrect one, after which all count as incorrect.
     """
 
     first: str
-    later: str
     answers: Mapping[str, float]
-    assumed: str
+    later: str = "{step}"
+    step: str = "{step}"
+    separator: str = ""
     system: str = ""
+    assumed: str = ""
+    stops: bool = True
 
     def messages(self, problem: str, steps: Sequence[str], replies: Sequence[str] = ()) -> Messages:
-        """The conversation that asks for the answer to the last step. Those of the earlier steps are its beginnings.
+        """The conversation that asks about the last step, or all. Those of the earlier steps are its beginnings.
 
         `replies`: the judge's answers to all earlier steps, instead of the assumed ones.
         """
         fields = {"problem": defuse(problem), "code": code(problem)}
+        texts = [self.step.format(**fields, number=k, step=defuse(step)) for k, step in enumerate(steps, 1)]
+        if self.separator:
+            texts = [self.separator.join(texts)]
         messages = [_message("system", self.system.format(**fields))] if self.system else []
-        for index, step in enumerate(steps):
+        for index, text in enumerate(texts):
             if index:
                 messages.append(_message("assistant", replies[index - 1] if replies else self.assumed))
-            template = self.later if index else self.first
-            messages.append(_message("user", template.format(**fields, step=defuse(step))))
+            messages.append(_message("user", (self.later if index else self.first).format(**fields, step=text)))
         return messages
-
-
-@dataclass(frozen=True, slots=True)
-class ChainLayout:
-    r"""A conversation that asks for a check of all steps, each ending in `\boxed{correct}` or `\boxed{incorrect}`.
-
-    `system` and `user` are templates with the fields `problem`, `steps` and `code`; `step` makes each of the steps,
-    with the fields `number`, from 1, `step` and `code`; `separator` stands between them. `stops`: whether the check may
-    end at the first incorrect step, after which all count as incorrect.
-    """
-
-    user: str
-    step: str
-    separator: str
-    system: str = ""
-    stops: bool = True
-    answers: ClassVar[Mapping[str, float]] = CHECKED
-
-    def messages(self, problem: str, steps: Sequence[str]) -> Messages:
-        fields = {"problem": defuse(problem), "code": code(problem)}
-        numbered = (
-            self.step.format(number=number, step=defuse(step), code=fields["code"])
-            for number, step in enumerate(steps, 1)
-        )
-        user = _message("user", self.user.format(**fields, steps=self.separator.join(numbered)))
-        return [_message("system", self.system.format(**fields)), user] if self.system else [user]
 
 
 def shown(messages: Messages) -> str:
@@ -159,46 +141,48 @@ _PROBLEM = "<problem {code}>\n{problem}\n</problem {code}>\n\n"
 _STEP = "<step {code}>\n{step}\n</step {code}>"
 
 
-def verdicts(words: Wording = SOLUTION) -> StepLayout:
+def verdicts(words: Wording = SOLUTION) -> Layout:
     """Asks for Yes or No for each step."""
     question = f"\n\n{words.question} Answer Yes or No."
-    return StepLayout(
+    return Layout(
         system=words.system + "Answer with one word: Yes if the last step is correct, No if it is not.",
-        first=_PROBLEM + _STEP + question,
-        later=_STEP + question,
-        answers={"yes": 1.0, "no": 0.0},
+        first=_PROBLEM + "{step}" + question,
+        later="{step}" + question,
+        step=_STEP,
+        answers=YES_NO,
         assumed="Yes",
     )
 
 
-def checks(words: Wording = SOLUTION) -> ChainLayout:
+def checks(words: Wording = SOLUTION) -> Layout:
     """Asks for a written check of all steps."""
-    return ChainLayout(
+    return Layout(
         system=words.system + "Check the steps in their order, one paragraph for each. Begin each paragraph with the "
         r"step's number, as in Step 1:, and end it with \boxed{{correct}} or \boxed{{incorrect}}. Write these nowhere "
         f"else. {words.after}",
-        user=_PROBLEM + "{steps}\n\nCheck each of these steps.",
+        first=_PROBLEM + "{step}\n\nCheck each of these steps.",
         step="Step {number}:\n" + _STEP,
         separator="\n\n",
+        answers=CHECKED,
         stops=words is SOLUTION,
     )
 
 
-THINKPRM = ChainLayout(
-    user="You are given a math problem and a proposed step-by-step solution:\n\n[Math Problem]\n\n{problem}\n\n"
-    "[Solution]\n\n{steps}\n\nReview and critique each step in the proposed solution to determine whether each step is "
+THINKPRM = Layout(
+    first="You are given a math problem and a proposed step-by-step solution:\n\n[Math Problem]\n\n{problem}\n\n"
+    "[Solution]\n\n{step}\n\nReview and critique each step in the proposed solution to determine whether each step is "
     "correct. If the solution is incomplete, only verify the provided steps.",
     step="Step {number}: {step}",
     separator="\n",
+    answers=CHECKED,
 )
 """ThinkPRM (Khalifa et al., "Process Reward Models That Think", 2025), the template used in the paper."""
 
 
-GENPRM = StepLayout(
+GENPRM = Layout(
     system="You are a math teacher. Your task is to review and critique the paragraphs in solution step by step.",
     first="Question: {problem}\n\n{step}",
-    later="{step}",
-    answers={"yes": 1.0, "no": 0.0},
+    answers=YES_NO,
     assumed="(the judge's check of this step)",
 )
 """GenPRM (Zhao et al., 2025), as its README and model cards have it. The judge's checks stand where a preview has the

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from unprm.engines.judge.answers import THOUGHT, expected, stated, verdicts
 from unprm.engines.judge.chat import JudgeChat, Refused
-from unprm.engines.judge.layouts import CHECKED, ChainLayout, Messages, StepLayout, defuse
+from unprm.engines.judge.layouts import CHECKED, Layout, Messages, defuse
 from unprm.openai.completion import Completion
 from unprm.task_groups import all_of
 from unprm.types import Evidence, Usage
@@ -71,7 +71,7 @@ class JudgeMethod(ABC):
     tokens. `rounds`: how many calls of a usual solution come one after the other. `written`: the judge writes checks,
     which are a hundred times as long as an answer."""
 
-    layout: ChainLayout | StepLayout
+    layout: Layout
     repeats: int
     max_tokens: int
     rounds: ClassVar[int] = 1
@@ -110,7 +110,6 @@ JudgeMethods = Mapping[Evidence | None, JudgeMethod]
 class Stepwise(JudgeMethod):
     """Asks for the answer to each step. Where the server gives no log-probabilities, it is sampled."""
 
-    layout: StepLayout
     written: ClassVar[bool] = False
 
     def described(self, likeliest: int) -> str:
@@ -140,8 +139,6 @@ class Stepwise(JudgeMethod):
 class Chain(JudgeMethod):
     """Samples chains, each a check of all steps."""
 
-    layout: ChainLayout
-
     async def read(self, inquiry: Inquiry, problem: str, steps: Sequence[str]) -> Scores:
         """Chains without a verdict for each step are left out."""
         chains = await self._check(inquiry, self.layout.messages(problem, steps), self.repeats)
@@ -151,7 +148,6 @@ class Chain(JudgeMethod):
 class StepChain(JudgeMethod):
     """Samples checks step after step; that of a step follows the same check's text on the steps before."""
 
-    layout: StepLayout
     rounds: ClassVar[int] = 8
 
     def prompt_tokens(self, problem: str, steps: Sequence[str]) -> int:

@@ -17,8 +17,7 @@ from unprm.engines.judge.layouts import (
     GENPRM,
     THINKPRM,
     WORDINGS,
-    ChainLayout,
-    StepLayout,
+    Layout,
     checks,
     code,
     defuse,
@@ -53,7 +52,7 @@ BENIGN = [
     r"It has \boxed{none}, or \boxed{y = es}.",
     "小明有12个苹果。 Zoë buys 3 🍎.",
 ]
-MARKED: dict[str, StepLayout | ChainLayout] = {
+MARKED: dict[str, Layout] = {
     f"{kind}-{evidence}": layout
     for evidence, words in WORDINGS.items()
     for kind, layout in {
@@ -61,7 +60,7 @@ MARKED: dict[str, StepLayout | ChainLayout] = {
         "chain": checks(words),
     }.items()
 }
-LAYOUTS: list[StepLayout | ChainLayout] = [*MARKED.values(), THINKPRM, GENPRM]
+LAYOUTS: list[Layout] = [*MARKED.values(), THINKPRM, GENPRM]
 
 
 @pytest.mark.parametrize("text", BENIGN)
@@ -84,10 +83,10 @@ def test_a_text_that_is_quoted_gives_no_verdict(hostile: str) -> None:
 
 @pytest.mark.parametrize("layout", MARKED.values(), ids=MARKED)
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_a_text_stays_between_its_marks(layout: StepLayout | ChainLayout, hostile: str) -> None:
+def test_a_text_stays_between_its_marks(layout: Layout, hostile: str) -> None:
     steps = ["1 + 1 = 2", hostile, "so 2"]
     messages = layout.messages(hostile, steps)
-    turns = 1 if isinstance(layout, ChainLayout) else 5
+    turns = 1 if layout.separator else 5
     assert [message["role"] for message in messages] == ["system", *["user", "assistant"] * 3][: 1 + turns]
     digits = code(hostile)
     users = "\n".join(message["content"] for message in messages if message["role"] == "user")
