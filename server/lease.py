@@ -6,9 +6,9 @@ caller's share of every limit, and what it holds. Leaving `Lease.admitted` relea
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
@@ -36,26 +36,21 @@ T = TypeVar("T")
 
 
 class UseCount:
-    """Counts the blocks in which something is used."""
+    """Counts the blocks in which something is used; `ended` is set while there are none."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._unused = asyncio.Event()
-        self._unused.set()
+        self.ended = asyncio.Event()
+        self.ended.set()
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         self.count += 1
-        self._unused.clear()
-        try:
-            yield
-        finally:
-            self.count -= 1
-            if self.count == 0:
-                self._unused.set()
+        self.ended.clear()
 
-    async def ended(self) -> None:
-        await self._unused.wait()
+    def __exit__(self, *raised: object) -> None:
+        self.count -= 1
+        if self.count == 0:
+            self.ended.set()
 
 
 class Admission:
@@ -124,7 +119,7 @@ class Lease:
         self._reason: Exception = DeadlineExceeded(seconds)
         try:
             async with asyncio.timeout_at(self.deadline) as self._timeout:
-                with self.admission.running.one(), self.holding() as self.memory:
+                with self.admission.running, self.holding() as self.memory:
                     self.admission.leases.add(self)
                     yield
         except TimeoutError:

@@ -53,7 +53,7 @@ class Service(Collector):
         or when it is cancelled, end with `ShuttingDown`."""
         self.admission.draining = True
         try:
-            await asyncio.wait_for(self.admission.running.ended(), self.settings.max_drain_seconds)
+            await asyncio.wait_for(self.admission.running.ended.wait(), self.settings.max_drain_seconds)
         except TimeoutError:
             await self.models.stop()
         finally:

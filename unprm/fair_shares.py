@@ -24,31 +24,9 @@ class Capacity:
     """
 
     def __init__(self, limit: int, noun: str, wait: Callable[[int], float] = lambda missing: 1.0) -> None:
-        self.limit = limit
-        self._noun = noun
-        self._wait = wait
-        self._held: Counter[str] = Counter()
-        self.taken = 0
-
-    def counted(self, amount: int) -> int:
-        """What an amount counts as."""
-        return min(amount, self.limit // 2)
-
-    def check(self, caller: str, amount: int) -> None:
-        """Raises `Overloaded` if the caller can't take this much more."""
-        amount, held = self.counted(amount), self._held[caller]
-        left = self.limit - self.taken - amount
-        if held + amount > left:
-            demand = f"{held} {self._noun} of this caller wait or are worked on, and {amount} more"
-            detail = f"{demand} would be more than what is left for others, {max(left, 0)} of {self.limit}"
-            raise Overloaded(detail, self._wait(held + amount - left))
-
-    def add(self, caller: str, amount: int) -> None:
-        """Adds to what a caller holds, whether there is room or not; a negative amount gives it back."""
-        self.taken += amount
-        self._held[caller] += amount
-        if not self._held[caller]:
-            del self._held[caller]
+        self.limit, self.noun, self.wait = limit, noun, wait
+        self.held, self.taken = Counter[str](), 0
+        """Units by caller, and of all callers."""
 
 
 class Reservation:
@@ -66,14 +44,24 @@ class Reservation:
 
     def take(self, amount: int) -> None:
         """Takes more; raises `Overloaded`."""
-        self._capacity.check(self._caller, amount)
+        capacity = self._capacity
+        counted, held = min(amount, capacity.limit // 2), capacity.held[self._caller]
+        left = capacity.limit - capacity.taken - counted
+        if held + counted > left:
+            demand = f"{held} {capacity.noun} of this caller wait or are worked on, and {counted} more"
+            detail = f"{demand} would be more than what is left for others, {max(left, 0)} of {capacity.limit}"
+            raise Overloaded(detail, capacity.wait(held + counted - left))
         self.set(self.amount + amount)
 
     def set(self, amount: int) -> None:
         """Holds this much from now on, without a check: what was let in may turn out larger, and becomes less."""
-        counted = self._capacity.counted
-        self._capacity.add(self._caller, counted(amount) - counted(self.amount))
+        held, half = self._capacity.held, self._capacity.limit // 2
+        change = min(amount, half) - min(self.amount, half)
         self.amount = amount
+        self._capacity.taken += change
+        held[self._caller] += change
+        if not held[self._caller]:
+            del held[self._caller]
 
 
 class Waiter(Protocol):

@@ -68,7 +68,7 @@ class Model:
         self._max_encoded = _BODIES * settings.max_body_bytes
         self._encoded = Capacity(self._max_encoded, "characters")
         self.use = UseCount()
-        """Keeps the model from being retired inside a block `with model.use.one()`."""
+        """Keeps the model from being retired inside a block `with model.use`."""
         self._reason = self._detail = _LOADING
         self._queue: ModelQueue | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -146,7 +146,7 @@ class Model:
     async def retire(self) -> None:
         """Stops the model once loading, which can't be interrupted, has ended and no request uses it."""
         await self.loaded()
-        await self.use.ended()
+        await self.use.ended.wait()
         await self.stop(self._settings.max_drain_seconds)
         self._queue = None
         gc.unfreeze()

@@ -50,7 +50,7 @@ class Models:
             raise NoModel
         with ExitStack() as stack:
             for model in models:
-                stack.enter_context(model.use.one())
+                stack.enter_context(model.use)
             yield models
 
     def states(self) -> list[ModelState]:

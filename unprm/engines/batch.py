@@ -2,10 +2,10 @@
 cached, is run once."""
 
 import asyncio
-from bisect import bisect, insort
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from unprm.fair_shares import Reservation
@@ -36,7 +36,7 @@ class QueuedRequest:
     reservation: Reservation
     done: "asyncio.Future[ScoredItems]"
     rank: int
-    begun: float | None = None
+    begun: float = 0.0
     taken: int = 0
     scores: dict[int, StepScores] = field(default_factory=dict)
     trace: Context = field(default_factory=copy_context)
@@ -45,13 +45,6 @@ class QueuedRequest:
     def waits(self) -> bool:
         """Whether a batch may take the next item."""
         return self.taken < len(self.items) and not self.done.done() and self.deadline > self.done.get_loop().time()
-
-    def scored(self, now: float) -> ScoredItems:
-        """The answer, once all items have scores; `now` by the queue's clock."""
-        assert self.begun is not None, "it has scores"
-        scores = [self.scores[index] for index in range(len(self.items))]
-        queued, took = 1000 * (self.begun - self.arrived), 1000 * (now - self.begun)
-        return ScoredItems(scores, replace(Usage.of(scores), queue_ms=queued, scoring_ms=took))
 
 
 class Batch:
@@ -71,29 +64,26 @@ class Batch:
         self._new_tokens, self._read = new_tokens, read
         self._sorted: list[tuple[str, tuple[int, ...]]] = []  # so an item's longest prefix is one of its neighbours'
 
-    def cost(self, item: Encoded) -> int:
-        """Tokens that an item costs which the batch does not have yet."""
-        if self._new_tokens is None:
-            return item.cost
-        place = bisect(self._sorted, (item.scope, item.ids))
-        near = self._sorted[max(0, place - 1) : place + 1]
-        shared = max((common(item.ids, ids) for scope, ids in near if scope == item.scope), default=0)
-        new = min(len(item.ids) - shared, self._new_tokens(item))
-        return new + (len(item.ids) - new) // self._read
-
     def add(self, item: Encoded, spared: int = 0) -> int | None:
         """Adds an item and returns its cost; None if less than `spared` tokens of the room would be left."""
         if item in self.items:
             return 0
-        if self.items and self.room <= spared:
+        cost, room = item.cost, self.room - spared
+        if self.items and room <= 0:
             return None
-        cost = self.cost(item)
-        if self.items and cost > self.room - spared:
+        key = item.scope, item.ids
+        if self._new_tokens is not None:
+            place = bisect(self._sorted, key)
+            near = self._sorted[max(0, place - 1) : place + 1]
+            shared = max((common(item.ids, ids) for scope, ids in near if scope == item.scope), default=0)
+            new = min(len(item.ids) - shared, self._new_tokens(item))
+            cost = new + (len(item.ids) - new) // self._read
+        if self.items and cost > room:
             return None
+        if self._new_tokens is not None:
+            self._sorted.insert(place, key)
         self.room -= cost
         self.items[item] = []
-        if self._new_tokens is not None:
-            insort(self._sorted, (item.scope, item.ids))
         return cost
 
 

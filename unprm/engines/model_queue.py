@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from unprm.engines.batch import Batch, QueuedRequest, ScoredItems
@@ -157,7 +158,8 @@ class ModelQueue:
         if seconds <= 0:
             raise DeadlineExceeded(max(seconds, 0.0))
         self._check_open()
-        if self.room.counted(tokens) > _SLACK * self.room.counted(reservation.amount):
+        half = self.room.limit // 2  # as which any larger amount counts
+        if min(tokens, half) > _SLACK * min(reservation.amount, half):
             reservation.take(tokens - reservation.amount)
         if not items:
             return ScoredItems([], Usage())
@@ -302,9 +304,10 @@ class ModelQueue:
         if not items:
             return []
         begun, waits = self._clock(), list[float]()
-        requests = dict.fromkeys(request for holders in batch.items.values() for request, _ in holders)
-        for request in requests:
-            if request.begun is None:
+        requests = dict[QueuedRequest, None]()
+        for request, index in chain(*batch.items.values()):
+            requests[request] = None
+            if index == 0:
                 request.begun = begun
                 waits.append(begun - request.arrived)
         try:
@@ -343,7 +346,10 @@ class ModelQueue:
                 request.scores[index] = given
                 given = scores._replace(computed=0)  # charged to the first
                 if len(request.scores) == len(request.items):
-                    request.done.set_result(request.scored(self._clock()))
+                    ordered = [request.scores[number] for number in range(len(request.items))]
+                    queued, took = request.begun - request.arrived, self._clock() - request.begun
+                    usage = replace(Usage.of(ordered), queue_ms=1000 * queued, scoring_ms=1000 * took)
+                    request.done.set_result(ScoredItems(ordered, usage))
                     await asyncio.sleep(0)
 
     async def _note_failure(self, error: ModelUnavailable) -> None:

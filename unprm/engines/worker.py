@@ -61,26 +61,21 @@ def plain_sum(engine: Engine) -> Encoded:
 def checked_scores(engine: Engine, batch: Sequence[Encoded]) -> list[StepScores]:
     """Runs in the engine's thread. Raises `ModelUnavailable`, also for what are no scores."""
     try:
-        scores = engine.score(batch)
-        fault = _fault(batch, scores)
+        answer = engine.score(batch)
+        counts = [(len(scores.values), len(item.positions)) for item, scores in zip(batch, answer, strict=False)]
+        within = all(0.0 <= value <= 1.0 for scores in answer for value in scores.values)  # false for NaN, too
     except ModelUnreachable as error:
         logger.warning("a batch of %d items failed: %s", len(batch), error)
         raise
     except BaseException as error:  # a library may raise anything: every caller gets an error
         logger.exception("the model failed on a batch of %d items", len(batch))
         raise ModelUnavailable(f"the model failed on this request ({type(error).__name__})") from error
-    if fault is not None:
-        logger.error("the model answered a batch of %d items wrongly: %s", len(batch), fault)
-        raise ModelUnavailable(f"the model's answer can't be used: {fault}")
-    return scores
-
-
-def _fault(batch: Sequence[Encoded], answer: Sequence[StepScores]) -> str | None:
+    wrong = next((f"an item has {count} scores for {steps} steps" for count, steps in counts if count != steps), None)
     if len(answer) != len(batch):
-        return f"it has scores for {len(answer)} of {len(batch)} items"
-    for item, scores in zip(batch, answer, strict=True):
-        if len(scores.values) != len(item.positions):
-            return f"an item has {len(scores.values)} scores for {len(item.positions)} steps"
-        if not all(0.0 <= value <= 1.0 for value in scores.values):  # false for NaN, too
-            return "a score is not within 0 and 1"
-    return None
+        wrong = f"it has scores for {len(answer)} of {len(batch)} items"
+    elif wrong is None and not within:
+        wrong = "a score is not within 0 and 1"
+    if wrong is not None:
+        logger.error("the model answered a batch of %d items wrongly: %s", len(batch), wrong)
+        raise ModelUnavailable(f"the model's answer can't be used: {wrong}")
+    return answer
