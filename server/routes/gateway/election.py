@@ -136,13 +136,13 @@ class RunningElection:
 
     async def _result(self) -> ElectionResult:
         """What the last vote elects."""
-        sampling, terms, context = self.sampling, self._plan, self._context
-        ballot, strategy = self._ballot, terms.strategy
+        sampling, plan, context = self.sampling, self._plan, self._context
+        ballot, strategy = self._ballot, plan.strategy
         if ballot is None:  # there may be answers, but without what the vote needs: then their frequency decides
             ballot, strategy = await self._vote("majority"), "majority"
         if ballot is None:
             outcome, others = await self._without_answers(), list[int]()
-            report_evaluation(terms.strategy, outcome.get("decided_by") or "none", outcome.get("reward"), context)
+            report_evaluation(plan.strategy, outcome.get("decided_by") or "none", outcome.get("reward"), context)
         else:
             vote = ballot.outcome(strategy, LONGEST_COMPARED)
             sampling.service.metrics.count_vote(vote, context)
@@ -150,23 +150,23 @@ class RunningElection:
             others = [representative(each.members, values) for each in vote.candidates]
             del others[0]
         sampled = Samples()
-        for source in terms.sources:
+        for source in plan.sources:
             sampled.count(source.sampled)
         sampled.model = sampling.origins[outcome["solution_index"]].sampled.model
-        report = self._report(outcome, sampled, by_frequency=ballot is not None and strategy != terms.strategy)
+        report = self._report(outcome, sampled, by_frequency=ballot is not None and strategy != plan.strategy)
         choices = [sampling.choice(index) for index in (report.solution_index, *others)]
         return ElectionResult(choices, sampled, report)
 
     def _report(self, outcome: Json, sampled: Samples, *, by_frequency: bool) -> Report:
-        sampling, terms = self.sampling, self._plan
-        if terms.settings.risk is not None:  # what was not voted on as calibrated is not accepted
+        sampling, plan = self.sampling, self._plan
+        if plan.settings.risk is not None:  # what was not voted on as calibrated is not accepted
             outcome["accept"] = outcome.get("accept") or False
-        if terms.several:
-            costs = {source.name: source.cost for source in terms.sources if source.requested}
+        if plan.several:
+            costs = {source.name: source.cost for source in plan.sources if source.requested}
             outcome |= {"upstream": sampling.origins[outcome["solution_index"]].name, "models": costs}
         fields = outcome | {
             "model": self._scorer.name,
-            "strategy": terms.strategy,
+            "strategy": plan.strategy,
             "budget": sampling.budget,
             "sampled": len(sampling.samples),
             "saved": sampling.budget - sampling.attempted,
@@ -176,28 +176,28 @@ class RunningElection:
             "stable": self.stable,
             "failures": sampling.failures,
             "usage": ElectionUsage(**asdict(self._context.usage), upstream=sampled.usage.details),
-            "solutions": sampling.written if terms.settings.show_samples else None,
+            "solutions": sampling.written if plan.settings.show_samples else None,
         }
         report = Report(**fields)
         report.notes = notes(
             report,
             sampling.token_limit,
-            why_majority=terms.why_majority,
-            by_letters=terms.by_letters,
+            why_majority=plan.why_majority,
+            by_letters=plan.by_letters,
             by_frequency=by_frequency,
-            by_pointers=bool(terms.settings.vote_on),
+            by_pointers=bool(plan.settings.vote_on),
         )
         return report
 
     async def _is_enough(self, completions: Sequence[Completion]) -> bool:
         """Whether the vote on these completions is stable, so that no others need be waited for; False for a vote that
         needs more than answers: scoring some would delay the rest."""
-        terms = self._plan
-        if VOTES[terms.strategy].signal != "none" or self._exhaust:
+        plan = self._plan
+        if VOTES[plan.strategy].signal != "none" or self._exhaust:
             return False
-        ballot = await self._vote(terms.strategy, partial(self.sampling.provisional, completions))
+        ballot = await self._vote(plan.strategy, partial(self.sampling.provisional, completions))
         left = self.sampling.budget - self.sampling.attempted - (len(completions) - len(self.sampling.samples))
-        return ballot is not None and await self._stability(ballot, left) >= terms.stable
+        return ballot is not None and await self._stability(ballot, left) >= plan.stable
 
     async def _vote(
         self, strategy: Strategy, solutions: Callable[[], list[AnySolution]] | None = None
@@ -240,10 +240,10 @@ class RunningElection:
     async def _without_answers(self) -> Json:
         """The outcome in the report if no candidate has an answer to vote for: the one with the highest reward, or
         confidence, is elected if the vote takes these."""
-        terms, count = self._plan, len(self.sampling.samples)
+        plan, count = self._plan, len(self.sampling.samples)
         whole = self.sampling.first_whole
         outcome: Json = {"solution_index": whole, "without_answer_count": count, "compared_as": "none"}
-        signal, named = VOTES[terms.strategy].signal, terms.settings.strategy is not None
+        signal, named = VOTES[plan.strategy].signal, plan.settings.strategy is not None
         if signal == "none" or (count == 1 and not named):
             return outcome
         request = await self._context.read(partial(self._request, self.sampling.solutions))
