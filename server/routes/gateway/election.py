@@ -39,6 +39,20 @@ _RESERVE = 0.1
 """Fraction of a request's time reserved for scoring and voting."""
 
 
+_NO_VOTE: Json = {
+    "answer": None,
+    "decided_by": None,
+    "compared_as": "none",
+    "tie": False,
+    "tied_answers": [],
+    "margin": None,
+    "candidates": [],
+    "unscored": [],
+    "compared_as_text": [],
+}
+"""What a report has of a vote that was not taken."""
+
+
 class _AnyVoteRequest(VoteRequest, VoteTerms):
     """Candidates for any vote, which need a problem only if they are scored."""
 
@@ -241,8 +255,7 @@ class RunningElection:
         """The outcome in the report if no candidate has an answer to vote for: the one with the highest reward, or
         confidence, is elected if the vote takes these."""
         plan, count = self._plan, len(self.sampling.samples)
-        whole = self.sampling.first_whole
-        outcome: Json = {"solution_index": whole, "without_answer_count": count, "compared_as": "none"}
+        outcome = _NO_VOTE | {"solution_index": self.sampling.first_whole, "without_answer_count": count}
         signal, named = VOTES[plan.strategy].signal, plan.settings.strategy is not None
         if signal == "none" or (count == 1 and not named):
             return outcome

@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field
 
 from unprm.openai.completion import Completion, TokenUsage, UsageDetails
 from unprm.openai.models import Json
-from unprm.types import AnswerGroup, DecidedBy, Usage
-from unprm.votes.registry import VOTES, Strategy
-from unprm.wire import Accept, Calibrated, ComparedAsField, DemonstrationField, ReadFrom, Unscored
+from unprm.types import DecidedBy, Usage
+from unprm.votes.registry import VOTES
+from unprm.wire import DemonstrationField, Election, Unscored
 
 Stopped = Literal["stable", "budget", "failures", "no_answer"]
 """Why an election sampled no more candidates, see `Report`."""
@@ -87,7 +87,7 @@ class ElectionUsage(Usage):
     upstream: Annotated[UsageDetails | None, Field(exclude_if=_is_missing)] = None
 
 
-class Report(BaseModel):
+class Report(Election):
     """How the answer was elected: `unprm` of a chat response.
 
     `notes` sums it up in sentences. `sampled` of `budget` candidates in `rounds`; `saved` were not needed, and `cut`
@@ -95,22 +95,28 @@ class Report(BaseModel):
     sampled, so 1 when it is. `stopped`: the vote was stable enough (`stable`), all were sampled (`budget`), the
     upstream failed (`failures`), or the first candidates have no answers and nothing else can elect one (`no_answer`).
 
-    `answer`: what the elected candidates state, in at most 1,000 characters; of tool calls a line for each, with its
-    name and its arguments in canonical JSON; `no call` where others call tools and these state nothing; None if nobody
-    states anything. Then the highest reward or confidence is elected if the vote is by these; else there is no vote,
-    `decided_by` is None, and the first complete candidate is returned. `share`: the fraction of the
-    candidates with an answer that have the elected one. `decided_by` is `majority`, whatever the strategy, if no
-    candidate with an answer has the reward or confidence that it needs. `candidates`, `without_answer_count` and
-    `compared_as_text` as in a vote; indices of candidates are in sampling order. `solutions` has all candidates if the
-    request asks for them, and is missing otherwise, and in a stream.
+    `answer`: the elected candidates' answer, in at most 1,000 characters; of tool calls a line for each, with name and
+    arguments in canonical JSON; `no call` of texts without an answer if other candidates call tools; None if no
+    candidate has an answer. Then the highest reward or confidence is elected if the vote is by these; else there is no
+    vote, `decided_by` is None, and the first complete candidate is returned. `decided_by` is `majority`, whatever the
+    strategy, if no candidate with an answer has the reward or confidence that it needs. `share`: the fraction of the
+    candidates with an answer that have the elected one. Indices of candidates are in sampling order. `solutions` has
+    all candidates if the request asks for them, and is missing otherwise, and in a stream.
 
     With `risk`, `accept` says whether the answer is accepted, and `calibration` by what; with `on_reject`, `attempts`
     has all elections, the last one being reported. Of several upstreams, `upstream` gave the elected candidate, and
     `models` has what was sampled from each that was asked.
     """
 
-    notes: list[str] = []
-    strategy: Strategy
+    answer: str | None  # type: ignore[assignment]
+    decided_by: DecidedBy | None  # type: ignore[assignment]
+    share: float | None = None
+    reward: float | None = None
+    unscored: list[UnscoredCandidate]
+    without_answer_count: int
+    compared_as_text: list[int]
+    demonstration: DemonstrationField = None
+    notes: list[str] = Field(default_factory=list)
     budget: int
     sampled: int
     saved: int
@@ -118,27 +124,11 @@ class Report(BaseModel):
     rounds: int
     stopped: Stopped
     stable: float
-    answer: str | None = None
-    decided_by: DecidedBy | None = None
-    compared_as: ComparedAsField = "stated"
-    read_from: ReadFrom = None
-    share: float | None = None
-    tie: bool = False
-    margin: float | None = None
-    solution_index: int
-    reward: float | None = None
-    candidates: list[AnswerGroup] = []
-    unscored: list[UnscoredCandidate] = []
-    without_answer_count: int
-    compared_as_text: list[int] = []
     failures: list[UpstreamFailure]
     model: str
-    demonstration: DemonstrationField = None
     usage: ElectionUsage
     upstream: str | None = Field(default=None, exclude_if=_is_missing)
     models: dict[str, SamplingCost] | None = Field(default=None, exclude_if=_is_missing)
-    accept: Accept = None
-    calibration: Calibrated = None
     attempts: list[Attempt] | None = Field(default=None, exclude_if=_is_missing)
     solutions: list[WrittenCandidate] | None = Field(default=None, exclude_if=_is_missing)
 
