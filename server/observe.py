@@ -36,12 +36,11 @@ logger = logging.getLogger(__name__)
 
 def configure_logs(level: str, style: Literal["json", "text"]) -> None:
     """Configures the process's logging, to standard error."""
-    formatter = JsonFormatter if style == "json" else TextFormatter
     logging.config.dictConfig(
         {
             "version": 1,
             "disable_existing_loggers": False,
-            "formatters": {"line": {"()": formatter}},
+            "formatters": {"line": {"()": LogFormatter, "style": style}},
             "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
             # it logs each request to an upstream, of which a judge gets one per step
             "loggers": {"httpx": {"level": "WARNING"}},
@@ -70,22 +69,26 @@ def log_request(method: str, route: str, status: int, seconds: float, lease: Lea
     return fields
 
 
-class TextFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.000Z INFO server.observe: request method=POST …`"""
+class LogFormatter(logging.Formatter):
+    """`2026-01-31T12:00:00.000Z INFO server.observe: request method=POST …`; or as JSON, `{"time": …, "level": …,
+    "logger": …, "message": …}` and the record's fields."""
+
+    def __init__(self, style: Literal["json", "text"]) -> None:
+        super().__init__()
+        self._as_json = style == "json"
 
     def format(self, record: logging.LogRecord) -> str:
-        time, message, fields = _read_record(record)
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        fields = dict(getattr(record, "fields", {}))
+        if record.exc_info and record.exc_info[1] is not None:
+            fields["exception"] = describe(record.exc_info[1])
+        # asyncio puts the representation of what failed, including its message, on further lines
+        message = record.getMessage().partition("\n")[0]
+        if self._as_json:
+            head = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": message}
+            return json.dumps(head | fields, ensure_ascii=False)
         values = (f"{name}={value}" for name, value in fields.items())
         return " ".join([f"{time} {record.levelname} {record.name}: {message}", *values]).rstrip()
-
-
-class JsonFormatter(logging.Formatter):
-    """`{"time": …, "level": …, "logger": …, "message": …}` and the record's fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        time, message, fields = _read_record(record)
-        head = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": message}
-        return json.dumps(head | fields, ensure_ascii=False)
 
 
 def describe(error: BaseException) -> str:
@@ -97,15 +100,6 @@ def describe(error: BaseException) -> str:
     if cause is not None:
         parts.append(describe(cause))
     return " from ".join(parts)
-
-
-def _read_record(record: logging.LogRecord) -> tuple[str, str, dict[str, object]]:
-    time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    fields = dict(getattr(record, "fields", {}))
-    if record.exc_info and record.exc_info[1] is not None:
-        fields["exception"] = describe(record.exc_info[1])
-    # asyncio puts the representation of what failed, including its message, on further lines
-    return time, record.getMessage().partition("\n")[0], fields
 
 
 class Metrics:

@@ -38,7 +38,13 @@ work = APIRouter(route_class=WorkRoute)
 @work.post("/score_steps", **describe("score_steps"))
 async def score_steps(service: TheService, request: ScoreRequest, lease: TheLease) -> ScoreResponse:
     """Scores the steps of every solution, in the order of the request."""
-    return await score(service, request, lease)
+    with _scorer(service, request, lease) as scorer:
+        if not request.scored:  # a refusal before any text is read saves most of its work
+            lengths = await lease.read(request.lengths)
+            for model in scorer.models:
+                with model.reserve(lengths, lease.share):
+                    pass
+        return await scorer.finish(pipeline.score(request, scorer))
 
 
 @work.post("/vote", **describe("vote"))
@@ -112,17 +118,6 @@ def _shown(model: Model, solution: Solution, encoded: Encoded) -> PreviewRespons
         positions=list(encoded.positions),
         steps=list(solution.steps),
     )
-
-
-async def score(service: Service, request: Candidates, lease: Lease) -> ScoreResponse:
-    """As `pipeline.score`; raises `Overloaded` before any text is read."""
-    with _scorer(service, request, lease) as scorer:
-        if not request.scored:
-            lengths = await lease.read(request.lengths)
-            for model in scorer.models:
-                with model.reserve(lengths, lease.share):
-                    pass
-        return await scorer.finish(pipeline.score(request, scorer))
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from types import FrameType
 from typing import Any, NoReturn
 
 import ray
@@ -62,6 +61,11 @@ def deploy(settings: ScaleSettings, engine: Engine | None = None) -> None:
 
 def application(settings: ScaleSettings, engine: Engine | None = None) -> serve.Application:
     """The replicas. `engine` as in `Replica`."""
+    count: dict[str, Any] = {"num_replicas": settings.replicas}
+    if settings.upper_replicas > settings.replicas:
+        bounds = {"min_replicas": settings.replicas, "max_replicas": settings.upper_replicas}
+        scaling = AutoscalingConfig(target_ongoing_requests=settings.target_ongoing_requests, **bounds)
+        count = {"num_replicas": "auto", "autoscaling_config": scaling}
     return serve.deployment(
         Replica,
         name="replica",
@@ -69,16 +73,8 @@ def application(settings: ScaleSettings, engine: Engine | None = None) -> serve.
         max_queued_requests=settings.max_ongoing_requests,  # in each of Ray's proxies
         ray_actor_options={"num_cpus": settings.replica_cpus, "num_gpus": settings.replica_gpus},
         graceful_shutdown_timeout_s=settings.max_drain_seconds + 5,
-        **_count(settings),
+        **count,
     ).bind(settings, engine)
-
-
-def _count(settings: ScaleSettings) -> dict[str, Any]:
-    if settings.upper_replicas == settings.replicas:
-        return {"num_replicas": settings.replicas}
-    bounds = {"min_replicas": settings.replicas, "max_replicas": settings.upper_replicas}
-    scaling = AutoscalingConfig(target_ongoing_requests=settings.target_ongoing_requests, **bounds)
-    return {"num_replicas": "auto", "autoscaling_config": scaling}
 
 
 def on_cluster(settings: ScaleSettings) -> int:
@@ -88,11 +84,11 @@ def on_cluster(settings: ScaleSettings) -> int:
 
 def on_this_machine(settings: ScaleSettings) -> int:
     """Starts Ray on this machine and serves until a signal. Returns 0, or 1 if deploying fails."""
-    _on_signals(_end)
+    _on_signals(lambda: os._exit(0))  # the kernel ends Ray's processes with the one that started them
     # Ray crashes if a signal handler raises while it starts: this thread waits for signals, another starts Ray
     with ThreadPoolExecutor(1) as pool:
         status = pool.submit(_deployed, settings, include_dashboard=False).result()
-        _on_signals(_leave)
+        _on_signals(sys.exit)
         try:
             while status == 0:
                 signal.pause()
@@ -113,14 +109,6 @@ def _deployed(settings: ScaleSettings, **options: bool) -> int:
     return 0
 
 
-def _on_signals(handler: Callable[[int, FrameType | None], NoReturn]) -> None:
+def _on_signals(end: Callable[[], NoReturn]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handler)
-
-
-def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(0)
-
-
-def _end(number: int, frame: FrameType | None) -> NoReturn:
-    os._exit(0)  # the kernel ends Ray's processes with the one that started them
+        signal.signal(number, lambda *_: end())

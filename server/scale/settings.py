@@ -53,9 +53,7 @@ class ScaleSettings(Settings):
 
         Raises `SettingsInvalid`.
         """
-        if unknown := sorted(arguments.keys() - cls.model_fields.keys()):
-            raise SettingsInvalid(f"unknown settings: {', '.join(unknown)}")
-        if keys := [name for name in sorted(arguments) if is_secret(cls.model_fields[name])]:
+        if keys := sorted(name for name in arguments.keys() & cls.model_fields if is_secret(cls.model_fields[name])):
             raise SettingsInvalid(f"not for a configuration, which Ray logs, but for a variable: {', '.join(keys)}")
         return cls.read(arguments)
 

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from server.observe import JsonFormatter, TextFormatter, describe
+from server.observe import LogFormatter, describe
 
 
 def failed() -> BaseException:
@@ -25,7 +25,7 @@ def record(message: str, error: BaseException | None = None, **fields: object) -
     return made
 
 
-@pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()])
+@pytest.mark.parametrize("formatter", [LogFormatter("json"), LogFormatter("text")])
 def test_a_record_is_one_line_without_what_the_exception_says(formatter: logging.Formatter) -> None:
     line = formatter.format(record("it failed\nfuture: <Task exception=KeyError('CANARY')>", failed(), tokens=3))
     assert "\n" not in line
@@ -37,7 +37,7 @@ def test_a_record_is_one_line_without_what_the_exception_says(formatter: logging
 
 
 def test_json_holds_the_fields() -> None:
-    fields = json.loads(JsonFormatter().format(record("request", status=200, route="/vote/wrf")))
+    fields = json.loads(LogFormatter("json").format(record("request", status=200, route="/vote/wrf")))
     assert fields.pop("time").endswith("Z")
     assert fields == {
         "level": "error",

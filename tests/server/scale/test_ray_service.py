@@ -179,8 +179,8 @@ def test_ray_logs_nothing_of_what_a_caller_wrote(service: Service) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"replica": 2}, "unknown settings: replica"),
-        ({"_env_file": "CANARY"}, "unknown settings: _env_file"),
+        ({"replica": 2}, "--replica is not a setting"),
+        ({"_env_file": "CANARY"}, "---env-file is not a setting"),
         ({"replicas": "CANARY"}, "replicas: Input should be a valid integer, unable to parse string as an integer"),
         ({"replicas": 2, "max_replicas": 1}, "--max-replicas is 1, less than --replicas, 2"),
         ({"api_key": "CANARY", "upstream_key": "CANARY"}, "for a variable: api_key, upstream_key"),
