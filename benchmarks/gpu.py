@@ -147,7 +147,9 @@ def _engine(work: Workload, device: torch.device, operations: float) -> Iterator
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     # from here on the network uses our attention
-    about = ModelDescription("7b", "", "torch", str(device), "bfloat16", 4096, "")
+    about = ModelDescription(
+        name="7b", family="", engine="torch", device=str(device), dtype="bfloat16", max_tokens=4096
+    )
     engine = TorchEngine(AtPositions(plain.decoder, plain.head, device), None, about, EngineOptions().batch_tokens, 0)  # type: ignore[arg-type]
     with closing(engine):
         start = time.perf_counter()

@@ -8,7 +8,6 @@ can forget a turn.
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from unprm import steps as step_text
 from unprm.answers.equivalence import Match, Pair
@@ -65,11 +64,11 @@ def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
     if not scorer.name and not request.scored:
         raise NoModel
     ballot = _parse(request, scorer)
-    judged = request if isinstance(request, ScoreRequest) and request.right_answers is not None else None
-    yield from _score(ballot, scorer, range(request.count) if judged is None else ())
+    golds = request.right_answers if isinstance(request, ScoreRequest) else None
+    yield from _score(ballot, scorer, range(request.count) if golds is None else ())
     response = ballot.scored(scorer)
-    if judged is not None:
-        yield from _add_verdicts(judged, response)
+    if isinstance(request, ScoreRequest) and golds is not None:
+        yield from _add_verdicts(request, response, golds)
     return response
 
 
@@ -93,40 +92,35 @@ def compare(request: Candidates, scorer: Scorer) -> Work[CompareResponse]:
 
 
 def grade(pairs: Sequence[PairIn], extraction: Extraction) -> Work[list[Grade]]:
-    """Whether each pair's answer is right, whatever the others say; every `MAX_SOLUTIONS` pairs may take as long as the
-    answers of a vote."""
+    """Whether each pair's answer is right, whatever the others say."""
     answers = [answer_of(pair.answer, pair.text or "", extraction) for pair in pairs]
-    stated = [Pair(answer, pair.golds) for answer, pair in zip(answers, pairs, strict=True) if answer is not None]
-    matches: list[Match] = []
-    for start in range(0, len(stated), MAX_SOLUTIONS):
-        matches += yield MatchPairs(stated[start : start + MAX_SOLUTIONS])
-    of_stated = iter(matches)
+    verdicts = yield from _judge(answers, [pair.golds for pair in pairs])
     return [
-        Grade(id=pair.id, answer=answer, **_verdict_fields(None if answer is None else next(of_stated)))
-        for pair, answer in zip(pairs, answers, strict=True)
+        Grade(id=pair.id, answer=answer, correct=verdict.correct, compared_as_text=verdict.as_text)
+        for pair, answer, verdict in zip(pairs, answers, verdicts, strict=True)
     ]
 
 
-def _add_verdicts(request: ScoreRequest, response: ScoreResponse) -> Work[None]:
+def _add_verdicts(request: ScoreRequest, response: ScoreResponse, golds: Sequence[Sequence[str]]) -> Work[None]:
     """Adds to the response whether the answers are right, and the rewards that come of it."""
     response.combination = request.combination
-    pairs = zip(response.solutions, request.right_answers or (), strict=True)
-    stated = [(each, Pair(each.answer, golds)) for each, golds in pairs if each.answer is not None]
-    matches = yield MatchPairs([pair for _, pair in stated])
-    verdicts = {id(each): match for (each, _), match in zip(stated, matches, strict=True)}
-    for each in response.solutions:
-        verdict = _verdict_fields(verdicts.get(id(each)))
-        each.correct, each.compared_as_text = verdict["correct"], verdict["compared_as_text"]
+    verdicts = yield from _judge([each.answer for each in response.solutions], golds)
+    for each, verdict in zip(response.solutions, verdicts, strict=True):
+        each.correct, each.compared_as_text = verdict
         each.combined_reward = step_text.combined(
-            request.combination, each.correct, each.step_scores or (), each.reward, request.mean_weight
+            request.combination, verdict.correct, each.step_scores or (), each.reward, request.mean_weight
         )
 
 
-def _verdict_fields(match: Match | None) -> dict[str, Any]:
-    """The fields of a verdict on an answer; None if there is no answer."""
-    if match is None:
-        return {"correct": False, "compared_as_text": False}
-    return {"correct": match.correct, "compared_as_text": match.as_text}
+def _judge(answers: Sequence[str | None], golds: Sequence[Sequence[str]]) -> Work[list[Match]]:
+    """Whether each answer equals one of its right ones; None, no answer, does not. Every `MAX_SOLUTIONS` answers may
+    take as long as those of a vote."""
+    pairs = [Pair(answer, gold) for answer, gold in zip(answers, golds, strict=True) if answer is not None]
+    matches: list[Match] = []
+    for start in range(0, len(pairs), MAX_SOLUTIONS):
+        matches += yield MatchPairs(pairs[start : start + MAX_SOLUTIONS])
+    of_stated = iter(matches)
+    return [Match(False, False) if answer is None else next(of_stated) for answer in answers]
 
 
 def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *, alone: bool = False) -> Work[Ballot]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
-from pydantic import ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from unprm.calibration import Calibration
 
@@ -253,31 +253,37 @@ class PromptLimits:
     request: int
 
 
-@dataclass(frozen=True, slots=True)
-class ModelDescription:
-    """What a server reports about the model it serves.
+class ModelDescription(BaseModel):
+    """A served model; `demo` marks the embedded model, which knows only its own small domain."""
 
-    `digest`: of everything its scores depend on, None where another program runs the model and does not report it.
-    `calibration` is used in the mean with other models. `memory`: None where another program holds the model.
-    `prompt_limits`: of a judge.
-    """
+    # not reported: `max_tokens` of a solution, `calibration` for the mean with other models, a judge's `prompt_limits`
+
+    model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
 
     name: str
     family: str
+    base: str = Field(default="none", description="Hub name, or the name of its directory.")
+    adapter: str | None = Field(default=None, description="Hub name, or the name of its directory.")
+    revision: str | None = None
     engine: str
     device: str
     dtype: str
-    max_tokens: int
-    input_format: str
-    base: str = "none"
-    adapter: str | None = None
-    revision: str | None = None
-    calibration: Calibration = field(default_factory=Calibration)
+    input_format: str = ""
+    digest: str | None = Field(
+        default=None,
+        description="Hash of weights, input format and `dtype`; models that score differently differ in it. null if "
+        "another program runs the model and does not report what it loaded.",
+    )
+    self_test: SelfTest | None = Field(
+        default=None, description="null if each sequence is run alone, by the model's own forward pass."
+    )
+    memory: MemoryPlan | None = Field(
+        default=None, description="null if another program holds the model (vllm, remote, judge)."
+    )
     demo: bool = False
-    digest: str | None = None
-    self_test: SelfTest | None = None
-    memory: MemoryPlan | None = None
-    prompt_limits: PromptLimits | None = None
+    max_tokens: int = Field(exclude=True)
+    calibration: Calibration = Field(default=Calibration(), exclude=True)
+    prompt_limits: PromptLimits | None = Field(default=None, exclude=True)
 
 
 class StepScores(NamedTuple):

@@ -1,7 +1,6 @@
 """Routes about the server and its models: probes, metrics, what is served; and, with a key of their own, those that
 load, swap and unload models at run time."""
 
-from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
@@ -32,7 +31,13 @@ admin = APIRouter(prefix="/admin/models", tags=["admin"], route_class=WorkRoute)
 
 
 _NO_MODEL = ModelDescription(
-    NONE, NONE, NONE, device=NONE, dtype=NONE, max_tokens=0, input_format="no model: votes are by answers alone"
+    name=NONE,
+    family=NONE,
+    engine=NONE,
+    device=NONE,
+    dtype=NONE,
+    max_tokens=0,
+    input_format="no model: votes are by answers alone",
 )
 
 
@@ -66,9 +71,7 @@ async def model(service: TheService, lease: TheLease, name: ModelName | None = N
             description, served_name = each.engine.description, each.name
         scorer = RequestScorer(service, chosen, lease)
         strategy = DEFAULT_STRATEGY if why_majority(scorer, None) is None else "majority"
-    fields = asdict(description)
-    del fields["max_tokens"], fields["calibration"], fields["prompt_limits"]
-    fields |= {
+    fields = dict(description) | {
         "name": served_name,
         "models": service.models.names,
         "default_strategy": strategy,

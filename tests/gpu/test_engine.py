@@ -20,7 +20,7 @@ from unprm.models.options import EngineOptions, ModelSpec
 from unprm.types import Encoded, ModelDescription
 
 WINDOW, WORDS = 1024, 500
-ABOUT = ModelDescription("m", "f", "torch", "", "", WINDOW, "")
+ABOUT = ModelDescription(name="m", family="f", engine="torch", device="", dtype="", max_tokens=WINDOW)
 SHAPE = {
     "vocab_size": WORDS,
     "hidden_size": 128,

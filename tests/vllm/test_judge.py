@@ -77,7 +77,9 @@ def url(merged: Path) -> Iterator[str]:
 
 @pytest.fixture
 def engine(url: str) -> JudgeEngine:
-    description = ModelDescription(MODEL, "judge", "judge", url, "auto", 32_768, "")
+    description = ModelDescription(
+        name=MODEL, family="judge", engine="judge", device=url, dtype="auto", max_tokens=32_768
+    )
     chat = JudgeChat(url, None, MODEL, 32, 60.0)
     readout = Stepwise(LAYOUT, repeats=4, max_tokens=1)
     made = JudgeEngine(chat, {None: readout}, description, 60.0)

@@ -97,7 +97,14 @@ class FrozenBase:
         self._measures, self._engine = trainer.config.measures, None
         if attention.unsupported(network.get_decoder().config) is None:
             form, device = trainer.format, str(trainer.device)
-            about = ModelDescription(trainer.config.name, form.family, "torch", device, str(network.dtype), longest, "")
+            about = ModelDescription(
+                name=trainer.config.name,
+                family=form.family,
+                engine="torch",
+                device=device,
+                dtype=str(network.dtype),
+                max_tokens=longest,
+            )
             self._engine = TorchEngine(self._reader, form, about, trainer.tokens, 0)
 
     def steps(

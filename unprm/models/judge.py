@@ -1,7 +1,6 @@
 """Makes a judge from its options, finds out what its server can do, and tests it."""
 
 import logging
-from dataclasses import replace
 
 from unprm.calibration import Calibration
 from unprm.engines.judge.chat import JudgeChat, Refused
@@ -65,10 +64,10 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
         about = f"{judge.judge_readout}, layout {judge.judge_layout}: {method.described(chat.likeliest)}"
         batch = BUSY * engine.call(chat.in_flight()) * CALL * method.rounds
         limits = PromptLimits(batch, judge.judge_prompt_tokens)
-        engine.description = replace(description, input_format=about, prompt_limits=limits)
+        engine.description = description.model_copy(update={"input_format": about, "prompt_limits": limits})
         logger.info("the judge is read by %s", about)
         tested = self_test(engine, sampled=method.written or not chat.likeliest, few=method.written)
-        engine.description = replace(engine.description, self_test=tested)
+        engine.description = engine.description.model_copy(update={"self_test": tested})
     except (ModelInvalid, ModelUnreachable) as error:
         engine.close()
         raise ModelInvalid(f"{judge.judge_url}: {error}") from error

@@ -1,7 +1,6 @@
 """Loads an engine by its model's name."""
 
 import logging
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -149,7 +148,7 @@ def torch_engine(
                     logger.info(
                         "self-test: margins of %s differ from those of plain passes %s", description.name, about
                     )
-                    engine.description = replace(engine.description, self_test=found)
+                    engine.description = engine.description.model_copy(update={"self_test": found})
                     return engine
                 reason = f"in the self-test margins differ from those of plain passes {about}"
                 logger.warning("%s: %s", description.name, reason)

@@ -1,7 +1,6 @@
 """Loads the engine of a model that a vLLM server runs. Needs no PyTorch."""
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unprm.engines.consistency import check_consistency
@@ -68,5 +67,5 @@ def consistent(engine: "RemoteEngine | VllmEngine") -> Engine:
         raise ModelInvalid(f"{engine.description.name}: in the self-test scores of the same steps {about}")
     kept = "are" if found.cached else "are not"
     logger.info("self-test: scores of the same steps %s; tokens that were run %s known afterwards", about, kept)
-    engine.description = replace(engine.description, self_test=found)
+    engine.description = engine.description.model_copy(update={"self_test": found})
     return engine

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from unprm.types import DEFAULT_STRATEGY, MemoryPlan, SelfTest
+from unprm.types import DEFAULT_STRATEGY, ModelDescription
 from unprm.votes.registry import Strategy
 from unprm.wire.responses import VoteCalibrationOut
 from unprm.wire.types import WireModel
@@ -41,31 +41,12 @@ class ModelsResponse(WireModel):
     models: list[ModelState]
 
 
-class ModelResponse(WireModel):
-    """A served model; `demo` marks the embedded model, which knows only its own small domain."""
+class ModelResponse(ModelDescription):
+    """A served model, all their names, and the server's limits; `demo` marks the embedded model, which knows only its
+    own small domain."""
 
-    name: str
+    max_tokens: int = Field(default=0, exclude=True)
     models: list[str]
-    family: str
-    base: str = Field(description="Hub name, or the name of its directory.")
-    adapter: str | None = Field(description="Hub name, or the name of its directory.")
-    revision: str | None
-    engine: str
-    device: str
-    dtype: str
-    input_format: str
-    digest: str | None = Field(
-        default=None,
-        description="Hash of weights, input format and `dtype`; models that score differently differ in it. null if "
-        "another program runs the model and does not report what it loaded.",
-    )
-    self_test: SelfTest | None = Field(
-        default=None, description="null if each sequence is run alone, by the model's own forward pass."
-    )
-    memory: MemoryPlan | None = Field(
-        default=None, description="null if another program holds the model (vllm, remote, judge)."
-    )
-    demo: bool
     default_strategy: Strategy = Field(
         default=DEFAULT_STRATEGY,
         description="The vote of `POST /vote`; with a demonstration model, the one outside its domain.",

@@ -2,7 +2,7 @@
 
 from functools import partial
 from operator import is_
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -16,6 +16,11 @@ LONGEST_COMPARED = 1000
 the gateway's reports, where it may be the arguments of tool calls."""
 
 _is_none = partial(is_, None)
+
+
+def _missing(description: str | None = None) -> Any:
+    """A field that a response has only if it isn't None."""
+    return Field(default=None, exclude_if=_is_none, description=description)
 
 
 class Unscored(WireModel):
@@ -53,46 +58,29 @@ class Score(WireModel):
     step_scores: list[float] | None = Field(description="One per step.")
     first_error: int | None
     unscored: Unscored | None
-    step_log_odds: list[float] | None = Field(default=None, exclude_if=_is_none)
-    message_scores: dict[str, float] | None = Field(
-        default=None, exclude_if=_is_none, description="For a trajectory: scores by the index of the assistant message."
+    step_log_odds: list[float] | None = _missing()
+    message_scores: dict[str, float] | None = _missing(
+        "For a trajectory: scores by the index of the assistant message."
     )
-    cut: dict[str, Cut] | None = Field(
-        default=None, exclude_if=_is_none, description="For a trajectory: the truncated messages, by index."
-    )
-    confidence: float | None = Field(
-        default=None,
-        exclude_if=_is_none,
-        description="As used by a vote by confidence; missing in other votes.",
-    )
+    cut: dict[str, Cut] | None = _missing("For a trajectory: the truncated messages, by index.")
+    confidence: float | None = _missing("As used by a vote by confidence; missing in other votes.")
 
 
 class ScoredSolution(Score):
     """A solution with its steps and their scores."""
 
     steps: list[str]
-    step_spans: list[tuple[int, int]] | None = Field(
-        default=None,
-        exclude_if=_is_none,
-        description="[start, end) of each step in the text that was sent, in Unicode code points; missing unless asked "
-        "for, and for what was sent in steps.",
+    step_spans: list[tuple[int, int]] | None = _missing(
+        "[start, end) of each step in the text that was sent, in Unicode code points; missing unless asked "
+        "for, and for what was sent in steps."
     )
-    last_tokens: list[int] | None = Field(
-        default=None,
-        exclude_if=_is_none,
-        description="For each step the index of the token, among the `offsets`, with its last character; missing "
-        "without them.",
+    last_tokens: list[int] | None = _missing(
+        "For each step the index of the token, among the `offsets`, with its last character; missing without them."
     )
-    correct: bool | None = Field(
-        default=None, exclude_if=_is_none, description="Whether the answer is right; missing without `gold`."
-    )
-    compared_as_text: bool | None = Field(
-        default=None, exclude_if=_is_none, description="As in `/grade`; missing without `gold`."
-    )
-    combined_reward: float | None = Field(
-        default=None,
-        exclude_if=_is_none,
-        description="By the request's `combination`; missing without `gold`, and with `process` without a step score.",
+    correct: bool | None = _missing("Whether the answer is right; missing without `gold`.")
+    compared_as_text: bool | None = _missing("As in `/grade`; missing without `gold`.")
+    combined_reward: float | None = _missing(
+        "By the request's `combination`; missing without `gold`, and with `process` without a step score."
     )
 
 
@@ -102,9 +90,7 @@ class ScoreResponse(WireModel):
     model: str
     demonstration: DemonstrationField = None
     aggregate: Aggregate
-    combination: Combination | None = Field(
-        default=None, exclude_if=_is_none, description="How `combined_reward` is made; missing without `gold`."
-    )
+    combination: Combination | None = _missing("How `combined_reward` is made; missing without `gold`.")
     solutions: list[ScoredSolution]
     usage: Usage
 
@@ -218,11 +204,7 @@ class VoteResponse(Voted, Election):
     """The outcome of a vote, with its solutions."""
 
     _request_id: str | None = PrivateAttr(None)
-    why_majority: str | None = Field(
-        default=None,
-        exclude_if=_is_none,
-        description="Why a vote that was not named is by majority; missing otherwise.",
-    )
+    why_majority: str | None = _missing("Why a vote that was not named is by majority; missing otherwise.")
 
     @property
     def request_id(self) -> str | None:

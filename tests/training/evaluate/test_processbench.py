@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import shutil
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -97,7 +96,7 @@ def test_a_run_goes_on_where_it_was_and_for_its_own_model_alone(scored, tmp_path
     assert bench.score(subsets, EngineScorer(engine), tmp_path, _quiet()) == scores
     assert sum(map(len, engine.batches)) == 15
     other = FakeEngine()
-    other.description = replace(other.description, name="another")
+    other.description = other.description.model_copy(update={"name": "another"})
     with pytest.raises(OutputMismatch, match="another"):
         bench.score(subsets, EngineScorer(other), tmp_path, _quiet())
 

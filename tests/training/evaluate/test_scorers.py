@@ -99,7 +99,7 @@ def test_scores_of_a_server_that_does_not_tell_are_not_kept(tmp_path):
 def test_a_model_that_is_swapped_during_a_run_is_noticed(tmp_path):
     engine = FakeEngine()
     with serving(engine) as running, closing(ServerScorer(running.url)) as scorer:
-        engine.description = replace(engine.description, digest="another")
+        engine.description = engine.description.model_copy(update={"digest": "another"})
         with pytest.raises(ModelUnavailable, match="another model than at the start"):
             _first_errors(scorer, tmp_path)
     assert (tmp_path / "easy.jsonl").read_text("utf-8") == ""

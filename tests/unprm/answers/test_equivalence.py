@@ -116,7 +116,7 @@ def test_an_odd_candidate_does_not_overturn_a_majority(answers, texts, count):
 
 
 def _elected(answers, texts):
-    return list(decide("majority", answers.classes(texts)).classes[0].members)
+    return list(decide("majority", answers.classes(texts)).candidates[0].members)
 
 
 WORDS = r"""

@@ -486,7 +486,7 @@ async def test_what_is_cached_does_not_make_a_model_seem_fast() -> None:
 @asynchronous
 async def test_a_judge_s_batch_is_counted_by_its_prompts_and_a_request_is_bounded() -> None:
     engine = FakeEngine()
-    engine.description = replace(engine.description, prompt_limits=PromptLimits(batch=100, request=250))
+    engine.description = engine.description.model_copy(update={"prompt_limits": PromptLimits(batch=100, request=250)})
     queue = ModelQueue(engine, batch_tokens=10, max_queued_tokens=1000)
     items = [replace(item(k), asked=50) for k in range(5)]
     await queue.score(items)

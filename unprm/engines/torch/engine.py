@@ -8,7 +8,6 @@ batches.
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +66,7 @@ class TorchEngine:
         self.format: PrmFormat = format
         self._limit, self._together = RunLimit(pass_tokens, RECOVERY), together
         memory, slot = planned(reader, description.max_tokens, pass_tokens, cache_bytes), slot_bytes(reader)
-        self.description = replace(description, memory=memory)
+        self.description = description.model_copy(update={"memory": memory})
         self._cached_tokens = cache_bytes // slot
         self._tree = PrefixTree(memory.slots // slot)
         # one more, for what fills a graph

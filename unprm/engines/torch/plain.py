@@ -2,7 +2,6 @@
 for every causal model, and the reference for faster engines."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ class PlainEngine:
     def __init__(self, reader: Reader, format: PrmFormat, description: ModelDescription) -> None:
         self.format: PrmFormat = format
         memory = plan(reader.modules, reader.decoders, 0, description.max_tokens, reader.kept)
-        self.description = replace(description, memory=memory)
+        self.description = description.model_copy(update={"memory": memory})
         self._reader: Reader | None = reader
 
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:

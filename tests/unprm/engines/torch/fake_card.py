@@ -225,7 +225,7 @@ class CardEngine(TorchEngine):
 
     def __init__(self, card: FakeCard, network: PreTrainedModel, pass_tokens: int, cache_bytes: int) -> None:
         window = network.config.max_position_embeddings
-        about = ModelDescription("fake", "", "torch", NAME, "", window, "")
+        about = ModelDescription(name="fake", family="", engine="torch", device=NAME, dtype="", max_tokens=window)
         super().__init__(_Unread(network), None, about, pass_tokens, cache_bytes)  # type: ignore[arg-type]
         card.watch(network)
         self._card = card

@@ -26,7 +26,7 @@ from unprm.types import Encoded, ModelDescription
 
 WINDOW, BETA = 64, 0.5
 CPU = torch.device("cpu")
-ABOUT = ModelDescription("m", "f", "torch", "cpu", "float32", WINDOW, "")
+ABOUT = ModelDescription(name="m", family="f", engine="torch", device="cpu", dtype="float32", max_tokens=WINDOW)
 SHAPE = {
     "vocab_size": 12,
     "hidden_size": 32,

@@ -17,7 +17,7 @@ from unprm.engines.torch.readers import AtPositions
 from unprm.types import Encoded, ModelDescription
 
 WINDOW = 64
-ABOUT = ModelDescription("m", "f", "torch", "cpu", "", WINDOW, "")
+ABOUT = ModelDescription(name="m", family="f", engine="torch", device="cpu", dtype="", max_tokens=WINDOW)
 SHAPE = {
     "vocab_size": 50,
     "hidden_size": 16,

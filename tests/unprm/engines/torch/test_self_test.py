@@ -25,7 +25,7 @@ from unprm.types import Encoded, ModelDescription
 
 CPU = torch.device("cpu")
 WINDOW = 512
-ABOUT = ModelDescription("m", "f", "torch", "cpu", "float32", WINDOW, "")
+ABOUT = ModelDescription(name="m", family="f", engine="torch", device="cpu", dtype="float32", max_tokens=WINDOW)
 SHAPE = {
     "vocab_size": 1024,
     "hidden_size": 64,
