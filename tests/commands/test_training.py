@@ -62,7 +62,7 @@ def check_prmbench(world: World, run: str) -> None:
 def test_a_data_set_is_built(world: World, blocks: list[Block]) -> None:
     world.run(changed(blocks[0].text, {"--preset mini": "--preset mini --limit 1"}))
     output = world.run("python -c \"import datasets; print(*datasets.load_dataset('runs/mini/dataset')['train'][0])\"")
-    assert output.splitlines()[-1].split() == ["prompt", "answer", "completions", "label", "tried"]
+    assert output.splitlines()[-1].split() == ["prompt", "answer", "completions", "label"]
 
 
 @runs("docs/data.md", "unprm merge annotated.jsonl")
