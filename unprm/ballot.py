@@ -142,10 +142,8 @@ class Ballot:
         if self.on_election is None:
             return election
         elected = self.solutions[members[0]].answer or ""
-        given = self.classes, self.rewards, self.request
-        return election.model_copy(
-            update=self.on_election(ElectionRecord.of(strategy, election.compared_as, elected, *given, members))
-        )
+        record = ElectionRecord.of(election, elected, self.classes, self.rewards, self.request)
+        return election.model_copy(update=self.on_election(record))
 
     def leader(self, strategy: Strategy, longest: int) -> str:
         """The answer that a vote on the candidates so far elects, in at most so many characters; raises `NoAnswer`."""

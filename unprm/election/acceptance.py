@@ -33,7 +33,7 @@ from unprm.errors import InvalidRequest, RecordInvalid
 from unprm.types import Aggregate, ComparedAs
 from unprm.votes.registry import VOTES, Strategy
 from unprm.votes.vote import Values
-from unprm.wire import AppliedCalibration, Candidates, RiskTerms, VoteCalibrationOut
+from unprm.wire import AppliedCalibration, Candidates, Election, RiskTerms, VoteCalibrationOut
 
 CONFIDENCE = 0.9
 """Probability over the calibration questions that the risk is kept, unless the calibration says otherwise."""
@@ -147,19 +147,13 @@ class ElectionRecord:
 
     @classmethod
     def of(
-        cls,
-        strategy: Strategy,
-        compared_as: ComparedAs,
-        answer: str,
-        classes: Sequence[int | None],
-        rewards: Values | None,
-        terms: BaseModel,
-        members: Sequence[int],
+        cls, election: Election, answer: str, classes: Sequence[int | None], rewards: Values | None, terms: BaseModel
     ) -> "ElectionRecord":
-        """`classes`, `rewards`: as in `decide`; `members`: the indices of the elected class."""
-        used = rewards_used(strategy, classes, rewards, terms)
-        value, statistics = certainty(classes, used, members), Statistics.of(classes, used)
-        return cls(strategy, compared_as, value, statistics, {}, None, None, answer)
+        """`answer`: the elected one, whole; `classes`, `rewards`: as in `decide`."""
+        used = rewards_used(election.strategy, classes, rewards, terms)
+        value = certainty(classes, used, election.candidates[0].members)
+        statistics = Statistics.of(classes, used)
+        return cls(election.strategy, election.compared_as, value, statistics, {}, None, None, answer)
 
 
 OnElection = Callable[[ElectionRecord], dict[str, Any]]
