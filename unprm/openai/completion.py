@@ -1,16 +1,26 @@
-"""Completions as servers of OpenAI's API send them, and the tokens that they count."""
+"""Completions as servers of OpenAI's API send them, the tokens that they count, and several completions of one prompt.
+
+llama.cpp refuses a request for more completions (`n`) than it has slots. Ollama and LM Studio know no `n` and give one.
+"""
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Sized
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Self
+from operator import attrgetter, itemgetter
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
-from unprm.openai.client import APIResponseError, error_message
-from unprm.openai.models import Json, LogProbs, Token, is_json
+from unprm.openai.client import APIResponseError, APIStatusError, OpenAIClient, error_message
+from unprm.openai.models import Json, LogProbs, Token
+from unprm.task_groups import settled
+
+Part = TypeVar("Part", bound=Sized)
+Ask = Callable[[int, int], Coroutine[Any, Any, Part]]
+"""Asks for choices: the number of the first, from 0, which makes its seed, and how many. Returns those that came."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +28,9 @@ class Completion:
     """One completion of a prompt.
 
     `calls`: its tool calls. `thoughts`: reasoning that the server sends beside the text. `finish`: why it ended, as
-    `stop` or `length`. `raw`: all that the server sent, in OpenAI's form: the parts of a text joined, the arguments of
-    a call as the text of a JSON object, each call with an id, a legacy `function_call` as a call.
+    `stop` or `length`. `length`: characters of the text and the calls. `raw`: all that the server sent, in OpenAI's
+    form: the parts of a text joined, the arguments of a call as the text of a JSON object, each call with an id, a
+    legacy `function_call` as a call.
     """
 
     raw: Json
@@ -28,6 +39,7 @@ class Completion:
     thoughts: str = ""
     refusal: str = ""
     finish: str | None = None
+    length: int = 0
 
     @classmethod
     def read(cls, sent: Any) -> Self | None:
@@ -52,8 +64,15 @@ class Completion:
         def said(*names: str) -> str:
             return next((text for name in names if isinstance(text := message.get(name), str) and text), "")
 
-        thoughts = said("reasoning_content", "reasoning")
-        return cls(sent | {"message": message}, said("content"), calls, thoughts, said("refusal"), finish)
+        return cls(
+            raw=sent | {"message": message},
+            text=(text := said("content")),
+            calls=calls,
+            thoughts=said("reasoning_content", "reasoning"),
+            refusal=said("refusal"),
+            finish=finish,
+            length=len(text) + (len(json.dumps(calls)) if calls else 0),
+        )
 
     @property
     def index(self) -> int:
@@ -62,11 +81,6 @@ class Completion:
     @property
     def is_cut(self) -> bool:
         return self.finish == "length"
-
-    @property
-    def length(self) -> int:
-        """Characters of its text and its calls."""
-        return len(self.text) + (len(json.dumps(self.calls)) if self.calls else 0)
 
     @cached_property
     def logprobs(self) -> LogProbs:
@@ -221,6 +235,81 @@ class Samples:
         return len(self.completions)
 
 
+class Choices:
+    """How many choices one server accepts in a request, found by trying."""
+
+    def __init__(self) -> None:
+        self._accepted: int | None = None
+
+    async def gather(self, ask: Ask[Part], count: int, limit: int | None = None) -> list[Part | Exception]:
+        """Asks for `count` choices in requests of at most `limit`; returns the result or error of every request, in the
+        order of the choices.
+
+        A request refused with an `APIStatusError` naming `n` is repeated in halves, missing choices one by one. Later
+        calls begin with the accepted size.
+        """
+        first_size = size = min(number for number in (self._accepted, limit, count) if number is not None)
+        left, results = [(0, count)], list[tuple[int, Part | Exception]]()
+        while left:
+            parts = [
+                (start, min(size, first + total - start))
+                for first, total in left
+                for start in range(first, first + total, size)
+            ]
+            left = []
+            for (first, total), result in zip(parts, await settled(ask(*part) for part in parts), strict=True):
+                if total > 1 and isinstance(result, APIStatusError) and result.refuses("n"):
+                    left.append((first, total))
+                    size = min(size, total // 2)
+                    continue
+                results.append((first, result))
+                if not isinstance(result, Exception) and len(result) < total and total > 1:
+                    left.append((first + len(result), total - len(result)))
+                    size = max(1, min(size, len(result)))
+        results.sort(key=itemgetter(0))
+        outcomes = [result for _, result in results]
+        if size < first_size and not all(isinstance(outcome, Exception) for outcome in outcomes):
+            self._accepted = size
+        return outcomes
+
+
+class Completions:
+    """Asks a server for completions at `path`, in as many requests as it takes. A request waits for one of `places`."""
+
+    def __init__(self, client: OpenAIClient, path: str, places: AbstractAsyncContextManager[Any] | None = None) -> None:
+        self._client, self._path = client, path
+        self._places = places or nullcontext()
+        self._choices = Choices()
+
+    async def sample(self, body: Mapping[str, Any], count: int, seed: int | None = None, affinity: str = "") -> Samples:
+        """`count` completions, or fewer if the server returns none any more, those of each answer in the order of
+        `index`. `seed`: of the first one; each further one has the next number. `affinity` as in `OpenAIClient`.
+
+        Raises the first `APIError` of a request.
+        """
+
+        async def ask(first: int, size: int) -> Samples:
+            fields = dict(body)
+            if size > 1:
+                fields["n"] = size
+            if seed is not None:
+                fields["seed"] = seed + first
+            async with self._places:
+                answer = Samples.read(await self._client.sample(self._path, fields, affinity))
+            answer.completions = sorted(answer.completions, key=attrgetter("index"))[:size]
+            return answer
+
+        total = Samples()
+        for part in await self._choices.gather(ask, count):
+            if isinstance(part, Exception):
+                raise part
+            total.add(part)
+        return total
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
 def joined_text(content: Any) -> Any:
     """A content whose text parts are joined."""
     if not isinstance(content, list):
@@ -238,3 +327,12 @@ def _call(call: Json) -> Json:
         # some servers say nothing, or null, where there are no arguments
         made["function"] = function | {"arguments": "{}" if text in ("", "null") else text}
     return made
+
+
+def is_json(value: Any) -> bool:
+    """Whether JSON can hold a value: no number in it is infinite, NaN, or longer than Python writes."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,7 +1,6 @@
 """JSON, and the log-probabilities of a completion's tokens, in the forms in which servers of OpenAI's API send them."""
 
 import builtins
-import json
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -83,12 +82,3 @@ class LogProbs(_Object):
 
 def _bounded(logprob: float) -> float:
     return min(0.0, max(MIN_LOGPROB, logprob))
-
-
-def is_json(value: Any) -> bool:
-    """Whether JSON can hold a value: no number in it is infinite, NaN, or longer than Python writes."""
-    try:
-        json.dumps(value, allow_nan=False)
-    except (ValueError, RecursionError):
-        return False
-    return True

@@ -12,9 +12,9 @@ from typing import Any
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from unprm.errors import SamplerFailed
-from unprm.openai.choices import Completions
 from unprm.openai.client import NEUTRAL, APIError, APIStatusError, OpenAIClient
 from unprm.openai.completion import Completion as ServerCompletion
+from unprm.openai.completion import Completions
 from unprm.openai.models import Json, Token
 from unprm.samplers.prompts import TokenSampler, messages
 from unprm.types import Completion, SamplingSettings

@@ -13,7 +13,7 @@ from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable, Ups
 from unprm.openai.completion import Completion, Samples
 from unprm.openai.models import Json
 from unprm.pipeline import NoConfidence
-from unprm.votes.registry import VOTES, Strategy, VoteTerms
+from unprm.votes.registry import Strategy, VoteTerms
 from unprm.wire import LONGEST_COMPARED, AnySolution, Election, Unscored, VoteRequest
 
 from ...models.model import Model
@@ -66,10 +66,6 @@ Observer = Callable[[ElectionUpdate], None]
 progress after each of them, and after each vote but the last."""
 
 
-def ignore(update: ElectionUpdate) -> None:
-    """Observes nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
     """`choices`: a completion of each answer in the order of the vote, the elected one first; `sampled`: what all
@@ -88,9 +84,7 @@ class RunningElection:
     the vote would not change if all were sampled.
     """
 
-    def __init__(
-        self, models: Sequence[Model], sampling: Sampling, observe: Observer = ignore, waiting: int = 0
-    ) -> None:
+    def __init__(self, models: Sequence[Model], sampling: Sampling, observe: Observer | None, waiting: int) -> None:
         self.sampling, self._observe, self._waiting = sampling, observe, waiting
         self._plan, self._context = sampling.plan, sampling.context
         self._scorer = RequestScorer(sampling.service, models, sampling.context)
@@ -101,7 +95,7 @@ class RunningElection:
         settings = self._plan.settings
         self._exhaust = False
         self._probes = (
-            VOTES[self._plan.strategy].signal == "none"
+            self._plan.signal == "none"
             and "round" not in settings.model_fields_set
             and sampling.budget > settings.round
         )
@@ -129,24 +123,25 @@ class RunningElection:
         until, now = context.deadline - _RESERVE * context.seconds, asyncio.get_running_loop().time()
         try:
             share = now + (until - now) / (1 + self._waiting)
-            await self.sampling.sample(size, share, self._note_arrival, self._is_enough)
+            await self.sampling.sample(size, share, self._observe and self._note_arrival, self._is_enough)
         except TimeoutError:
             raise DeadlineExceeded((1 - _RESERVE) * context.seconds) from None
         self._ballot = await self._vote(self._plan.strategy)
         if self._ballot is not None:
             self._leader = self._ballot.leader(self._plan.strategy, LONGEST_COMPARED)
         await self._stop_if_decided()
-        if self.stopped is None:
-            self._observe_progress(len(self.sampling.samples))
+        if self.stopped is None and self._observe is not None:
+            self._observe(self._progress(len(self.sampling.samples)))
 
     def _note_arrival(self, update: WrittenCandidate | TextPiece) -> None:
+        assert self._observe is not None, "else nobody is told"
         if self._plan.settings.show_samples:
             self._observe(update)
         if isinstance(update, WrittenCandidate):
-            self._observe_progress(update.index + 1)
+            self._observe(self._progress(update.index + 1))
 
-    def _observe_progress(self, sampled: int) -> None:
-        self._observe(Progress(sampled=sampled, budget=self.sampling.budget, answer=self._leader))
+    def _progress(self, sampled: int) -> Progress:
+        return Progress(sampled=sampled, budget=self.sampling.budget, answer=self._leader)
 
     async def _result(self) -> ElectionResult:
         """What the last vote elects."""
@@ -195,7 +190,7 @@ class RunningElection:
         report = Report(**fields)
         report.notes = notes(
             report,
-            sampling.token_limit,
+            sampling.token_limit if report.cut else None,
             why_majority=plan.why_majority,
             by_letters=plan.by_letters,
             by_frequency=by_frequency,
@@ -207,7 +202,7 @@ class RunningElection:
         """Whether the vote on these completions is stable, so that no others need be waited for; False for a vote that
         needs more than answers: scoring some would delay the rest."""
         plan = self._plan
-        if VOTES[plan.strategy].signal != "none" or self._exhaust:
+        if plan.signal != "none" or self._exhaust:
             return False
         ballot = await self._vote(plan.strategy, partial(self.sampling.provisional, completions))
         left = self.sampling.budget - self.sampling.attempted - (len(completions) - len(self.sampling.samples))
@@ -256,7 +251,7 @@ class RunningElection:
         confidence, is elected if the vote takes these."""
         plan, count = self._plan, len(self.sampling.samples)
         outcome = _NO_VOTE | {"solution_index": self.sampling.first_whole, "without_answer_count": count}
-        signal, named = VOTES[plan.strategy].signal, plan.settings.strategy is not None
+        signal, named = plan.signal, plan.settings.strategy is not None
         if signal == "none" or (count == 1 and not named):
             return outcome
         request = await self._context.read(partial(self._request, self.sampling.solutions))
@@ -298,7 +293,7 @@ def _unscored(reasons: Iterable[tuple[int, Unscored | None]]) -> list[UnscoredCa
     return [UnscoredCandidate(index=index, **dict(reason)) for index, reason in reasons if reason is not None]
 
 
-async def elect(begun: Sequence[Sampling], observe: Observer = ignore) -> ElectionResult:
+async def elect(begun: Sequence[Sampling], observe: Observer | None = None) -> ElectionResult:
     """The elected completion. If it is not accepted, `on_reject` says how far to go: to the rest of the budget, and to
     the further sources of `begun`, which are given for `escalate`, until one is. The last one stands, accepted or not;
     an upstream that fails, or takes more than its share of the time, has none.
@@ -311,12 +306,13 @@ async def elect(begun: Sequence[Sampling], observe: Observer = ignore) -> Electi
     first, plan = begun[0], begun[0].plan
 
     def observe_progress(update: ElectionUpdate) -> None:
-        if isinstance(update, Progress):  # the numbers of candidates begin anew
+        if observe is not None and isinstance(update, Progress):  # the numbers of candidates begin anew
             observe(update)
 
     with first.service.models.chosen(plan.settings.model, least=0) as models:
         for waiting, sampling in zip(reversed(range(len(begun))), begun, strict=True):
-            election = RunningElection(models, sampling, observe if sampling is first else observe_progress, waiting)
+            told = observe if sampling is first or observe is None else observe_progress
+            election = RunningElection(models, sampling, told, waiting)
             try:
                 result = await _attempt(election, attempts)
                 more = sampling is first and plan.settings.on_reject in ("sample_more", "escalate")

@@ -13,6 +13,7 @@ from unprm.openai.completion import Samples
 from unprm.types import DEFAULT_STRATEGY, Extraction
 from unprm.validation_messages import unknown
 from unprm.votes.registry import VOTES, Strategy
+from unprm.votes.vote import Signal
 
 from ...lease import Lease
 from ...scoring import RequestScorer
@@ -73,27 +74,16 @@ class ElectionPlan:
     """
 
     request: ChatRequest
+    settings: ElectionSettings
     extraction: Extraction
     by_letters: bool
     problem: str | None
     strategy: Strategy
+    signal: Signal
     sources: Sequence[Source]
     stable: float
     why_majority: str | None
     several: bool
-
-    @property
-    def settings(self) -> ElectionSettings:
-        return self.request.unprm
-
-    @property
-    def by_confidence(self) -> bool:
-        return VOTES[self.strategy].signal == "confidence"
-
-    @property
-    def groups(self) -> list[Sequence[Source]]:
-        """Sources whose candidates vote together: all, or with `escalate` a group for each."""
-        return [[each] for each in self.sources] if self.settings.on_reject == "escalate" else [self.sources]
 
 
 async def plan(
@@ -115,7 +105,7 @@ async def plan(
     with service.models.chosen(election.model, least=0) as models:
         scorer = RequestScorer(service, models, context)
         strategy, problem, why_majority = await _choose_strategy(request, scorer, settings)
-        if VOTES[strategy].signal == "reward":  # nothing is bought that nobody can score
+        if (signal := VOTES[strategy].signal) == "reward":  # nothing is bought that nobody can score
             if not models:
                 raise NoModel
             for model in models:
@@ -131,10 +121,12 @@ async def plan(
     by_letters = by_letters and await scorer.lease.read(lambda: lists_options(request.question()))
     return ElectionPlan(
         request=request,
+        settings=election,
         extraction="choice" if by_letters else election.extraction,
         by_letters=by_letters,
         problem=problem,
         strategy=strategy,
+        signal=signal,
         sources=sources,
         stable=settings.gateway_stable if election.stable is None else election.stable,
         why_majority=why_majority,

@@ -78,9 +78,9 @@ class Gateway:
         upstream is called."""
         self.context.response_id = prefix + uuid.uuid4().hex
         planned = await plan(request, self.budget, self.upstreams, self.service, self.context)
-        begun = [
-            await self.read(partial(Sampling, self.service, group, planned, self.context)) for group in planned.groups
-        ]
+        escalates = planned.settings.on_reject == "escalate"
+        groups = [[source] for source in planned.sources] if escalates else [planned.sources]
+        begun = [await self.read(partial(Sampling, self.service, group, planned, self.context)) for group in groups]
         return partial(elect, begun)
 
     async def relay(self, path: str, request: UpstreamRequest, count: int) -> Response:

@@ -15,8 +15,7 @@ from unprm.answers.extraction import extract
 from unprm.answers.kinds import canonical_json, json_answer
 from unprm.errors import UnprmError, UpstreamFailed
 from unprm.openai.client import APIResponseError
-from unprm.openai.completion import Completion, Samples
-from unprm.openai.models import is_json
+from unprm.openai.completion import Completion, Samples, is_json
 from unprm.task_groups import all_of, first_of
 from unprm.trajectories import Function, Message, Reading, render
 from unprm.types import Solution, Split
@@ -49,7 +48,7 @@ class Sampling:
         request = plan.request
         self._body, self._seed = request.for_upstream(), request.seed
         self._shows_logprobs, self._has_logprobs = bool(self._body.get("logprobs")), False
-        if plan.by_confidence:
+        if plan.signal == "confidence":
             self._body["logprobs"] = True
         if self.budget > 1 and request.temperature == 0:
             self._body["temperature"] = WARM
@@ -95,16 +94,16 @@ class Sampling:
         self,
         wanted: int,
         until: float,
-        observe: Callable[[WrittenCandidate | TextPiece], None],
+        observe: Callable[[WrittenCandidate | TextPiece], None] | None,
         enough: Callable[[Sequence[Completion]], Coroutine[Any, Any, bool]],
     ) -> None:
         """Samples one more round of `wanted` candidates, until a time of the event loop's clock, or until `enough` says
         that the completions so far decide.
 
-        `observe` gets candidates in order, an early one once all before it have arrived; if the request shows samples,
-        first the pieces of a text while it is written. Failures are recorded, and tokens charged as they are told. A
-        source is given up if it keeps failing, if its first candidates all fail, or if it takes more than its share of
-        the time while others wait.
+        `observe`, if there is one, gets candidates in order, an early one once all before it have arrived; if the
+        request shows samples, first the pieces of a text while it is written. Failures are recorded, and tokens charged
+        as they are told. A source is given up if it keeps failing, if its first candidates all fail, or if it takes
+        more than its share of the time while others wait.
 
         Raises `UpstreamRefused`, `UpstreamFailed`, `Overloaded` or `TimeoutError` if there is no candidate so far, and
         no other source.
@@ -120,7 +119,7 @@ class Sampling:
         errors: dict[Source, UnprmError] = {}
         complete, late, missing = True, False, "the upstream returned fewer candidates than requested"
         # together they would arrive together
-        apart = self.plan.request.stream and self.plan.settings.show_samples
+        apart = observe is not None and self.plan.settings.show_samples
 
         async def request_from(source: Source) -> None:
             source.requested, start = True, places.index(source)
@@ -192,7 +191,11 @@ class Sampling:
     def solutions(self) -> list[AnySolution]:
         """All candidates so far as a vote takes them, in sampling order. Raises `UpstreamFailed` if log-probabilities
         are needed and no source gives any."""
-        if self.plan.by_confidence and not self._has_logprobs and all(source.requested for source in self.sources):
+        if (
+            self.plan.signal == "confidence"
+            and not self._has_logprobs
+            and all(source.requested for source in self.sources)
+        ):
             why = "the upstream sends no log-probabilities of tokens, which votes by confidence need"
             raise UpstreamFailed(f"{why}: name another vote, as majority")
         return self.provisional(self.samples.completions, self._confidences)
@@ -230,20 +233,19 @@ class Sampling:
 
     def _digest(self, samples: Samples) -> list[float | None]:
         """Reads log-probabilities; those that the caller did not ask for are dropped."""
-        confidences = list(map(self._confidence, samples.completions))
+        by_confidence = self.plan.signal == "confidence"
+        confidences = [self._confidence(each) if by_confidence else None for each in samples.completions]
         if not self._shows_logprobs:
             samples.completions = [
                 replace(each, raw=each.raw | {"logprobs": None}) if each.raw.get("logprobs") else each
                 for each in samples.completions
             ]
-            if self.plan.by_confidence:
+            if by_confidence:
                 samples.size = sum(each.length for each in samples.completions)
         return confidences
 
     def _confidence(self, completion: Completion) -> float | None:
-        """None if nobody votes by it, or the completion has no log-probabilities that can be read."""
-        if not self.plan.by_confidence:
-            return None
+        """None if the completion has no log-probabilities that can be read."""
         try:
             logprobs = completion.logprobs.sampled
         except APIResponseError:
@@ -320,7 +322,7 @@ class _Round:
     all before it have arrived. `first`: the number of the first candidate among all."""
 
     def __init__(
-        self, places: Sequence[Source], first: int, observe: Callable[[WrittenCandidate | TextPiece], None]
+        self, places: Sequence[Source], first: int, observe: Callable[[WrittenCandidate | TextPiece], None] | None
     ) -> None:
         self._places, self._first, self._observe = places, first, observe
         self.samples, self.origins = Samples(), list[Source]()
@@ -347,7 +349,8 @@ class _Round:
 
     def show(self, place: int, text: str) -> None:
         self._shown[place] = self._shown.get(place, 0) + len(text)
-        self._observe(TextPiece(candidate=self._first + place, text=text))
+        if self._observe is not None:
+            self._observe(TextPiece(candidate=self._first + place, text=text))
 
     def end(self) -> None:
         """Takes what has come although those before it have failed."""
@@ -361,7 +364,8 @@ class _Round:
             self.show(place, "")
 
     def _add(self, place: int, completions: list[Completion]) -> None:
-        for written in map(WrittenCandidate.of, count(self._first + len(self.samples)), completions):
-            self._observe(written)
+        if self._observe is not None:
+            for written in map(WrittenCandidate.of, count(self._first + len(self.samples)), completions):
+                self._observe(written)
         self.samples.completions += completions
         self.origins += [self._places[place]] * len(completions)

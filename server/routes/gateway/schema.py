@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from unprm.errors import InvalidRequest
-from unprm.openai.completion import joined_text
-from unprm.openai.models import Json, JsonList, is_json
+from unprm.openai.completion import is_json, joined_text
+from unprm.openai.models import Json, JsonList
 from unprm.trajectories import AgentTool, Message, conversation
 from unprm.types import Aggregate, Probability
 from unprm.validation_messages import validation_errors
@@ -129,10 +129,6 @@ class ChatRequest(UpstreamRequest):
         """Whether the model's name may be meant to choose a vote, and misses it: `wfr-16@name`. But a name of the
         upstream's may look so, too: `phi-4@q8_0`."""
         return self.unprm.strategy is None and _LIKE_NAMED.match(self.model) is not None
-
-    @property
-    def answer_count(self) -> int:
-        return self.n or 1
 
     @property
     def wants_json(self) -> bool:

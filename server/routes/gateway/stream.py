@@ -29,7 +29,7 @@ _PARTS = 1000
 
 
 def chat_completion(request: ChatRequest, id: str, elected: ElectionResult) -> Json:
-    choices = [choice.raw | {"index": index} for index, choice in enumerate(elected.choices[: request.answer_count])]
+    choices = [choice.raw | {"index": index} for index, choice in enumerate(elected.choices[: request.n or 1])]
     report = elected.report.model_dump(mode="json")
     about = _head("chat.completion", id, elected.sampled.model or request.model)
     return about | {"choices": choices, "usage": elected.sampled.usage.for_chat(), "unprm": report}
@@ -39,7 +39,7 @@ class Chunks:
     """The events of a chat completion: its answers, and the usage if the request asks for it."""
 
     def __init__(self, request: ChatRequest, id: str) -> None:
-        self._answers = request.answer_count
+        self._answers = request.n or 1
         self._usage = bool((request.stream_options or {}).get("include_usage"))
         self._common = _head("chat.completion.chunk", id, request.model)
 

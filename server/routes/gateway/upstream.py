@@ -14,7 +14,6 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
 from unprm.errors import Overloaded, UnprmError, UpstreamFailed, UpstreamRefused
-from unprm.openai.choices import Choices
 from unprm.openai.client import (
     LONGEST_RETRY_AFTER,
     APIConnectionError,
@@ -24,8 +23,8 @@ from unprm.openai.client import (
     Take,
     encoded,
 )
-from unprm.openai.completion import Samples, TokenUsage
-from unprm.openai.models import Json, is_json
+from unprm.openai.completion import Choices, Samples, TokenUsage, is_json
+from unprm.openai.models import Json
 from unprm.openai.stream import CompletionStream
 from unprm.trajectories import TOKEN
 

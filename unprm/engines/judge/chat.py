@@ -5,9 +5,8 @@ from http import HTTPStatus
 
 from unprm.engines.judge.layouts import Messages
 from unprm.errors import ModelBusy, ModelUnreachable
-from unprm.openai.choices import Completions
 from unprm.openai.client import APIConnectionError, APIError, APIStatusError, Observe, OpenAIClient, ignore
-from unprm.openai.completion import Completion, Samples
+from unprm.openai.completion import Completion, Completions, Samples
 from unprm.openai.models import Json
 from unprm.types import Usage
 

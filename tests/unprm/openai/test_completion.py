@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.fakes import openai_server
-from unprm.openai.choices import Completions
 from unprm.openai.client import OpenAIClient
-from unprm.openai.completion import Completion, Samples, TokenUsage
+from unprm.openai.completion import Completion, Completions, Samples, TokenUsage
 
 TOKENS = [
     {"id": 7, "logprob": 1e-9, "top_logprobs": [{"token": "a", "logprob": 1e-9}, {"token": "b", "logprob": -2.0}]},
