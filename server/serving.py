@@ -26,10 +26,10 @@ from .journal import JournalUnusable
 from .middleware import KeysInvalid
 from .models.load import load
 from .observe import Metrics, configure_logs
-from .protocol import BoundedProtocol, serve
 from .reloading import Reloading
 from .service import Service
 from .settings import Settings
+from .slow_connections import BoundedProtocol, serve
 from .tracing import TracingUnavailable, configure_traces
 
 _EVERY_IPV4 = str(ipaddress.IPv4Address(0))

@@ -75,8 +75,11 @@ class DocumentedApp(FastAPI):
             schema = ProblemDetails.model_json_schema(ref_template=_REFERENCE, mode="serialization")
             document["components"]["schemas"] |= schema.pop("$defs") | {"ProblemDetails": schema}
             document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-            _add_examples(document)
-            _group(document)
+            for path, operations in document["paths"].items():
+                for operation in operations.values():
+                    operation["tags"] = [next((k for k, begins in _GROUPS.items() if path.startswith(begins)), _REST)]
+                    _add_examples(operation)
+            document["tags"] = [{"name": name} for name in (*_GROUPS, _REST)]
         return super().openapi()
 
     @cached_property
@@ -84,23 +87,14 @@ class DocumentedApp(FastAPI):
         return json.dumps(self.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _group(document: Json) -> None:
-    for path, operations in document["paths"].items():
-        group = next((name for name, prefixes in _GROUPS.items() if path.startswith(prefixes)), _REST)
-        for operation in operations.values():
-            operation["tags"] = [group]
-    document["tags"] = [{"name": name} for name in (*_GROUPS, _REST)]
-
-
-def _add_examples(document: Json) -> None:
-    """Adds the examples to the finished document, because FastAPI drops every null from those of a route."""
-    for operations in document["paths"].values():
-        for operation in operations.values():
-            name = operation["operationId"]
-            if name in EXAMPLES["requests"]:
-                operation["requestBody"]["content"]["application/json"]["example"] = EXAMPLES["requests"][name]
-            if name in EXAMPLES["responses"]:
-                operation["responses"]["200"]["content"]["application/json"]["example"] = EXAMPLES["responses"][name]
+def _add_examples(operation: Json) -> None:
+    """To the finished document, because FastAPI drops every null from the examples of a route."""
+    name, contents = operation["operationId"], {"responses": operation["responses"]["200"]}
+    if "requestBody" in operation:
+        contents["requests"] = operation["requestBody"]
+    for kind, described in contents.items():
+        if name in EXAMPLES[kind]:
+            described["content"]["application/json"]["example"] = EXAMPLES[kind][name]
 
 
 def describe(name: str) -> Json:

@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from server import protocol
+from server import slow_connections
 from server.app import create_app
 from server.lease import Admission, Lease
 from server.models.model import Model
@@ -128,9 +128,9 @@ class Wire(asyncio.Transport):
         pass
 
 
-def connected(app: Any) -> tuple[protocol.BoundedProtocol, Wire]:
+def connected(app: Any) -> tuple[slow_connections.BoundedProtocol, Wire]:
     """A new connection to an ASGI app."""
-    connection = protocol.BoundedProtocol(uvicorn.Config(app, log_config=None), ServerState(), {})
+    connection = slow_connections.BoundedProtocol(uvicorn.Config(app, log_config=None), ServerState(), {})
     wire = Wire()
     connection.connection_made(wire)
     return connection, wire
@@ -145,7 +145,7 @@ async def greet(scope: Scope, receive: Receive, send: Send) -> None:
 @pytest.mark.parametrize("head", [b"", b"POST /score_steps", b"GET /healthz HTTP/1.1\r\nX-Slow: "])
 @asynchronous
 async def test_who_never_ends_a_head_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, before: bytes, head: bytes) -> None:
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.0)
+    monkeypatch.setattr(slow_connections, "HEAD_SECONDS", 0.0)
     connection, wire = connected(greet)
     connection.data_received(before + head)
     while not wire.closed:  # a byte now and then does not help
@@ -160,12 +160,12 @@ def test_a_head_without_end_is_hung_up_on_before_it_fills_the_memory() -> None:
         for number in range(10_000):
             sent += connection.send(b"X-%d: %s\r\n" % (number, b"x" * 1000))
             time.sleep(0.0005)
-    assert protocol.HEAD_BYTES <= sent < 5_000_000
+    assert slow_connections.HEAD_BYTES <= sent < 5_000_000
 
 
 @asynchronous
 async def test_a_request_that_takes_long_outlasts_the_time_for_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.0)
+    monkeypatch.setattr(slow_connections, "HEAD_SECONDS", 0.0)
     gate, begun = asyncio.Event(), asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -191,18 +191,18 @@ def test_trailers_without_end_are_hung_up_on_before_they_fill_the_memory() -> No
         for number in range(10_000):
             sent += connection.send(b"X-%d: %s\r\n" % (number, b"x" * 1000))
             time.sleep(0.0005)
-    assert protocol.HEAD_BYTES <= sent < 5_000_000
+    assert slow_connections.HEAD_BYTES <= sent < 5_000_000
 
 
 @asynchronous
 async def test_a_body_that_goes_on_after_the_answer_is_hung_up_on() -> None:
     connection, wire = connected(greet)
     connection.data_received(raw(None, length=10_000_000))
-    connection.data_received(b"x" * 2 * protocol.HEAD_BYTES)
+    connection.data_received(b"x" * 2 * slow_connections.HEAD_BYTES)
     assert not wire.closed  # the application may still read it
     while not wire.written:
         await asyncio.sleep(0)
-    connection.data_received(b"x" * protocol.HEAD_BYTES)
+    connection.data_received(b"x" * slow_connections.HEAD_BYTES)
     assert not wire.closed
     connection.data_received(b"x")
     assert wire.closed
@@ -283,7 +283,7 @@ def test_an_address_has_its_share_of_the_connections(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     room = Capacity(8, "connections")
-    monkeypatch.setattr(protocol, "connections", lambda: room)
+    monkeypatch.setattr(slow_connections, "connections", lambda: room)
     with serving() as server:
         held = [server.connect(b"") for _ in range(4)]
         until(lambda: len(server.server.server_state.connections) == 4)
@@ -305,7 +305,7 @@ def test_an_address_has_its_share_of_the_connections(
 
 def test_who_is_silent_before_tls_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(slow_connections, "HEAD_SECONDS", 0.05)
     with serving(ssl_certfile=tmp_path / "own.pem") as server, server.connect(b"") as connection:
         connection.settimeout(PATIENCE)
         with suppress(ConnectionResetError):
@@ -335,7 +335,7 @@ def long_answer(server: Running, *more: str) -> socket.socket:
 
 @pytest.mark.parametrize("more", [(), ("Connection: close",)])
 def test_who_does_not_read_the_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]) -> None:
-    monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.05)
+    monkeypatch.setattr(slow_connections, "WRITE_SECONDS", 0.05)
     with serving() as server, long_answer(server, *more) as connection:
         until(lambda: server.metric("unprm_running_requests") == 1)
         until(lambda: server.metric("unprm_running_requests") == 0)
@@ -349,8 +349,8 @@ def test_who_does_not_read_the_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch
 @asynchronous
 async def test_the_rest_of_an_answer_has_to_be_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left in the connection's own buffer holds it up no longer than more would."""
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.0)
-    monkeypatch.setattr(protocol, "WRITE_SECONDS", 0.0)
+    monkeypatch.setattr(slow_connections, "HEAD_SECONDS", 0.0)
+    monkeypatch.setattr(slow_connections, "WRITE_SECONDS", 0.0)
     connection, wire = connected(greet)
     while not wire.aborted:  # nothing comes, and the peer reads nothing
         await asyncio.sleep(0)
