@@ -58,11 +58,9 @@ class Dialect(NamedTuple):
     to_response: Callable[[Any, Scores], Json]
 
 
-_TokenIds = Annotated[
-    tuple[Annotated[int, Field(ge=0, lt=2**32, strict=True)], ...], Field(min_length=1, fail_fast=True)
-]
+_Ids = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32, strict=True)], ...], Field(min_length=1, fail_fast=True)]
 _Prompt = Annotated[
-    Annotated[Text, Tag("text")] | Annotated[_TokenIds, Tag("other")],
+    Annotated[Text, Tag("text")] | Annotated[_Ids, Tag("other")],
     Discriminator(lambda value: "text" if isinstance(value, str) else "other"),
 ]
 
@@ -201,13 +199,10 @@ def _rows(request: PoolingRequest, scores: Scores) -> Json:
 
 def _ranking(request: RerankRequest, scores: Scores) -> Json:
     """The solutions with the highest rewards, best first; of equal ones in the order of the request."""
+    shown = [{"text": text} if request.return_documents else None for text in request.documents]
     results: list[Json] = [
-        {
-            "index": index,
-            "relevance_score": min(steps),
-            "document": {"text": text} if request.return_documents else None,
-        }
-        for index, (text, steps) in enumerate(zip(request.documents, scores, strict=True))
+        {"index": index, "relevance_score": min(steps), "document": document}
+        for index, (steps, document) in enumerate(zip(scores, shown, strict=True))
     ]
     return {"results": sorted(results, key=lambda result: -result["relevance_score"])[: request.top_n]}
 
