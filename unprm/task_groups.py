@@ -21,9 +21,8 @@ async def all_of(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value]:
 
 
 async def first_of(call: Coroutine[Any, Any, Any], other: Coroutine[Any, Any, Any]) -> bool:
-    """Whether `call` ended, and not the `other`, which then did; the one that goes on is cancelled. Raises the error of
-    the one that ended."""
-    tasks = [asyncio.ensure_future(each) for each in (call, other)]
+    """Runs both calls; True if `call` finished first. Cancels the loser, and raises the error of the winner."""
+    tasks = [asyncio.ensure_future(call), asyncio.ensure_future(other)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -35,9 +34,9 @@ async def first_of(call: Coroutine[Any, Any, Any], other: Coroutine[Any, Any, An
     return ended[0] is tasks[0]
 
 
-async def settled(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value | Exception]:
-    """What each call returns or raises. Cancels them once, unlike `asyncio.gather`, which passes on each of AnyIO's
-    repeated cancellations, so that a call could not close its connection."""
+async def gather_outcomes(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value | Exception]:
+    """The result or the error of every call. Cancels the calls once; `asyncio.gather` passes on each of AnyIO's
+    repeated cancellations, so a call could not close its connection."""
 
     async def outcome(call: Coroutine[Any, Any, Value]) -> Value | Exception:
         try:

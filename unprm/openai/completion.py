@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 
 from unprm.openai.client import APIResponseError, APIStatusError, OpenAIClient, error_message
 from unprm.openai.models import Json, LogProbs, Token
-from unprm.task_groups import settled
+from unprm.task_groups import gather_outcomes
 
 Part = TypeVar("Part", bound=Sized)
 Ask = Callable[[int, int], Coroutine[Any, Any, Part]]
@@ -257,7 +257,7 @@ class Choices:
                 for start in range(first, first + total, size)
             ]
             left = []
-            for (first, total), result in zip(parts, await settled(ask(*part) for part in parts), strict=True):
+            for (first, total), result in zip(parts, await gather_outcomes(ask(*part) for part in parts), strict=True):
                 if total > 1 and isinstance(result, APIStatusError) and result.refuses("n"):
                     left.append((first, total))
                     size = min(size, total // 2)

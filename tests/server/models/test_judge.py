@@ -26,6 +26,7 @@ from tests.judge_server import (
 from tests.server.harness import Background, boxed, serving
 from tests.server.options import read
 from tests.support import MODELS, PATIENCE, imported, until
+from unprm.engines.model_queue import ModelQueue
 
 PROBLEM = "What is 1 + 2 + 3?"
 RIGHT, WRONG = boxed(6, "1 + 2 = 3", "3 + 3 = 6"), boxed(7, "1 + 2 = 3", "3 + 3 = 7")
@@ -108,7 +109,8 @@ def test_the_gateway_s_judge_is_asked_about_tool_calls_as_actions() -> None:
         assert user["content"].endswith(MOVES)
 
 
-def test_a_judge_that_goes_away_is_told_of_and_found_again() -> None:
+def test_a_judge_that_goes_away_is_told_of_and_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ModelQueue.__init__.__kwdefaults__, "retry", 0.05)  # type: ignore[arg-type]
     body = {"problem": PROBLEM, "solutions": [RIGHT]}
     with ExitStack() as stack:
         with judging() as judge:
