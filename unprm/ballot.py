@@ -86,10 +86,11 @@ class Ballot:
         """The solutions and their answers, in the order of the request. Raises `InvalidRequest` as
         `Candidates.candidates`."""
         ballot = cls(request, [], [])
-        for index, (solution, text) in enumerate(zip(request.candidates(max_steps), request.texts(), strict=True)):
-            if solution.answer is None and text.strip():
-                ballot.texts[index] = text
-            ballot.solutions.append(replace(solution, answer=answer_of(solution.answer, text, request.extraction)))
+        for index, solution in enumerate(request.candidates(max_steps)):
+            if solution.answer is None and solution.text.strip():
+                ballot.texts[index] = solution.text
+            answer = answer_of(solution.answer, solution.text, request.extraction)
+            ballot.solutions.append(replace(solution, answer=answer))
             given = None if solution.step_scores is None else StepScores(solution.step_scores)
             ballot.scores.append(why_unscorable(index, solution, max_steps) or given)
         return ballot

@@ -69,29 +69,22 @@ class Prompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A candidate; a blank text has no steps. `step_scores`, if given, are in [0, 1], one per step. `compared_as`:
-    the kind of its answer.
+    """A candidate as a vote and a model read it."""
 
-    `confidence`, ≥ 0: that of the model that wrote it. Of a trajectory, `evidence`: what its steps are judged by;
-    `messages`: for each step the index of its message; `cut`: by index, the messages that are not read whole. `prompt`:
-    what the model reads in place of the steps. `spans`: positions of the
-    steps in the text that was sent, `(start, end)` in code points; `last_tokens`: of each step, among the offsets that
-    were sent. `problem`: what it solves, for a model to read.
-    """
-
-    steps: tuple[str, ...]
-    answer: str | None = None
+    steps: tuple[str, ...]  # none of a blank text
+    answer: str | None = None  # the one sent, or found in the text
     id: str | None = None
-    step_scores: tuple[float, ...] | None = None
-    confidence: float | None = None
-    evidence: Evidence | None = None
-    messages: tuple[int, ...] | None = None
-    cut: Mapping[int, Cut] = field(default_factory=dict)
-    prompt: Prompt | None = None
-    compared_as: ComparedAs = "stated"
-    spans: tuple[tuple[int, int], ...] | None = None
-    last_tokens: tuple[int, ...] | None = None
-    problem: str = ""
+    step_scores: tuple[float, ...] | None = None  # sent: one per step, in [0, 1]
+    confidence: float | None = None  # of the model that wrote it, ≥ 0
+    evidence: Evidence | None = None  # of a trajectory: what its steps are judged by
+    messages: tuple[int, ...] | None = None  # of a trajectory: for each step the index of its message
+    cut: Mapping[int, Cut] = field(default_factory=dict)  # of a trajectory: by index, the truncated messages
+    prompt: Prompt | None = None  # what the model reads in place of the steps
+    compared_as: ComparedAs = "stated"  # the kind of the answer
+    spans: tuple[tuple[int, int], ...] | None = None  # of the steps in the text that was sent, in code points
+    last_tokens: tuple[int, ...] | None = None  # for each step its last token's index among the offsets that were sent
+    problem: str = ""  # for a model to read
+    text: str = ""  # in which an answer is searched
 
 
 @dataclass(frozen=True, slots=True)

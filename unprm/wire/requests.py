@@ -81,10 +81,6 @@ class SolutionIn(WireModel, Request):
     def characters(self) -> int:
         return len(self.text or "") + sum(map(len, self.steps or ()))
 
-    def whole(self) -> str:
-        """The text as it was sent, or the joined steps."""
-        return self.text if self.text is not None else step_text.join(self.steps or ())
-
     def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
         """The solution, split into steps, of which those beyond the maximum are one. Raises `InvalidRequest` if they
         are not as many as its step scores."""
@@ -94,9 +90,16 @@ class SolutionIn(WireModel, Request):
         scores = None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(steps) != len(scores) and len(steps) <= max_steps:
             raise InvalidRequest(f"solution {index}: {_mismatch(len(scores), len(steps))}", f"/solutions/{index}")
-        confidence = confidence_of(self.confidence, self.token_logprobs)
-        last_tokens = self._last_tokens(spans or (), index)
-        return Solution(steps, self.answer, self.id, scores, confidence, spans=spans, last_tokens=last_tokens)
+        return Solution(
+            steps,
+            self.answer,
+            self.id,
+            scores,
+            confidence_of(self.confidence, self.token_logprobs),
+            spans=spans,
+            last_tokens=self._last_tokens(spans or (), index),
+            text=step_text.join(steps) if text is None else text,
+        )
 
     def _last_tokens(self, spans: Sequence[step_text.TextSpan], index: int) -> tuple[int, ...] | None:
         if self.offsets is None:
@@ -195,10 +198,6 @@ class TrajectoryIn(WireModel, Request):
     def characters(self) -> int:
         return sum(map(len, self._rendered.steps))
 
-    def whole(self) -> str:
-        """The last assistant message."""
-        return self._rendered.final
-
     def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
         """The trajectory as a solution. Raises `InvalidRequest` if its steps are not as many as its step scores."""
         rendered, scores = self._rendered, None if self.step_scores is None else tuple(self.step_scores)
@@ -213,6 +212,7 @@ class TrajectoryIn(WireModel, Request):
             evidence=rendered.evidence,
             messages=rendered.messages,
             cut=rendered.cut,
+            text=rendered.final,
         )
 
 
@@ -344,11 +344,6 @@ class Candidates(TrajectoryTerms):
             replace(each.candidate(self.split, index, max_steps), problem=problem or "")
             for index, (problem, each) in enumerate(zip(self.candidate_problems, self._sent, strict=True))
         ]
-
-    def texts(self) -> list[str]:
-        """Each candidate as one text to extract its answer from: the text as sent, or the joined steps; of a
-        trajectory the last assistant message."""
-        return [each.whole() for each in self._sent]
 
 
 class RiskTerms(WireModel, Request):
