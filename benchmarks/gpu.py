@@ -170,7 +170,7 @@ def _engine(work: Workload, device: torch.device, operations: float) -> Iterator
             yield Comparison("memory", torch.cuda.max_memory_allocated(), "the weights", weights, unit="B")
         single = [[each[0]] for each in batches[1:]]
         alone = median(engine.score, single)
-        yield Comparison("a single solution", alone, PEAK, len(single[0][0].needed) / peak, ROUNDS)
+        yield Comparison("a single solution", alone, PEAK, len(single[0][0].ids_to_last_position) / peak, ROUNDS)
         engine.record(sizes=())
         yield Comparison("a single solution", alone, "launched kernel by kernel", median(engine.score, single), ROUNDS)
         engine.record()

@@ -146,7 +146,7 @@ def beam_search(rng: random.Random, width: int = 8, depth: int = 10) -> list[lis
 
 def distinct(items: Sequence[Encoded]) -> int:
     """Minimum number of tokens that a causal model must run for these items: their distinct prefixes."""
-    return len({item.needed[:k] for item in items for k in range(1, len(item.needed) + 1)})
+    return len({item.ids_to_last_position[:k] for item in items for k in range(1, len(item.ids_to_last_position) + 1)})
 
 
 def apart(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> float:

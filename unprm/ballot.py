@@ -10,7 +10,7 @@ from unprm.answers.extraction import extract
 from unprm.answers.kinds import KINDS, read_kind
 from unprm.calibration import log_odds
 from unprm.election.acceptance import ElectionRecord, OnElection
-from unprm.election.decide import decide, needed_signal, of_answered
+from unprm.election.decide import decide, drop_unanswered, needed_signal
 from unprm.errors import (
     BlankSolution,
     NoAnswer,
@@ -154,7 +154,7 @@ class Ballot:
         answers = [shortened(each.answer or "", longest) for each in self.solutions]
         return decide(self.rule(strategy), self.classes, self.rewards, self.request, self.confidences, answers)
 
-    def scored(self, scorer: Scorer) -> ScoreResponse:
+    def score_response(self, scorer: Scorer) -> ScoreResponse:
         placed = isinstance(self.request, ScoreRequest) and self.request.step_spans
         solutions = [
             _scored(
@@ -176,28 +176,28 @@ class Ballot:
             usage=scorer.usage,
         )
 
-    def voted(self, strategy: Strategy, scorer: Scorer) -> VoteResponse:
+    def vote_response(self, strategy: Strategy, scorer: Scorer) -> VoteResponse:
         by_confidence = VOTES[strategy].signal == "confidence" and self.confidences is not None
-        return VoteResponse(**dict(self.outcome(strategy)), **self._voted(scorer, by_confidence))
+        return VoteResponse(**dict(self.outcome(strategy)), **self._candidates(scorer, by_confidence))
 
-    def compared(self, scorer: Scorer) -> CompareResponse:
+    def compare_response(self, scorer: Scorer) -> CompareResponse:
         """The response to all votes, without those by confidence if there are no confidences, and without those that
         rewards would decide if there are no rewards."""
         lacking = {"confidence"} if self.confidences is None else set[Signal]()
-        rewarded = self.rewards is not None and of_answered(self.classes, self.rewards) is not None
+        rewarded = self.rewards is not None and drop_unanswered(self.classes, self.rewards) is not None
         outcomes = {
             name: self.outcome(name, LONGEST_COMPARED)
             for name, vote in VOTES.items()
             if vote.signal not in lacking and (rewarded or needed_signal(name, self.classes, self.request) != "reward")
         }
         agree = len({outcome.candidates[0].members[0] for outcome in outcomes.values()}) == 1
-        return CompareResponse(strategies=outcomes, agree=agree, **self._voted(scorer))
+        return CompareResponse(strategies=outcomes, agree=agree, **self._candidates(scorer))
 
     @property
     def confidences(self) -> Values | None:
         """One per solution, None if it has none; None as a whole if none that has an answer has one."""
         values = [solution.confidence for solution in self.solutions]
-        return values if of_answered(self.classes, values) else None
+        return values if drop_unanswered(self.classes, values) else None
 
     @property
     def rewards(self) -> Values | None:
@@ -214,7 +214,7 @@ class Ballot:
         """Number of solutions without an answer; they still count in N."""
         return sum(number is None for number in self.classes)
 
-    def _voted(self, scorer: Scorer, by_confidence: bool = False) -> dict[str, Any]:
+    def _candidates(self, scorer: Scorer, by_confidence: bool = False) -> dict[str, Any]:
         return {
             "solutions": [
                 _scored(Score, self.request, each, outcome, confidence=each.confidence if by_confidence else None)

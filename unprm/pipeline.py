@@ -20,7 +20,7 @@ from unprm.errors import (
     NoModel,
     Unscorable,
 )
-from unprm.mini.domain import about
+from unprm.mini.domain import domain_notice
 from unprm.scorer import Compare, MatchPairs, Score, Scorer, Work
 from unprm.types import (
     DEFAULT_STRATEGY,
@@ -61,12 +61,12 @@ class NoConfidence(InvalidRequest):
 def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
     """The step scores of every solution; the request has a problem, or all scores. Raises `Unscorable` if none can be
     scored and the request has no right answer, or one can't and it says to refuse, and the scorer's errors."""
-    if not scorer.name and not request.scored:
+    if not scorer.name and not request.has_all_scores:
         raise NoModel
     ballot = _parse(request, scorer)
     golds = request.right_answers if isinstance(request, ScoreRequest) else None
     yield from _score(ballot, scorer, range(request.count) if golds is None else ())
-    response = ballot.scored(scorer)
+    response = ballot.score_response(scorer)
     if isinstance(request, ScoreRequest) and golds is not None:
         yield from _add_verdicts(request, response, golds)
     return response
@@ -74,21 +74,21 @@ def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
 
 def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -> Work[VoteResponse]:
     """The response to one vote, None for the default: that is by majority where rewards would be those of a
-    demonstration outside its domain. Raises as `cast`."""
+    demonstration outside its domain. Raises as `prepare_ballot`."""
     why = None
     if strategy is None:
-        why = None if request.scored else why_majority(scorer, request.problem)
+        why = None if request.has_all_scores else why_majority(scorer, request.problem)
         strategy = DEFAULT_STRATEGY if why is None else "majority"
-    ballot = yield from cast(request, [strategy], scorer, alone=True)
-    response = ballot.voted(strategy, scorer)
+    ballot = yield from prepare_ballot(request, [strategy], scorer, alone=True)
+    response = ballot.vote_response(strategy, scorer)
     response.why_majority = why
     return response
 
 
 def compare(request: Candidates, scorer: Scorer) -> Work[CompareResponse]:
-    """The response to all votes that can be taken on what the candidates have. Raises as `cast`."""
-    ballot = yield from cast(request, [*VOTES], scorer)
-    return ballot.compared(scorer)
+    """The response to all votes that can be taken on what the candidates have. Raises as `prepare_ballot`."""
+    ballot = yield from prepare_ballot(request, [*VOTES], scorer)
+    return ballot.compare_response(scorer)
 
 
 def grade(pairs: Sequence[PairIn], extraction: Extraction) -> Work[list[Grade]]:
@@ -123,7 +123,9 @@ def _judge(answers: Sequence[str | None], golds: Sequence[Sequence[str]]) -> Wor
     return [Match(False, False) if answer is None else next(of_stated) for answer in answers]
 
 
-def cast(request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *, alone: bool = False) -> Work[Ballot]:
+def prepare_ballot(
+    request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *, alone: bool = False
+) -> Work[Ballot]:
     """The ballot for these votes, scored if one of them needs it. `alone`: where nobody has an answer, candidates may
     stand for themselves, so that a reward or confidence elects one.
 
@@ -152,12 +154,12 @@ def why_majority(scorer: Scorer, problem: str | None) -> str | None:
     demonstration outside its domain."""
     if not scorer.name:
         return "no model is served, which would give rewards"
-    if scorer.demo is None or about(scorer.demo, problem).in_domain:
+    if scorer.demo is None or domain_notice(scorer.demo, problem).in_domain:
         return None
     return f"rewards by {scorer.name}, a demonstration, mean nothing for this problem"
 
 
-def refuse(outcomes: Iterable[object], place: str) -> None:
+def raise_first_unscorable(outcomes: Iterable[object], place: str) -> None:
     """Raises the first error about a solution, if there is any; it points to `place`, where {} is its index."""
     for each in outcomes:
         if isinstance(each, Unscorable):
@@ -169,7 +171,7 @@ def _parse(request: Candidates, scorer: Scorer) -> Ballot:
     """Raises `Unscorable` if the request says to refuse."""
     ballot = Ballot.of(request, scorer.max_steps)
     if request.on_invalid == "refuse":
-        refuse(ballot.scores, request.place)
+        raise_first_unscorable(ballot.scores, request.place)
     return ballot
 
 
@@ -207,11 +209,11 @@ def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> Work[Non
         missing = {index: each for index, each in enumerate(ballot.solutions) if scores[index] is None}
         computed = yield Score(missing, request.on_invalid == "refuse")
         if request.on_invalid == "refuse":
-            refuse(computed.values(), request.place)
+            raise_first_unscorable(computed.values(), request.place)
         for index in missing:
             scores[index] = computed.get(index)
         problems = {missing[index].problem for index, each in computed.items() if isinstance(each, StepScores)}
         if scorer.demo is not None and problems:
-            ballot.demonstration = about(scorer.demo, *problems)
+            ballot.demonstration = domain_notice(scorer.demo, *problems)
     if electable and not any(isinstance(scores[index], StepScores) for index in electable):
-        refuse([scores[electable[0]]], request.place)
+        raise_first_unscorable([scores[electable[0]]], request.place)

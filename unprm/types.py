@@ -111,7 +111,7 @@ class Encoded:
         return self.asked or len(self.ids)
 
     @property
-    def needed(self) -> tuple[int, ...]:
+    def ids_to_last_position(self) -> tuple[int, ...]:
         """The ids up to and including the last position; no score depends on later ones."""
         return self.ids[: self.positions[-1] + 1]
 

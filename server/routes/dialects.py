@@ -20,7 +20,7 @@ from unprm import steps as step_text
 from unprm.ballot import why_unscorable
 from unprm.calibration import log_odds
 from unprm.errors import InvalidRequest, TooManySolutions
-from unprm.pipeline import refuse
+from unprm.pipeline import raise_first_unscorable
 from unprm.scorer import Score, Work
 from unprm.trajectories import Message, conversation, text_of
 from unprm.types import Format, Prompt, Solution
@@ -226,9 +226,11 @@ def _work(dialect: Dialect, request: Form, scorer: RequestScorer, settings: Sett
     lease.solutions = len(solutions)
     if len(solutions) > settings.max_solutions:
         raise TooManySolutions(len(solutions), settings.max_solutions)
-    refuse((why_unscorable(k, each, max_steps) for k, each in enumerate(solutions) if each.prompt is None), pointer)
+    raise_first_unscorable(
+        (why_unscorable(k, each, max_steps) for k, each in enumerate(solutions) if each.prompt is None), pointer
+    )
     outcomes = yield Score(dict(enumerate(solutions)), strict=True)
-    refuse(outcomes.values(), pointer)
+    raise_first_unscorable(outcomes.values(), pointer)
     scores = [outcome.values for outcome in outcomes.values()]
     named = {"id": f"{dialect.paths[0][1:]}-{uuid.uuid4().hex}", "model": scorer.name}
     usage = dict.fromkeys(("prompt_tokens", "total_tokens"), scorer.usage.tokens)

@@ -39,7 +39,7 @@ work = APIRouter(route_class=WorkRoute)
 async def score_steps(service: TheService, request: ScoreRequest, lease: TheLease) -> ScoreResponse:
     """Scores the steps of every solution, in the order of the request."""
     with _scorer(service, request, lease) as scorer:
-        if not request.scored:  # a refusal before any text is read saves most of its work
+        if not request.has_all_scores:  # a refusal before any text is read saves most of its work
             lengths = await lease.read(request.lengths)
             for model in scorer.models:
                 with model.reserve(lengths, lease.share):
@@ -99,10 +99,10 @@ async def preview(service: TheService, request: PreviewRequest, lease: TheLease)
     with service.models.chosen(request.model) as (model,):
         solution = await lease.read(partial(request.read, service.settings.max_steps))
         place = "/solution" if request.trajectory is None else "/trajectory"
-        pipeline.refuse([ballot.why_unscorable(0, solution, service.settings.max_steps)], place)
+        pipeline.raise_first_unscorable([ballot.why_unscorable(0, solution, service.settings.max_steps)], place)
         with model.encoding([solution_length(solution)], lease.share):
             encoded = (await RequestScorer(service, [model], lease).encode(model, {0: solution}))[0]
-        pipeline.refuse([encoded], place)
+        pipeline.raise_first_unscorable([encoded], place)
         assert isinstance(encoded, Encoded)
         return await lease.read(partial(_shown, model, solution, encoded))
 

@@ -29,7 +29,7 @@ def test_what_is_compared_as_text_is_equal_to_the_same_text_alone() -> None:
     called = [ActionSolution(steps=["a call"], answer=answer) for answer in ("0.5", "1/2", "0.5")]
     request = VoteRequest(solutions=[*said, *called])
     local = scorer.LocalScorer()
-    found = local.finish(pipeline.cast(request, ["majority"], local))
+    found = local.finish(pipeline.prepare_ballot(request, ["majority"], local))
     assert found.classes == [0, None, 0, 9, 10, 9]
 
 

@@ -140,7 +140,7 @@ def test_what_vllm_knows_is_not_run_again_and_changes_no_score():
         for _ in range(2):
             result = columns(engine.score(items[:3]))
             agree(result.values, expected[:3], 1e-3)
-            assert result.computed == [len(item.needed) for item in items[:3]]
+            assert result.computed == [len(item.ids_to_last_position) for item in items[:3]]
 
 
 def test_what_was_written_for_vllm_is_found_again():

@@ -19,7 +19,7 @@ from unprm.election.acceptance import (
     certainty,
     rewards_used,
 )
-from unprm.election.decide import decide, needed_signal, of_answered
+from unprm.election.decide import decide, drop_unanswered, needed_signal
 from unprm.errors import RecordInvalid
 from unprm.types import Aggregate
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
@@ -108,7 +108,7 @@ def elections(questions: Iterable[JudgedCandidates], strategy: Strategy) -> list
     made = []
     for question in questions:
         signal, values = needed_signal(strategy, question.classes), question.values(strategy)
-        if signal != "none" and of_answered(question.classes, values) is None:
+        if signal != "none" and drop_unanswered(question.classes, values) is None:
             continue
         rewards = rewards_used(strategy, question.classes, question.rewards, DEFAULTS)
         confidences = values if VOTES[strategy].signal == "confidence" else None

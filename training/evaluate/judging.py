@@ -118,7 +118,7 @@ def elect(question: CandidatePool, reading: ReadingSettings) -> Answers:
     sent = {"solutions": question.texts, "extraction": reading.extraction, "split": reading.split}
     scorer = LocalScorer()
     try:
-        ballot = scorer.finish(pipeline.cast(_Pool.model_validate(sent), ["majority"], scorer))
+        ballot = scorer.finish(pipeline.prepare_ballot(_Pool.model_validate(sent), ["majority"], scorer))
     except NoAnswer:
         return Answers((None,) * len(question.texts), (False,) * len(question.texts))
     answers = [None if each.answer is None else (each.compared_as, each.answer) for each in ballot.solutions]

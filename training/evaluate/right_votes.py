@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from unprm.election.decide import decide_by, needed_signal, of_answered
+from unprm.election.decide import decide_by, drop_unanswered, needed_signal
 from unprm.types import AnswerGroup
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.votes.vote import Terms
@@ -60,7 +60,7 @@ def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], te
     """None if no candidate has an answer, or none that has one the reward or confidence that the vote needs."""
     given = judged.values(strategy)
     classes = [judged.classes[k] for k in picks]
-    values = of_answered(classes, [given[k] for k in picks])
+    values = drop_unanswered(classes, [given[k] for k in picks])
     lacking = values is None and needed_signal(strategy, classes, terms) != "none"
     if lacking or all(name is None for name in classes):
         return None

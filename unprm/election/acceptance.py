@@ -195,7 +195,7 @@ def on_election(
     """What follows an election of these votes: it is judged if the request names a risk, and noted; None if neither.
     `model`: the PRM that scores what was sent without scores. Raises `InvalidRequest` as `acceptance`."""
     risk = request.risk if isinstance(request, RiskTerms) else None
-    scored_by: dict[str, Any] = {"model": None if request.scored else model, "aggregate": request.aggregate}
+    scored_by: dict[str, Any] = {"model": None if request.has_all_scores else model, "aggregate": request.aggregate}
     judge = None if risk is None else acceptance(calibration, risk, strategies, request, **scored_by)
     if judge is None and note is None:
         return None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from unprm.election.decide import elected, needed_signal, of_answered, tally
+from unprm.election.decide import drop_unanswered, elected, needed_signal, tally
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.votes.vote import Values
 
@@ -38,7 +38,7 @@ def stability(
     answer or none that has one the value that the vote needs, and the budget is not used up. Deterministic.
     """
     left = budget - len(classes)
-    lacking = values is not None and of_answered(classes, values) is None
+    lacking = values is not None and drop_unanswered(classes, values) is None
     if (lacking and needed_signal(strategy, classes, terms) != "none") or all(name is None for name in classes):
         return 0.0 if left > 0 else 1.0
     if left <= 0 or VOTES[strategy].settled(tally(classes, terms, values), left):

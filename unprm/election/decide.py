@@ -39,7 +39,7 @@ def needed_signal(strategy: Strategy, classes: Sequence[int | None], terms: Base
     return vote.signal
 
 
-def of_answered(classes: Sequence[int | None], values: Sequence[Value | None]) -> list[Value | None] | None:
+def drop_unanswered(classes: Sequence[int | None], values: Sequence[Value | None]) -> list[Value | None] | None:
     """One value per candidate, those of candidates without an answer left out: a candidate that can't win takes no
     place from those that can. None if no candidate with an answer has a value. `classes` as in `decide`."""
     kept = [None if name is None else value for name, value in zip(classes, values, strict=True)]
@@ -112,7 +112,7 @@ def _ranked(
     """The input of a vote, its groups, scored, the best first, and whether frequency alone decides. As `decide`."""
     vote = VOTES[strategy]
     given = {"none": None, "reward": rewards, "confidence": confidences}[vote.signal]
-    values = None if given is None else of_answered(classes, given)
+    values = None if given is None else drop_unanswered(classes, given)
     ballots = tally(classes, terms, values, answers)
     if not ballots.groups:
         raise NoAnswer(len(classes))

@@ -41,7 +41,7 @@ def check_consistency(engine: Engine) -> SelfTest:
     pairs = [*zip((first, second, third), (each.values for each in engine.score(items)), strict=True)]
     pairs += [(first[:1], second[:1]), (first[:2], third[:2])]
     difference = max(float(np.abs(differences([one], [other])).max()) for one, other in pairs)
-    return SelfTest(difference, ELSEWHERE, cached=alone[2][0].computed < len(items[2].needed))
+    return SelfTest(difference, ELSEWHERE, cached=alone[2][0].computed < len(items[2].ids_to_last_position))
 
 
 def differences(expected: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]]) -> np.ndarray:

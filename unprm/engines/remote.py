@@ -66,7 +66,7 @@ class RemoteEngine:
         """Step scores per item; vLLM runs all tokens of each. Raises `RuntimeError` if it answers with an error."""
         body = {
             "model": self._served.id,
-            "input": [list(item.needed) for item in batch],
+            "input": [list(item.ids_to_last_position) for item in batch],
             "task": "token_classify",
             "use_activation": False,
         }
@@ -75,7 +75,7 @@ class RemoteEngine:
             raise RuntimeError(f"vLLM answered {response.status_code}")
         found = {row.index: row.data for row in _Pooled.model_validate_json(response.content).data}
         return [
-            StepScores(step_scores(item, found[index]), len(item.needed), len(item.ids))
+            StepScores(step_scores(item, found[index]), len(item.ids_to_last_position), len(item.ids))
             for index, item in enumerate(batch)
         ]
 

@@ -169,7 +169,7 @@ def knows(text: str) -> bool:
         return False
 
 
-def about(name: str, *problems: str | None) -> Demonstration:
+def domain_notice(name: str, *problems: str | None) -> Demonstration:
     """What to know about a demonstration's scores of solutions to these problems; `name`: the model's."""
     outside = sum(problem is None or not knows(problem) for problem in problems)
     if len(problems) == 1:

@@ -171,7 +171,7 @@ AnySolution = Annotated[
 ]
 
 
-def _listed(gold: str | list[str]) -> list[str]:
+def _gold_list(gold: str | list[str]) -> list[str]:
     return [gold] if isinstance(gold, str) else gold
 
 
@@ -325,7 +325,7 @@ class Candidates(TrajectoryTerms):
         return "/solutions/{}" if self.trajectories is None else "/trajectories/{}"
 
     @property
-    def scored(self) -> bool:
+    def has_all_scores(self) -> bool:
         """Whether every candidate comes with step scores, so that no model is needed."""
         return all(each.step_scores is not None for each in self._sent)
 
@@ -368,7 +368,7 @@ class _Scorable(Candidates):
 
     @model_validator(mode="after")
     def _check_problem(self) -> Self:
-        if None in self.candidate_problems and not self.scored:
+        if None in self.candidate_problems and not self.has_all_scores:
             raise ValueError("problem is required unless every solution has step_scores")
         return self
 
@@ -416,8 +416,8 @@ class ScoreRequest(_Scorable, OutcomeTerms):
     def right_answers(self) -> list[list[str]] | None:
         """Those of each candidate; None if the request has none."""
         if self.golds is not None:
-            return list(map(_listed, self.golds))
-        return None if self.gold is None else [_listed(self.gold)] * self.count
+            return list(map(_gold_list, self.golds))
+        return None if self.gold is None else [_gold_list(self.gold)] * self.count
 
 
 class RewardVoteRequest(_Scorable, RiskTerms):
@@ -448,7 +448,7 @@ class PairIn(WireModel):
 
     @property
     def golds(self) -> list[str]:
-        return _listed(self.gold)
+        return _gold_list(self.gold)
 
 
 class GradeRequest(WireModel):

@@ -218,7 +218,7 @@ class RunningElection:
         if strategy != self._plan.strategy:
             request.risk = None
         try:
-            return await self._scorer.finish(pipeline.cast(request, [strategy], self._scorer))
+            return await self._scorer.finish(pipeline.prepare_ballot(request, [strategy], self._scorer))
         except (NoAnswer, Unscorable, NoConfidence):
             return None
 

@@ -174,8 +174,8 @@ def test_rewards_of_which_none_is_there_decide_nothing():
 
 
 def test_values_of_candidates_without_an_answer_decide_nothing():
-    assert votes.of_answered([None, 0, 1], [0.9, None, 0.0]) == [None, None, 0.0]
-    assert votes.of_answered([None, 0, 1], [0.9, None, None]) is None
+    assert votes.drop_unanswered([None, 0, 1], [0.9, None, 0.0]) == [None, None, 0.0]
+    assert votes.drop_unanswered([None, 0, 1], [0.9, None, None]) is None
     for strategy in list(VOTES):
         if votes.needed_signal(strategy, [None, 0, 1]) != "none":
             with pytest.raises((votes.RewardsMissing, ValueError), match="needs the candidates'"):

@@ -125,7 +125,7 @@ def test_a_prompt_without_a_tag_gets_one_after_its_text(name, engines):
     chat = form.text(encoded).replace("<extra_0>", "")
     assert chat.endswith("<|im_end|>\n")
     read = form.at_tags(form.tokenize(Prompt(chat)))
-    assert (read.ids, read.positions) == (encoded.needed, encoded.positions)
+    assert (read.ids, read.positions) == (encoded.ids_to_last_position, encoded.positions)
     with pytest.raises(InvalidRequest, match="no text"):
         form.at_tags(form.tokenize(Prompt("<|im_end|>\n")))
 

@@ -92,7 +92,7 @@ class TorchEngine:
 
     def new_tokens(self, item: Encoded) -> int:
         """Tokens of an item that are not in the tree."""
-        return self._tree.missing(item.needed, item.scope)
+        return self._tree.missing(item.ids_to_last_position, item.scope)
 
     def margins(self, batch: Sequence[Encoded], pass_tokens: int | None = None) -> tuple[list[list[Any]], list[int]]:
         """The margins of each item's positions, and the tokens that were run for each item; what was run is kept.

@@ -42,7 +42,7 @@ def admit(tree: PrefixTree, waiting: deque[Pending], limit: int) -> list[PassIte
     room = limit
     while waiting:
         first = waiting[0]
-        ids = first.item.needed
+        ids = first.item.ids_to_last_position
         missing = tree.missing(ids, first.item.scope)
         if missing > room and shares:
             break

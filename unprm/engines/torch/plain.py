@@ -31,7 +31,7 @@ class PlainEngine:
         if self._reader is None:
             raise RuntimeError("the engine is closed")
         return [
-            scores_of(item, margins(self._reader, item, *values(self._reader, [item])), len(item.needed))
+            scores_of(item, margins(self._reader, item, *values(self._reader, [item])), len(item.ids_to_last_position))
             for item in batch
         ]
 
@@ -48,7 +48,10 @@ def values(reader: Reader, items: Sequence[Encoded]) -> list[dict[int, Any]]:
     device = reader.decoders[0].device
     ids, mask = (
         pad_sequence([torch.tensor(numbers, device=device) for numbers in rows], batch_first=True)
-        for rows in ([item.needed for item in items], [[1] * len(item.needed) for item in items])
+        for rows in (
+            [item.ids_to_last_position for item in items],
+            [[1] * len(item.ids_to_last_position) for item in items],
+        )
     )
     inputs = {"input_ids": ids} if len(items) == 1 else {"input_ids": ids, "attention_mask": mask}
     indices = [list(reader.indices(item)) for item in items]

@@ -96,11 +96,11 @@ class VllmEngine:
             return StepScores(early, 0, len(item.ids))
         output = await self._run(item, self._caching)
         skipped = output.num_cached_tokens
-        computed = len(item.needed) - skipped
+        computed = len(item.ids_to_last_position) - skipped
         before = sum(position < skipped for position in item.positions)
         if None in known[:before]:  # vLLM has cached the tokens, but their scores are lost
             output, before, skipped = await self._run(item, False), 0, 0
-            computed += len(item.needed)
+            computed += len(item.ids_to_last_position)
         scores = (*early[:before], *step_scores(item, output.outputs.data.tolist(), skipped))
         if self._caching:
             self._known.keep(item, scores)
@@ -108,7 +108,7 @@ class VllmEngine:
 
     async def _run(self, item: Encoded, cached: bool) -> PoolingRequestOutput[PoolingOutput]:
         """Runs all of an item's needed tokens, or, if `cached`, those that vLLM has not cached."""
-        prompt = TokensPrompt(prompt_token_ids=list(item.needed))
+        prompt = TokensPrompt(prompt_token_ids=list(item.ids_to_last_position))
         if item.scope:
             prompt["cache_salt"] = item.scope
         parameters = PoolingParams(task="token_classify", use_activation=False, skip_reading_prefix_cache=not cached)

@@ -19,7 +19,7 @@ def step_scores(item: Encoded, rows: Sequence[Sequence[float]], first: int = 0) 
 
     Raises `RuntimeError` if there is not one row per token.
     """
-    tokens = len(item.needed) - first
+    tokens = len(item.ids_to_last_position) - first
     if len(rows) != tokens:
         raise RuntimeError(f"vLLM returned {len(rows)} rows for {tokens} tokens")
     scored = [rows[position - first] for position in item.positions if position >= first]

@@ -137,7 +137,7 @@ def test_a_recorded_solution_is_launched_at_once(on_a_card):
 
 def _attention(layers: int, wide: int, window: int | None) -> int:
     """Operations for each pair of a token and one that it sees: two products as wide as all heads together."""
-    seen = {item.ids[:end]: end for item in _items() for end in range(1, len(item.needed) + 1)}
+    seen = {item.ids[:end]: end for item in _items() for end in range(1, len(item.ids_to_last_position) + 1)}
     return 4 * layers * wide * sum(min(end, window or end) for end in seen.values())
 
 

@@ -279,7 +279,7 @@ def test_what_is_too_long_for_a_plain_engine_is_refused_before_it_runs(form):
     with pytest.raises(SolutionTooLong) as refused:
         engine.score([items[0], Encoded((1,) * (WINDOW + 1), (WINDOW,))])
     assert (refused.value.index, refused.value.tokens, refused.value.limit) == (1, WINDOW + 1, WINDOW)
-    assert columns(engine.score(items)).computed == [len(item.needed) for item in items]
+    assert columns(engine.score(items)).computed == [len(item.ids_to_last_position) for item in items]
     engine.close()
     with pytest.raises(RuntimeError, match="closed"):
         engine.score(items)
