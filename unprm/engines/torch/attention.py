@@ -9,7 +9,7 @@ from torch.nn import functional
 from transformers import AttentionInterface, PretrainedConfig, PreTrainedModel
 
 from unprm.engines.torch import varlen
-from unprm.engines.torch.segments import Packed, Padded, PaddedGroup, Segments
+from unprm.engines.torch.segments import Packed, Segments
 
 NAME = "unprm_tree"
 LAYERS = {"full_attention", "sliding_attention"}
@@ -139,25 +139,26 @@ def _attend(
     keys, values = stored
     keys.index_copy_(0, segments.slots, key[0].transpose(0, 1))
     values.index_copy_(0, segments.slots, value[0].transpose(0, 1))
-    queries = query[0].transpose(0, 1)
-    if isinstance(layout := segments.layout, Padded):
-        made = [_group(queries, keys, values, group, scaling, window) for group in layout.groups]
-        return torch.cat(made)[layout.order][None]
-    parts = queries.split([packed.tokens for packed in layout])
-    made = [_flash(*each, keys, values, scaling, window) for each in zip(parts, layout, strict=True)]
+    parts = query[0].transpose(0, 1).split([packed.tokens for packed in segments.runs])
+    made = [
+        (_flash if packed.shapes is None else _one_by_one)(
+            part, keys[packed.keys], values[packed.keys], packed, scaling, window
+        )
+        for part, packed in zip(parts, segments.runs, strict=True)
+    ]
     return (made[0] if len(made) == 1 else torch.cat(made))[None]
 
 
 def _flash(
-    query: torch.Tensor, packed: Packed, keys: torch.Tensor, values: torch.Tensor, scaling: float, window: int | None
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, packed: Packed, scaling: float, window: int | None
 ) -> torch.Tensor:
     """(tokens, heads, width), as `query`; a token attends to the last `window` tokens, itself included."""
     varlen_attn = varlen.installed()
     assert varlen_attn is not None
     attended = varlen_attn(
         query.contiguous(),
-        keys[packed.keys],
-        values[packed.keys],
+        keys,
+        values,
         packed.cu_seq_q,
         packed.cu_seq_k,
         packed.max_q,
@@ -169,34 +170,25 @@ def _flash(
     return attended
 
 
-def _group(
-    query: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    group: PaddedGroup,
-    scaling: float,
-    window: int | None,
+def _one_by_one(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, packed: Packed, scaling: float, window: int | None
 ) -> torch.Tensor:
-    """Attention of the group's real tokens: (tokens, heads, width)."""
-    mask = None
-    if not group.whole or window is not None:
-        places = torch.arange(group.keys.shape[1], device=query.device)
-        mask = places <= group.depths[..., None]  # (segments, length, seen)
-        if window is not None:
-            mask &= places > group.depths[..., None] - window
-        mask = mask[:, None]
-    keys, values = keys[group.keys], values[group.keys]
+    """As `_flash`, a segment after the other."""
+    assert packed.shapes is not None
     # kernels of GPUs that take a mask, or float32, don't share key heads: all products would be in memory at once
     shares = query.device.type == "cpu"
     if not shares:
         keys, values = (varlen.repeated(each, query.shape[1]) for each in (keys, values))
-    made = functional.scaled_dot_product_attention(
-        query[group.queries].transpose(1, 2),
-        keys.transpose(1, 2),
-        values.transpose(1, 2),
-        attn_mask=mask,
-        is_causal=mask is None,
-        scale=scaling,
-        enable_gqa=shares,
-    )
-    return made.transpose(1, 2).flatten(0, 1)[group.real]
+    lengths, seen = zip(*packed.shapes, strict=True)
+    made: list[torch.Tensor] = []
+    for q, k, v in zip(query.split(lengths), keys.split(seen), values.split(seen), strict=True):
+        length, count, mask = len(q), len(k), None
+        if count != length or (window is not None and count > window):
+            mask = torch.ones(length, count, dtype=torch.bool, device=q.device).tril(count - length)
+            if window is not None:
+                mask = mask.triu(count - length - window + 1)
+        q, k, v = (part.transpose(0, 1)[None] for part in (q, k, v))
+        made += functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=mask is None, scale=scaling, enable_gqa=shares
+        )
+    return torch.cat(made, 1).transpose(0, 1).contiguous()

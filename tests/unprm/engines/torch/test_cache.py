@@ -21,7 +21,7 @@ from unprm.engines.torch.attention import KeyValues
 from unprm.engines.torch.engine import RECOVERY, SMALLEST, TorchEngine
 from unprm.engines.torch.graphs import Size
 from unprm.engines.torch.readers import AtPositions, LikelihoodRatios
-from unprm.engines.torch.segments import PaddedGroup
+from unprm.engines.torch.segments import Packed
 from unprm.types import Encoded, ModelDescription
 
 WINDOW, BETA = 64, 0.5
@@ -347,12 +347,12 @@ class _Attended(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_padded_segments_share_key_heads_on_a_cpu_alone():
+def test_segments_share_key_heads_on_a_cpu_alone():
     """Elsewhere no kernel takes shared heads and a mask, but one that holds all products in memory."""
     for device, heads in (("meta", 4), ("cpu", 2)):
-        query, keys = torch.ones(12, 4, 8, device=device), torch.ones(30, 2, 8, device=device)
-        places = torch.zeros(3, 4, dtype=torch.long, device=device)
-        group = PaddedGroup(places, places, places, torch.arange(10, device=device), whole=False)
+        query, keys = torch.ones(10, 4, 8, device=device), torch.ones(30, 2, 8, device=device)
+        ends = torch.empty(0, device=device)
+        packed = Packed(ends, ends, ends, 6, 20, 10, [(4, 10), (6, 20)])
         with _Attended() as seen:
-            assert attention._group(query, keys, keys, group, 1.0, None).shape == (10, 4, 8)
-        assert seen.shapes == [[(3, 4, 4, 8), (3, heads, 4, 8), (3, heads, 4, 8)]]
+            assert attention._one_by_one(query, keys, keys, packed, 1.0, None).shape == (10, 4, 8)
+        assert seen.shapes == [[(1, 4, own, 8), *[(1, heads, seen, 8)] * 2] for own, seen in packed.shapes]

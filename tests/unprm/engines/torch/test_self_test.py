@@ -180,12 +180,12 @@ def _outcome(found):
 
 
 def _sees_what_follows(monkeypatch):
-    kind = attention._group
+    kind = attention._one_by_one
 
-    def wrong(query, keys, values, group, scaling, window):
-        return kind(query, keys, values, replace(group, depths=group.depths + 1, whole=False), scaling, window)
+    def wrong(query, keys, values, *others):
+        return kind(query, keys.roll(-1, 0), values.roll(-1, 0), *others)
 
-    monkeypatch.setattr(attention, "_group", wrong)
+    monkeypatch.setattr(attention, "_one_by_one", wrong)
 
 
 def _begins_every_run_of_tokens_anew(monkeypatch):
@@ -199,8 +199,8 @@ def _begins_every_run_of_tokens_anew(monkeypatch):
 
 
 def _sees_one_token_more_than_the_window(monkeypatch):
-    kind = attention._group
-    monkeypatch.setattr(attention, "_group", lambda *parts: kind(*parts[:-1], parts[-1] + 1))
+    kind = attention._one_by_one
+    monkeypatch.setattr(attention, "_one_by_one", lambda *parts: kind(*parts[:-1], parts[-1] + 1))
 
 
 def _keeps_keys_and_values_of_others(monkeypatch):
