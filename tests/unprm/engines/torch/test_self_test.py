@@ -235,7 +235,7 @@ def _reads_a_token_too_early(monkeypatch):
 def test_a_tree_that_went_wrong_is_not_served(spoil, dtype, form, monkeypatch):
     spoil(monkeypatch)
     with pytest.raises(ModelInvalid, match="in the self-test margins differ from those of plain passes by ") as refused:
-        torch_engine(_reader("Mistral, sliding", dtype), form, replace(ABOUT, dtype=dtype), 64, 2**20)
+        torch_engine(_reader("Mistral, sliding", dtype), form, ABOUT.model_copy(update={"dtype": dtype}), 64, 2**20)
     assert re.search(
         rf"by .*e.*, at most .*e.* is right \({dtype} on cpu, PyTorch [0-9.]+.*\)\. Use", str(refused.value)
     )
@@ -251,7 +251,7 @@ def test_an_error_of_a_few_hundredths_is_found_in_every_type(dtype, monkeypatch)
 
 @pytest.mark.parametrize("window", [1, 2, 3, 40])
 def test_a_small_window_is_enough(window, form):
-    engine = torch_engine(_reader("Qwen2"), form, replace(ABOUT, max_tokens=window), 64, 0)
+    engine = torch_engine(_reader("Qwen2"), form, ABOUT.model_copy(update={"max_tokens": window}), 64, 0)
     assert isinstance(engine, TorchEngine)
 
 
