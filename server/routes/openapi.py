@@ -89,7 +89,7 @@ class DocumentedApp(FastAPI):
 
 def _add_examples(operation: Json) -> None:
     """To the finished document, because FastAPI drops every null from the examples of a route."""
-    name, contents = operation["operationId"], {"responses": operation["responses"]["200"]}
+    name, contents = operation["operationId"], {"responses": operation["responses"].get("200", {})}
     if "requestBody" in operation:
         contents["requests"] = operation["requestBody"]
     for kind, described in contents.items():
