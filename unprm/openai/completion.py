@@ -193,8 +193,8 @@ class TokenUsage(UsageDetails):
 
 @dataclass(slots=True)
 class Samples:
-    """Completions of one prompt, from one answer or several. `usage`: of all together; `context_tokens`: of the prompt,
-    however often it was sent; `size`: bytes of the answers; `model` and `id` as the last one tells them."""
+    """Completions of one prompt, from one answer or several. `usage`: the sum; `context_tokens`: the prompt's, counted
+    once; `size`: bytes of the answers; `model` and `id`: of the last answer."""
 
     completions: list[Completion] = field(default_factory=list)
     model: str = ""

@@ -62,8 +62,8 @@ _COMMON = _AnyVoteRequest.model_fields.keys() & ElectionSettings.model_fields.ke
 ElectionUpdate = TextPiece | WrittenCandidate | Progress
 """What a stream tells of an election."""
 Observer = Callable[[ElectionUpdate], None]
-"""Is called with every candidate, as it is written and when it has arrived, if they are to be shown, and with the
-progress after each of them, and after each vote but the last."""
+"""Gets the progress after each candidate, and after each vote but the last; if the request shows samples, also pieces
+of candidates while they are written, and finished candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ class ElectionResult:
 
 
 class RunningElection:
-    """The election of one answer, in rounds of sampling and voting; `models`: those that score, by their names;
-    `waiting`: other elections that need time after this one.
+    """The election of one answer, in rounds of sampling and voting, scored by `models`; `waiting`: number of elections
+    that need time after this one.
 
-    After each round: `stopped`, why no more candidates are needed, None if they are; `stable`, the probability that
-    the vote would not change if all were sampled.
+    After each round: `stopped`, the reason to sample no more, None without a reason; `stable`, the probability that the
+    vote would not change if the whole budget was sampled.
     """
 
     def __init__(self, models: Sequence[Model], sampling: Sampling, observe: Observer | None, waiting: int) -> None:
@@ -199,8 +199,8 @@ class RunningElection:
         return report
 
     async def _is_enough(self, completions: Sequence[Completion]) -> bool:
-        """Whether the vote on these completions is stable, so that no others need be waited for; False for a vote that
-        needs more than answers: scoring some would delay the rest."""
+        """Whether the vote on the completions so far is stable, and the rest of the round need not be waited for; False
+        for a vote by rewards or confidences: scoring a part would delay the rest."""
         plan = self._plan
         if plan.signal != "none" or self._exhaust:
             return False
@@ -211,8 +211,8 @@ class RunningElection:
     async def _vote(
         self, strategy: Strategy, solutions: Callable[[], list[AnySolution]] | None = None
     ) -> Ballot | None:
-        """The ballot of all candidates so far, or of these; None if none of them has an answer, or none that has one
-        the reward or confidence that the vote needs."""
+        """The ballot on `solutions`, by default all candidates so far; None if nothing can be voted on: no answers, or
+        no rewards or confidences for them."""
         request = await self._context.read(partial(self._request, solutions or self.sampling.solutions))
         self._context.solutions = request.count
         if strategy != self._plan.strategy:

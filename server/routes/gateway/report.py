@@ -47,7 +47,7 @@ class WrittenCandidate(BaseModel):
 
 
 class TextPiece(BaseModel):
-    """Text of a candidate that goes on, `candidate` being its index; an empty one takes back what was told of it."""
+    """The next text of the candidate of this index; an empty text takes back all before it."""
 
     candidate: int
     text: str
