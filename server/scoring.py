@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from unprm.answers.equivalence import Begun, Comparison, Match, Pair, is_integer, texts
+from unprm.answers.equivalence import Begun, is_integer, texts
 from unprm.election.acceptance import OnElection, on_election
 from unprm.engines.batch import ScoredItems
 from unprm.errors import DeadlineExceeded, Unscorable
@@ -64,25 +64,19 @@ class RequestScorer(Scorer):
             if isinstance(asked, _Result):
                 result: T = asked.value
                 return result
+            equivalence = self._service.equivalence
             match asked:
                 case Compare(answers):
-                    reply = await self.compare(answers)
+                    keys = await self._keys(answers)
+                    reply = await self.lease.read(partial(equivalence.finish, keys))
                 case MatchPairs(pairs):
-                    reply = await self.match(pairs)
+                    keys = await self._keys(texts(pairs))
+                    reply = await self.lease.read(partial(equivalence.matched, keys, pairs))
                 case Score(solutions, strict):
                     reply = await self.score(solutions, strict)
 
-    async def compare(self, answers: Sequence[str]) -> Comparison:
-        with span("answers"):
-            begun = await self._keys(answers)
-            return await self.lease.read(partial(self._service.equivalence.finish, begun))
-
-    async def match(self, pairs: Sequence[Pair]) -> list[Match]:
-        with span("answers"):
-            begun = await self._keys(texts(pairs))
-            return await self.lease.read(partial(self._service.equivalence.matched, begun, pairs))
-
     async def _keys(self, answers: Sequence[str]) -> Begun:
+        """The keys by which answers are compared."""
         equivalence = self._service.equivalence
 
         def begin() -> Begun:
@@ -91,10 +85,11 @@ class RequestScorer(Scorer):
                 equivalence.advance(begun, math.inf)
             return begun
 
-        begun = await self.lease.read(begin)
-        while begun.wanted:  # in slices, so that nobody waits for all of another's answers
-            slice = partial(equivalence.advance, begun, _SLICE)
-            await self.lease.read(slice, len(begun.wanted[-1]), small=-1)
+        with span("answers"):
+            begun = await self.lease.read(begin)
+            while begun.wanted:  # in slices, so that nobody waits for all of another's answers
+                slice = partial(equivalence.advance, begun, _SLICE)
+                await self.lease.read(slice, len(begun.wanted[-1]), small=-1)
         return begun
 
     async def score(self, solutions: Mapping[int, Solution], strict: bool) -> Mapping[int, Outcome]:

@@ -7,7 +7,8 @@ from server.observe import Metrics
 from server.scoring import RequestScorer
 from server.service import Service
 from server.settings import Settings
-from unprm.answers.equivalence import Begun, Equivalence
+from unprm.answers.equivalence import Begun, Comparison, Equivalence
+from unprm.scorer import Compare, Work
 
 
 class Recorded(Equivalence):
@@ -31,8 +32,8 @@ def test_callers_answers_are_compared_in_turn() -> None:
         service.admission, service.equivalence = Admission(1, threads=1), recorded
         try:
             many, few = await asyncio.gather(
-                _scorer(service, "a").compare(much),
-                _scorer(service, "b").compare(["1/2", "0.5"]),
+                _scorer(service, "a").finish(_compare(much)),
+                _scorer(service, "b").finish(_compare(["1/2", "0.5"])),
             )
         finally:
             await service.stop()
@@ -41,6 +42,11 @@ def test_callers_answers_are_compared_in_turn() -> None:
     assert asyncio.run(compare()) == (list(range(20)), [0, 0])
     assert recorded.slices.count("1/2") == 2
     assert max(at for at, first in enumerate(recorded.slices) if first == "1/2") < 6
+
+
+def _compare(answers: list[str]) -> Work[Comparison]:
+    comparison: Comparison = yield Compare(answers)
+    return comparison
 
 
 def _scorer(service: Service, caller: str) -> RequestScorer:
