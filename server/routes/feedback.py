@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from unprm.answers.equivalence import Pair
 from unprm.answers.kinds import KINDS, canonical_json, json_value
 from unprm.errors import InvalidRequest
+from unprm.scorer import MatchPairs, Work
 from unprm.types import ComparedAs
 from unprm.wire import FeedbackRequest, FeedbackResponse
 
@@ -43,8 +44,13 @@ async def _equal(service: Service, lease: Lease, kind: ComparedAs, elected: str,
         return await lease.read(partial(_equal_json, elected, right))
     if (key := KINDS[kind].key(elected)) is not None:
         return key == KINDS[kind].key(right)
-    (match,) = await RequestScorer(service, (), lease).match([Pair(elected, [right])])
-    return match.correct
+    return await RequestScorer(service, (), lease).finish(_equal_formal(Pair(elected, [right])))
+
+
+def _equal_formal(pair: Pair) -> Work[bool]:
+    (match,) = yield MatchPairs([pair])
+    correct: bool = match.correct
+    return correct
 
 
 def _equal_json(elected: str, right: str) -> bool:
