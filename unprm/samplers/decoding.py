@@ -199,9 +199,9 @@ class DecodingBatch:
         self._state = torch.zeros(3, size, dtype=torch.long, device=network.device)
         self._advance = torch.tensor([[1], [NEXT]], device=network.device)
         self._numbers = torch.arange(size, device=network.device)
-        # on the host, of each row: the token's position, tokens since it joined, and the most that it may still get;
-        # and all that was written since it joined: ids, log-probabilities, a probe's values
-        self._places, self._count, self._left = np.zeros((3, size), np.int64)
+        # on the host, of each row: the token's position, tokens since it joined, and the most that these may become;
+        # and what was written since then: ids, log-probabilities, a probe's values
+        self._places, self._count, self._most = self._host = np.zeros((3, size), np.int64)
         self._written = np.empty((2 if probe is None else 3, size, GROWTH))
         self._record = record or (CudaGraphs() if network.device.type == "cuda" else None)
         self._steps: dict[tuple[int, int], Callable[[], object] | None] = {}
@@ -222,9 +222,7 @@ class DecodingBatch:
         self.rows += rows
         state = [(row.context[-1], row.stored, counter(row.seed, len(row.ids))) for row in rows]
         self._state[:, first:last] = torch.tensor(state, device=device).T
-        self._places[first:last] = [row.stored for row in rows]
-        self._count[first:last] = 0
-        self._left[first:last] = [self._room(row) for row in rows]
+        self._host[:, first:last] = np.transpose([(row.stored, 0, self._room(row)) for row in rows])
         chosen, longest = torch.tensor(order, device=device), max(self._longest(), longest)
         pairs = zip(self._layers, computed.layers, strict=True)
         if sum(layer.begin(first, made.keys[chosen], made.values[chosen], longest) for layer, made in pairs):
@@ -242,10 +240,8 @@ class DecodingBatch:
         if self._count[:count].max() >= self._written.shape[2]:
             self._written = np.concatenate([self._written, np.empty_like(self._written)], axis=2)
         self._written[:, np.arange(count), self._count[:count]] = written
-        self._places[:count] += 1
-        self._count[:count] += 1
-        self._left[:count] -= 1
-        complete = np.isin(written[0], self._ends) | (self._left[:count] <= 0)
+        self._host[:2, :count] += 1
+        complete = np.isin(written[0], self._ends) | (self._count >= self._most)[:count]
         rows = [self.rows[slot] for slot in np.flatnonzero(complete)]
         self.remove(rows)
         return rows
@@ -275,8 +271,7 @@ class DecodingBatch:
             for layer in self._layers:
                 layer.move(sources, targets, int(self._places[moving].max()))
             self._written[:, free] = self._written[:, moving]
-            for numbers in (self._places, self._count, self._left):
-                numbers[free] = numbers[moving]
+            self._host[:, free] = self._host[:, moving]
         self._state[:, kept:before] = 0
         for source, target in zip(moving, free, strict=True):
             self.rows[target] = self.rows[source]

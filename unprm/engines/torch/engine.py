@@ -102,20 +102,21 @@ class TorchEngine:
         margins: list[list[Any]] = [[] for _ in batch]
         computed = [0] * len(batch)
 
-        def end(run: Run | None) -> None:
-            """Waits for a pass."""
-            if run is None:
-                return
-            run.work.end(run.values())
-            for share, cost in zip(run.shares, run.work.computed, strict=True):
-                computed[share.index] += cost
-                if share.whole:
-                    margins[share.index] = run.work.margins(share)
+        running: list[Run] = []
+
+        def end() -> None:
+            """Waits for the pass that runs, if one does."""
+            for run in running:
+                run.work.end(run.values())
+                for share, cost in zip(run.shares, run.work.computed, strict=True):
+                    computed[share.index] += cost
+                    if share.whole:
+                        margins[share.index] = run.work.margins(share)
+            running.clear()
 
         # sorted, so that shared prefixes are in the same pass
         entries = map(Pending, range(len(batch)), batch)
         waiting = deque(sorted(entries, key=lambda entry: (entry.item.scope, entry.item.ids)))
-        last: Run | None = None
         try:
             while waiting:
                 shares = admit(self._tree, waiting, min(pass_tokens or self._limit.most, self._limit.now))
@@ -123,16 +124,15 @@ class TorchEngine:
                 try:
                     run = Run(shares, work, self._read(work, self._reader))
                 except torch.OutOfMemoryError:
-                    end(last)
-                    last = None
+                    end()
                     self._shrink(len(work.ids))
                     waiting.extendleft(Pending(share.index, share.item) for share in reversed(shares) if share.whole)
                     continue
                 work.begin()
                 self._limit.note_run()
-                end(last)  # while a GPU computes the next
-                last = run
-            end(last)
+                end()  # while a GPU computes the next
+                running.append(run)
+            end()
         except BaseException:
             self._tree.clear()  # tokens that were not run must not stay in the tree
             raise
@@ -192,7 +192,7 @@ class TorchEngine:
             ids, depths = (sent(np.array([numbers]), device) for numbers in (work.ids, work.depths))
             segments = Segments.of(work.segments, device, reader.decoders[0].dtype, self._together)
             columns = sent(work.columns, device)
-            made = self._states(Inputs(ids, depths, segments, columns[:-1], columns[-1])), columns[-1]
+            made = self._states(Inputs(ids, depths, segments, columns)), columns[-1]
         return _values(reader.read(*made)) if work.columns.size else list
 
     def _states(self, inputs: Inputs) -> list[torch.Tensor]:
@@ -202,7 +202,7 @@ class TorchEngine:
         return [
             hidden
             for decoder, kept in zip(self._reader.decoders, self._stores, strict=True)
-            for hidden in states(decoder, self._reader.sources, inputs.places, **given, kept=kept)
+            for hidden in states(decoder, self._reader.sources, inputs.columns[:-1], **given, kept=kept)
         ]
 
 
@@ -217,9 +217,7 @@ class Run(NamedTuple):
 def _values(values: torch.Tensor) -> Callable[[], list[Any]]:
     """Starts to copy values to the host; returns what waits for them. Raises `RuntimeError` for what is no number."""
     copied = values.to("cpu", non_blocking=True)
-    done = torch.cuda.Event() if values.is_cuda else None
-    if done is not None:
-        done.record()
+    done = torch.cuda.current_stream().record_event() if values.is_cuda else None
 
     def wait() -> list[Any]:
         if done is not None:

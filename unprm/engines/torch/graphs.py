@@ -62,14 +62,12 @@ SIZES = [
 
 
 class Inputs(NamedTuple):
-    """What a network is given for a pass. `ids`, `depths`: of its tokens, (1, tokens). `places`: where hidden states
-    are read, (lags, reads); `read`: ids of the tokens that are read, (reads,)."""
+    """What a network is given for a pass. `ids`, `depths`: of its tokens, (1, tokens). `columns`: as in `Pass`."""
 
     ids: torch.Tensor
     depths: torch.Tensor
     segments: Segments
-    places: torch.Tensor
-    read: torch.Tensor
+    columns: torch.Tensor
 
     @classmethod
     def fixed(cls, numbers: torch.Tensor, size: Size, lags: int) -> "Inputs":
@@ -78,7 +76,7 @@ class Inputs(NamedTuple):
         table = table.view(-1, size.tokens)
         first_queries, first_keys = ends.view(2, -1).int()
         packed = Packed(keys, first_queries, first_keys, size.longest, size.keys, size.tokens)
-        return cls(table[0:1], table[1:2], Segments(table[2], [packed]), table[3:-1], table[-1])
+        return cls(table[:1], table[1:2], Segments(table[2], [packed]), table[3:])
 
 
 class Graphs:
@@ -110,7 +108,7 @@ class Graphs:
                 for kept, made in zip(self._states, run(Inputs.fixed(numbers, size, lags)), strict=True):
                     kept[: size.tokens] = made
 
-            self._made.insert(0, (size, numbers, inputs.read, record(repeated)))
+            self._made.insert(0, (size, numbers, inputs.columns[-1], record(repeated)))
 
     def run(self, work: Pass) -> tuple[list[torch.Tensor], torch.Tensor] | None:
         """The hidden states of a pass's reads, and the ids of their tokens, until the next pass; None if it has room in
