@@ -1,1 +1,1 @@
-"""OpenAI's HTTP API from the client's side: its objects, a client, and several completions of one prompt."""
+"""OpenAI's HTTP API from the client's side: a client, completions, whole or as a stream, and several of one prompt."""
