@@ -6,25 +6,24 @@ python -m openrlhf.cli.train_ppo_ray --reward.remote_url http://127.0.0.1:5000/g
 python train.py --rm-type remote_rm --rm-url http://127.0.0.1:5000/slime …
 """
 
-import argparse
 import asyncio
 import operator
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import sys
 from typing import Annotated, Any
 
 import uvicorn
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel, BeforeValidator
 
-from unprm_client import AsyncClient, ClientError
-from unprm_client.rewards import problem_of, step_scores
+from unprm_client import ClientError
+from unprm_client.rewards import loop_client, problem_of, step_scores
 
 QUESTION = re.compile(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", re.DOTALL)
 """Where the chat template of Qwen's models puts the problem; for others, change this and `ENDS`."""
 ENDS = re.compile(r"(<\|im_end\|>|<\|endoftext\|>)\s*")
 """Special tokens to remove from a decoded response."""
+app = FastAPI()
 
 
 def problem(prompt: str | list[dict[str, Any]]) -> str:
@@ -48,51 +47,35 @@ class SlimeRequest(BaseModel):
     response: str
 
 
-def create(client: AsyncClient) -> FastAPI:
-    """The app, which uses this client and closes it at the end."""
-
-    @asynccontextmanager
-    async def closing(_: FastAPI) -> AsyncIterator[None]:
-        async with client:
-            yield
-
-    app = FastAPI(lifespan=closing)
-
-    @app.post("/get_reward")
-    async def get_reward(request: OpenRLHFRequest) -> dict[str, Any]:
-        """The lowest step score of each response, 0 for one that can't be scored; `extra_logs` go to its metrics."""
-        contained = map(operator.contains, request.query, request.prompts)
-        if len(request.query) != len(request.prompts) or not all(contained):
-            raise HTTPException(422, "each query must contain its prompt; were long prompts truncated?")
-        # a decoded query may begin with a token that its prompt lacks
-        responses = [query.partition(prompt)[2] for query, prompt in zip(request.query, request.prompts, strict=True)]
-        scored = await asyncio.gather(*map(_score, map(problem, request.prompts), responses))
-        rewards = [min(scores, default=0.0) for scores in scored]
-        steps = [float(len(scores)) for scores in scored]
-        return {"rewards": rewards, "scores": rewards, "extra_logs": {"scored_steps": steps}}
-
-    @app.post("/slime")
-    async def slime(request: SlimeRequest) -> float:
-        """The lowest step score; 0 for a response that can't be scored."""
-        return min(await _score(request.prompt, request.response), default=0.0)
-
-    async def _score(asked: str, response: str) -> list[float]:
-        try:
-            return await step_scores(client, asked, ENDS.sub("", response).strip())
-        except ClientError as error:  # the trainer asks again
-            raise HTTPException(503, str(error)) from error
-
-    return app
+@app.post("/get_reward")
+async def get_reward(request: OpenRLHFRequest) -> dict[str, Any]:
+    """The lowest step score of each response, 0 for one that can't be scored; `extra_logs` go to its metrics."""
+    contained = map(operator.contains, request.query, request.prompts)
+    if len(request.query) != len(request.prompts) or not all(contained):
+        raise HTTPException(422, "each query must contain its prompt; were long prompts truncated?")
+    # a decoded query may begin with a token that its prompt lacks
+    responses = [query.partition(prompt)[2] for query, prompt in zip(request.query, request.prompts, strict=True)]
+    scored = await asyncio.gather(*map(_score, map(problem, request.prompts), responses))
+    rewards = [min(scores, default=0.0) for scores in scored]
+    return {
+        "rewards": rewards,
+        "scores": rewards,
+        "extra_logs": {"scored_steps": [float(len(each)) for each in scored]},
+    }
 
 
-def main() -> None:
-    """Serves."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=5000)
-    options = parser.parse_args()
-    uvicorn.run(create(AsyncClient()), host=options.host, port=options.port, log_level="warning")
+@app.post("/slime")
+async def slime(request: SlimeRequest) -> float:
+    """The lowest step score; 0 for a response that can't be scored."""
+    return min(await _score(request.prompt, request.response), default=0.0)
+
+
+async def _score(asked: str, response: str) -> list[float]:
+    try:
+        return await step_scores(loop_client(), asked, ENDS.sub("", response).strip())
+    except ClientError as error:  # the trainer asks again
+        raise HTTPException(503, str(error)) from error
 
 
 if __name__ == "__main__":
-    main()
+    uvicorn.main(["reward_server:app", "--log-level", "warning", *sys.argv[1:]])
