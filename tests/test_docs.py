@@ -4,12 +4,14 @@ import ast
 import json
 import operator
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from benchmarks import sizing
 from docs.site.stage import linked, stage
+from tests import house
 from tests.support import ROOT
 from training.prm.train_settings import TRAIN_PRESETS, TrainSettings
 from training.stage_settings import PRESETS
@@ -101,6 +103,20 @@ def test_examples_are_problems_that_the_demonstration_knows(page: str) -> None:
     problems = said.findall((ROOT / page).read_text("utf-8"))
     assert problems
     assert [problem for problem in problems if not knows(problem)] == []
+
+
+def test_the_order_of_imports_is_that_of_the_contract() -> None:
+    page = " ".join((ROOT / "CONTRIBUTING.md").read_text("utf-8").split())
+    told = page.partition("Imports go one way: ")[2].partition(". ")[0]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    assert told == " → ".join(f"`{layer.replace('unprm.', '')}`" for layer in layers)
+
+
+def test_the_aims_of_the_house_are_those_that_are_printed() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## How large the house is")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
+    assert {name: aim for name, *_, aim in rows if aim != "–"} == house.AIMS
 
 
 def test_the_readme_is_short_and_spells_the_program_one_way() -> None:

@@ -16,7 +16,6 @@ const SENTENCES = {
   too_many_steps: "A candidate has more steps than the server accepts. Shorten it, or remove it.",
   solution_too_long: "A candidate is longer than the model can read. Shorten it, or remove it.",
   no_verdict: "The judge gave no verdict on a step of a candidate. Score again, or shorten the candidate.",
-  no_logprobs: "The model scores by log-probabilities of tokens, which texts alone do not have. Choose another model.",
   unknown_model: "The server no longer has a model of this name. Reload the page, and choose another one.",
   no_answer: "No candidate has an answer, so there is nothing to vote for. Write answers as \\boxed{…} or “The answer is …”.",
   overloaded: "The server is overloaded. Wait a moment, then score again.",
