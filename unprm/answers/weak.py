@@ -1,0 +1,54 @@
+"""Reads what a text that states no answer may mean by its last numbers or words. Such a reading is weak: alone it is often
+wrong, so it counts only with a witness, another reply or a right answer that equals it."""
+
+import re
+
+from unprm.answers.extraction import without_thoughts
+from unprm.answers.tables import pattern
+
+_SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|\n+")
+_LONGEST_SENTENCE, _LONGEST_WORDS = 500, 60  # characters; of a longer sentence the end is read
+_LAST_VERB = re.compile(r".*\b(?:is|are|was|were)\b[\s*_\"“‘']+(?:the )?(?P<words>[^\W\d_][^.!?,;:]*)", re.DOTALL)
+_IN_BRACKETS = re.compile(r"(?<![\\\w])\([^()]*\)(?! ?[=*/×÷^+-])")
+_IN_COMMAND = re.compile(r"[\\^_{}]")
+
+
+def weak_reading(text: str, problem: str = "") -> str | None:
+    """The number or formula in which a text ends: of its last sentence with a number, the number after the last equals
+    sign; else the last number that the problem does not give; else the first. In a formula that is more than a number,
+    its last side. Of a text without numbers, the words after the last sentence's verb. None if it has neither. Linear
+    in the length."""
+    sentences = _SENTENCE_END.split(without_thoughts(text)[0])
+    for sentence in reversed(sentences):
+        if reading := _number(sentence[-_LONGEST_SENTENCE:], problem):
+            return reading
+    return _words(next((sentence for sentence in reversed(sentences) if sentence.strip()), ""))
+
+
+def _number(sentence: str, problem: str) -> str | None:
+    brackets = [found.span() for found in _IN_BRACKETS.finditer(sentence)]
+    numbers = list(pattern("any_number").finditer(sentence))
+    outside = [number for number in numbers if not any(start < number.start() < end for start, end in brackets)]
+    numbers = outside or numbers
+    if not numbers:
+        return None
+    equals = sentence.rfind("=")
+    number = next((number for number in numbers if number.start() > equals >= 0), None)
+    if number is None:
+        given = {_bare(found[0]) for found in pattern("any_number").finditer(problem)}
+        number = next((number for number in reversed(numbers) if _bare(number[0]) not in given), numbers[0])
+    for formula in pattern("formula").finditer(sentence):
+        if formula.start() <= number.start() < formula.end():
+            side = next(group for group in formula.groups() if group is not None).rsplit("=", 1)[-1].strip(" .,")
+            return side if _IN_COMMAND.search(side) else number[0].strip()
+    return number[0].strip()
+
+
+def _bare(number: str) -> str:
+    return number.replace(",", "").strip(" $.")
+
+
+def _words(sentence: str) -> str | None:
+    found = _LAST_VERB.fullmatch(sentence.rstrip(" .!*_\"”’'"))
+    words = found["words"].strip(" *_\"“”'’") if found else ""
+    return words if 0 < len(words) <= _LONGEST_WORDS else None
