@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from unprm.answers.mathtext.tokens import CLOSING, OPENING, RELATIONS, is_letters, is_text
+from unprm.answers.mathtext.tokens import CLOSING, OPENING, RELATIONS, is_letters, is_text, render
 from unprm.answers.mathtext.words import INTRODUCTIONS, changes_meaning, words_of
 from unprm.answers.tables import pattern
 
@@ -114,7 +114,7 @@ def split_name(tokens: list[str]) -> tuple[str, list[str]]:
     if len(tokens) > 1 and is_text(tokens[0]) and set(words_of(tokens[0][6:-1])) <= INTRODUCTIONS:
         return "", tokens[1:]
     if where := _only_relation(tokens):
-        name, value = "".join(tokens[:where]).replace(" ", ""), tokens[where + 1 :]
+        name, value = render(tokens[:where]).strip(), tokens[where + 1 :]
         names = name[1:-1].split(",")
         is_tuple = name[0] + name[-1] == "()" and len(names) > 1 and all(map(pattern("value_name").fullmatch, names))
         if is_tuple and names == sorted(names) and "".join(value[:1]) in OPENING:
