@@ -11,6 +11,7 @@ from unprm.answers.mathtext.prose import named, option_letter, split_name, unwra
 from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, render, tokenise
 from unprm.answers.mathtext.units import unit_name
 from unprm.answers.mathtext.words import is_word, words_of
+from unprm.answers.moments import moment_or_formula
 from unprm.answers.tables import compiled, pattern, table
 
 MAX_REWRITTEN = 2000  # characters; a longer answer keeps its spelling
@@ -30,14 +31,14 @@ def canonical(answer: str) -> str:
     """The canonical form of an answer, the same for spellings that differ in layout only: ``\\frac{1}{2}`` for
     ``$\\dfrac12$`` and ``½``. Idempotent, linear in the length; a long answer keeps its spelling except for blanks."""
     collapsed = " ".join(answer.split())
-    text = collapsed
+    text = moment_or_formula(collapsed.strip("$ .")) or collapsed
     for _ in range(_ROUNDS):
         plain = plain_characters(text) if len(text) <= MAX_REWRITTEN else text
         if len(plain) > MAX_REWRITTEN:
             return text
         tokens = join_thousands(_spelled(tokenise(plain_notation(unwrap(plain)))))
         name, tokens = split_name(without_builder(_drop_blanks(tokens)))
-        tokens = read_measures(_one_constant(tokens))
+        tokens = read_measures(_one_constant(tokens), named=bool(name))
         solid = [token for token in tokens if token != " "]
         rewritten = named(name, _plain_words(tokens) or pattern("quantifier").sub("", render(solid)))
         if rewritten == text or pattern("plain_rational").fullmatch(rewritten):

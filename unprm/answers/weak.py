@@ -1,5 +1,5 @@
-"""Reads what a text that states no answer may mean by its last numbers or words. Such a reading is weak: alone it is often
-wrong, so it counts only with a witness, another reply or a right answer that equals it."""
+"""Reads what a text that states no answer may mean by its last numbers or words. Such a reading is weak, alone it is
+often wrong: it counts only with a witness, another reply or a right answer that equals it."""
 
 import re
 

@@ -28,6 +28,7 @@ KNOWN_PAIRS: dict[tuple[str, ...], str] = {
     ("5\\operatorname{cis}(90^\\circ)", "5i"): "cis is not read",
     ("y=Ce^{2x}", "y=Ae^{2x}"): "only an added constant may have any name",
     ("\\frac{\\pi}{4}+k\\pi", "\\frac{\\pi}{4}+n\\pi"): "nothing says that k and n are only counted with",
+    ("x\\equiv 3 \\pmod 7", "3"): "a congruence has more solutions than 3",
     ("IR", "I R"): "two capital letters are a name, such as that of a segment",
 }
 """Pairs that are judged wrongly, and why."""

@@ -106,14 +106,17 @@ class _Parser:
 
     def comma_list(self) -> Node:
         """Items between commas; "or" between inequalities makes a union."""
-        items, separators = self.separated(self.relation, ",", "\\lor")
+        items, separators = self.separated(self.relation, ",", "\\lor", "\\land")
         if len(items) == 1:
             return items[0]
+        related = [item for item in items if isinstance(item, Relation)]
         if set(separators) == {"\\lor"}:
-            if all(isinstance(item, Relation) and item.operators != ("=",) for item in items):
+            if len(related) == len(items) and all(item.operators != ("=",) for item in related):
                 return Call("cup", tuple(items))
-            if all(map(is_label, items)):  # A or B is not A and B
+            if all(map(is_label, items)) or len({item.args[0] for item in related}) > 1:  # A or B is not A and B
                 return Call("or", tuple(items))
+        if "\\land" in separators and len(related) < len(items):
+            return Call("and", tuple(items))
         return Group("", tuple(items), "")
 
     def relation(self) -> Node:
@@ -164,14 +167,16 @@ class _Parser:
         """Factors. A divisor in a line ends at the next factor without a sign; such a factor is read only if two
         numbers are divided, as in ``1/2x``."""
         factors = self.factors(self.power(), argument=False)
-        while self.peek() in ("*", "/"):
-            inverse = self.take() == "/"
+        while self.peek() in ("*", "/", "\\cross"):
+            operator = self.take()
             more = self.factors(self.signed_power(), argument=False)
-            if inverse:
+            if operator == "/":
                 two_numbers = len(factors) == 1 and isinstance(factors[0], Number) and isinstance(more[0], Number)
                 if len(more) > 1 and not two_numbers:
                     raise Unreadable("a factor after a quotient")
                 more[0] = Call("inv", (more[0],))
+            if operator == "\\cross":
+                factors, more = [Call("cross", (joined("*", factors), joined("*", more)))], []
             factors += more
         return joined("*", factors)
 

@@ -6,6 +6,7 @@ gaps between them, belong to it: so it has one key however it is written. ``3 ho
 a unit's spelling, ``1 hour 30 minutes`` a call of "compound" on such calls.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -86,7 +87,13 @@ def answer_key(canonical: str) -> AnswerKey:
     meaning = Meaning()
     key = _short(meaning.key(tree))
     # 101_2 is not 101, so a base stays
-    barer = (_with_units(tree, _unqualified), _with_units(tree, lambda unit: unit if unit.startswith("base") else ""))
+    changes = (
+        _unqualified,
+        _without_noun,
+        _with_head_noun,
+        lambda unit: unit if unit.startswith("base") else "",
+    )
+    barer = [_with_units(tree, change) for change in changes]
     keys = [_short(meaning.key(bare)) for bare in barer if bare is not None and bare != tree]
     return AnswerKey(key, tuple(bare for bare in dict.fromkeys(keys) if bare != key))
 
@@ -309,7 +316,8 @@ class Meaning:
             case Group("\\{", items, _):
                 return list(items)
             case Relation(_, sides):
-                return [zero for pair in pairwise(sides) for zero in self._zeros(difference(*pair))]
+                finite = [pair for pair in pairwise(sides) if not {_INFINITE, _MINUS_INFINITE} & {*pair}]
+                return [zero for pair in finite for zero in self._zeros(difference(*pair))]
         return [end for child in children(node) for end in self._ends(child)]
 
     def _contains(self, node: Node, number: Node) -> bool:
@@ -437,6 +445,15 @@ def _total(parts: Sequence[Node]) -> Node | None:
 def _unqualified(spelled: str) -> str:
     """A unit without the words that only say which way it counts: meters for meters upward."""
     return spelled_unit({name: power for name, power in unit_powers(spelled).items() if name not in CONTRASTS})
+
+
+def _without_noun(spelled: str) -> str:
+    return spelled_unit({name: power for name, power in unit_powers(spelled).items() if not name.startswith("of(")})
+
+
+def _with_head_noun(spelled: str) -> str:
+    """Balls for red balls."""
+    return re.sub(r"of\([\w.]*\.(?=\w+\))", "of(", spelled)
 
 
 def _with_units(node: Node, change: Callable[[str], str]) -> Node | None:

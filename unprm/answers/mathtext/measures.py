@@ -1,6 +1,4 @@
-"""The words after a number: units, which are kept in one spelling (15 cm^2, 3 hours, 5 dollars), and nouns, which are
-dropped (5 apples), unless there are several of them (3 boys and 5 girls).
-"""
+"""The words after a number: units in one spelling (15 cm^2, 3 hours, 5 dollars), nouns in the singular (5 apples)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -48,30 +46,31 @@ class Measured(NamedTuple):
     phrase: Phrase
     sign: str = ""
 
-    def tokens(self, *, with_noun: bool) -> list[str]:
+    def tokens(self) -> list[str]:
         """The value with its unit, or with its words unchanged. ``$5 per hour`` has that of sign and words."""
-        if self.phrase.kept or (with_noun and self.phrase.noun):
+        if self.phrase.kept:
             return [*self.value, "\\text{" + self.phrase.written + "}"]
         powers = Counter(self.phrase.powers)
+        if self.phrase.noun:
+            powers[f"of({self.phrase.noun.replace(' ', '.')})"] = 1
         if self.sign and all(power < 0 or name in CONTRASTS for name, power in powers.items()):
             powers[self.sign] += 1
         spelled = spelled_unit(powers)
         return [*self.value, f"\\unit{{{spelled}}}"] if unit(spelled) else self.value
 
 
-def read_measures(tokens: Sequence[str]) -> list[str]:
-    """The tokens with their units in one spelling, and without their nouns unless these differ. What follows a value is
-    read between brackets, commas and relations."""
+def read_measures(tokens: Sequence[str], *, named: bool = False) -> list[str]:
+    """The tokens with their units and nouns in one spelling. What follows a value is read between brackets, commas and
+    relations. `named`: whether the answer was a name's value, as in ``x = 5``."""
     bounds = [-1, *(at for at, token in enumerate(tokens) if token in _BOUNDARY), len(tokens)]
-    around = ["", *(tokens[at] for at in bounds[1:-1]), ""]
+    around = ["=" if named else "", *(tokens[at] for at in bounds[1:-1]), ""]
     read = [
         _measured(tokens[start + 1 : end], before, after)
         for (start, end), (before, after) in zip(pairwise(bounds), pairwise(around), strict=True)
     ]
-    several = len({measured.phrase.noun for measured in read if measured.phrase.noun}) > 1
     done: list[str] = []
     for measured, after in zip(read, around[1:], strict=True):
-        done += measured.tokens(with_noun=several)
+        done += measured.tokens()
         done.append(after)
     return done[:-1]
 
@@ -97,6 +96,8 @@ def _suffixed(segment: list[str], before: str) -> tuple[list[str], Phrase]:
         return [], phrase
     for at in range(max(1, len(segment) - _LONGEST), len(segment)):
         end = at - (segment[at - 1] == " ")
+        if before == "=" and len(segment[at]) == 1 and {"+", "-"} & {*segment[1:end]}:
+            continue  # the m of x = 5 - 2 m is an unknown
         if end and _ends_a_value(segment[end - 1], segment[at]) and (phrase := _phrase(segment, at)):
             if segment[end - 1] == "°" and phrase.powers.keys() & {"degC", "degF"}:
                 end -= 1
@@ -111,7 +112,7 @@ def _compound(value: list[str], before: str) -> list[str]:
     first, phrase = _suffixed(value[: -2 if value[-2] == " " else -1], before)
     if not phrase.powers or phrase.noun or phrase.kept or not first:
         return value
-    return [*Measured(first, phrase).tokens(with_noun=False), value[-1]]
+    return [*Measured(first, phrase).tokens(), value[-1]]
 
 
 def _ends_a_value(last: str, following: str) -> bool:
@@ -152,8 +153,10 @@ def _phrase(segment: Sequence[str], at: int) -> Phrase | None:
     if not understood:
         return None
     contrasts = {unit_name(word): 1 for word in others if unit_name(word) in CONTRASTS}
-    counted = [word for word in others if word not in _SMALL_WORDS and unit_name(word) not in contrasts]
-    noun = " ".join(word.removesuffix("s") for word in counted)
+    named = nouns or rest[rest[:1] == ["of"] :]  # 5 apples over three days, 5 mol NaOH, 5 cups of flour
+    counted = [word for word in map(str.lower, named) if word.isalpha() and word not in _SMALL_WORDS]
+    aside = not named or named[0].lower() in _SMALL_WORDS  # in total
+    noun = "" if aside else " ".join(word.removesuffix("s") for word in counted if unit_name(word) not in contrasts)
     return Phrase({**powers, **contrasts}, noun, " ".join(items).lower(), kept)
 
 

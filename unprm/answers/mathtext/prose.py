@@ -107,7 +107,7 @@ def without_name(canonical: str) -> str:
 
 
 def split_name(tokens: list[str]) -> tuple[str, list[str]]:
-    """The name before the only relation of an answer, if that is ``=``, ``\\equiv`` or "in", and the tokens after it.
+    """The name before the only relation of an answer, if that is ``=`` or "in", and the tokens after it.
     An announcement ("the answer = 5") is no name, nor is a tuple of names in alphabetical order."""
     if tokens[:1] in (["="], ["\\approx"]):
         return "", tokens[1:]
@@ -138,7 +138,7 @@ def _only_relation(tokens: Sequence[str]) -> int:
         depth += (token in OPENING or token == "{") - (token in CLOSING or token == "}")
         if depth == 0 and token in RELATIONS:
             found.append(at)
-    return found[0] if len(found) == 1 and tokens[found[0]] in ("=", "\\equiv", "\\in") else 0
+    return found[0] if len(found) == 1 and tokens[found[0]] in ("=", "\\in") else 0
 
 
 def _names_the_unknown(name: str, sign: str, right: Sequence[str]) -> bool:

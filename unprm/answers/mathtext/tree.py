@@ -62,7 +62,7 @@ Node = Number | Symbol | Text | Call | Group | Relation
 
 ZERO, ONE, TWO = (Number(Fraction(value)) for value in range(3))
 CONSTANTS = frozenset(["e", "i", "\\pi", "\\infty"])
-COMMUTATIVE = frozenset(["+", "*", "cup", "cap"])
+COMMUTATIVE = frozenset(["+", "*", "cup", "cap", "or", "and"])
 
 
 def mapped(node: Node, change: Callable[[Node], Node]) -> Node:

@@ -1,7 +1,7 @@
 """Units of measure, from the table `units`.
 
 A unit is spelled like ``m s-1``: names from the table with their powers. Words with an opposite (heads and tails,
-upward and downward), moduli and bases are units of a kind of their own: mod(7), base(2).
+upward and downward), moduli, bases and nouns are units of a kind of their own: mod(7), base(2), of(apple).
 """
 
 import re
@@ -14,7 +14,7 @@ from unprm.answers.tables import table, words
 
 MAX_PARTS = 4  # names in one unit
 _LETTERS, _RAISED_LETTERS = words("single_letters", "units"), words("single_letters_with_powers", "units")
-_PART = re.compile(r"((?:mod|base)\(\d+\)|[^\W\d_]+)(-?[1-9])?")
+_PART = re.compile(r"((?:mod|base|of)\([\w.]+\)|[^\W\d_]+)(-?[1-9])?")
 
 
 @dataclass(frozen=True, slots=True)
