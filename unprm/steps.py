@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from statistics import fmean
 
+from unprm.thoughts import blanked
 from unprm.types import Aggregate, Combination, Split
 
 TextSpan = tuple[int, int]
@@ -32,8 +33,8 @@ _TEXTUAL = frozenset(["document", "proof", "solution", "enumerate", "itemize"])
 
 
 def split(text: str, mode: Split = "auto", most: int | None = None) -> list[str]:
-    """The steps of a solution's text, stripped, none empty; `[]` for blank text. `most`: all steps beyond that many are
-    left together as one.
+    """The steps of a solution's text, stripped, none empty, without thoughts; `[]` for blank text. `most`: all steps
+    beyond that many are left together as one.
 
     - ``auto``: split at blank lines; if there are none, before each line that begins with `Step k` (what precedes
       the first is a step of its own); if there is none either, at every line.
@@ -42,11 +43,13 @@ def split(text: str, mode: Split = "auto", most: int | None = None) -> list[str]
     No step ends inside a code fence, display mathematics or an environment; a rule (``---``) or a bare delimiter of
     display mathematics is not a step. Linear in the length.
     """
+    text = blanked(text)
     return pieces(text, spans(text, mode, most))
 
 
 def spans(text: str, mode: Split = "auto", most: int | None = None) -> Iterator[TextSpan]:
-    """Positions in the text of the steps of `split`: `(start, end)` in characters, without surrounding space."""
+    """Positions of the steps of `split` in a text without thoughts: `(start, end)` in characters, without surrounding
+    space."""
     whole = _blocks(text)
     cut = _auto(text, whole) if mode == "auto" else _between(_CUTS[mode], text, whole)
     found = ((start, end) for start, end in cut if not _NO_STEP.fullmatch(text, start, end))
@@ -152,7 +155,7 @@ def token_ends(text: str, ids: Sequence[int], decode: Decode, mode: Split = "aut
     """For each step of the text, the number of tokens up to its end; a token that reaches into the next step belongs to
     the next step. `ids` decode to `text`. The last step ends before the end-of-text token, after which a model would
     start another text."""
-    starts = [start for start, _ in spans(text, mode)]
+    starts = [start for start, _ in spans(blanked(text), mode)]
     if not starts:
         return []
     length = range(len(ids) + 1)

@@ -25,6 +25,7 @@ from unprm.answers.mathtext.words import CONTRASTS
 from unprm.answers.options import named_letter, stated_letters
 from unprm.answers.tables import pattern, words
 from unprm.attempts import attempt
+from unprm.thoughts import separated
 from unprm.types import Extraction
 
 _WORD_ENDS = " \n\t{}$"
@@ -56,7 +57,7 @@ def extract(text: str, mode: Extraction = "auto", *, cut: bool = False) -> str |
 def _extract(text: str, mode: Extraction, cut: bool) -> str | None:
     if cut:
         text = text[: 1 + max(map(text.rfind, _WORD_ENDS))] + "…"
-    thoughts = without_thoughts(with_digits(text).replace("assistantfinal", "<|channel|>final"))
+    thoughts = separated(with_digits(text).replace("assistantfinal", "<|channel|>final"))
     parts = [part for text in (thoughts[:1] if cut else thoughts) for part in pattern("text_end").split(text)]
     reads = _READS[mode] if not cut else (_stated_choice,) if mode == "choice" else _READS[mode][:1]
     for read in reads:
@@ -65,23 +66,6 @@ def _extract(text: str, mode: Extraction, cut: bool) -> str | None:
             if answer is not None:
                 return with_decimal_point(answer, text)
     return None
-
-
-def without_thoughts(text: str) -> tuple[str, str]:
-    """The text outside of thoughts, and the text inside. Everything before an unmatched closing tag, or after an
-    unmatched opening tag, is inside."""
-    outside: list[str] = []
-    inside: list[str] = []
-    thinking, start = False, 0
-    for tag in pattern("thought").finditer(text):
-        (inside if thinking else outside).append(text[start : tag.start()])
-        closes, start = bool(tag["closes"] or tag["answers"]), tag.end()
-        if closes and not thinking:
-            inside += outside
-            outside = []
-        thinking = not closes
-    (inside if thinking else outside).append(text[start:])
-    return "\n".join(outside), "\n".join(inside)
 
 
 def _auto(text: str) -> str | None:

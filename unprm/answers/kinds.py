@@ -15,10 +15,11 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from unprm.answers.extraction import stated_value, without_thoughts
+from unprm.answers.extraction import stated_value
 from unprm.answers.mathtext.units import unit_name
 from unprm.answers.tables import pattern, words
 from unprm.attempts import attempt
+from unprm.thoughts import separated
 from unprm.types import ComparedAs
 
 MAX_BYTES, MAX_WORDS = 60, 8
@@ -60,7 +61,7 @@ def read_kind(texts: Sequence[str], stated: Sequence[bool], replies: int) -> tup
 
 
 def _said(text: str) -> str:
-    return without_thoughts(text)[0].strip()
+    return separated(text)[0].strip()
 
 
 def _each(read: Callable[[str], str | None], replies: Iterable[str]) -> list[str | None]:

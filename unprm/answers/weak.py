@@ -3,8 +3,8 @@ often wrong: it counts only with a witness, another reply or a right answer that
 
 import re
 
-from unprm.answers.extraction import without_thoughts
 from unprm.answers.tables import pattern
+from unprm.thoughts import separated
 
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|\n+")
 _LONGEST_SENTENCE, _LONGEST_WORDS = 500, 60  # characters; of a longer sentence the end is read
@@ -18,7 +18,7 @@ def weak_reading(text: str, problem: str = "") -> str | None:
     sign; else the last number that the problem does not give; else the first. In a formula that is more than a number,
     its last side. Of a text without numbers, the words after the last sentence's verb. None if it has neither. Linear
     in the length."""
-    sentences = _SENTENCE_END.split(without_thoughts(text)[0])
+    sentences = _SENTENCE_END.split(separated(text)[0])
     for sentence in reversed(sentences):
         if reading := _number(sentence[-_LONGEST_SENTENCE:], problem):
             return reading
