@@ -1,5 +1,5 @@
-"""What a model thinks before it answers, in tags such as ``<think>``, ``[THINK]`` and ``<reasoning>``, or in the channels
-of gpt-oss. Thoughts are no steps of a solution, and state its answer only where nothing else does."""
+"""What a model thinks before it answers, in tags such as ``<think>``, ``[THINK]`` and ``<reasoning>``, or in gpt-oss's
+channels. Thoughts are no steps of a solution, and state its answer only where nothing else does."""
 
 import re
 
