@@ -1,6 +1,7 @@
 """A request's solutions on their way to a response: their answers, classes and scores, and the votes on them."""
 
-from collections.abc import Collection, Sequence, Set
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -8,6 +9,8 @@ from typing import Any, Self, TypeVar
 from unprm import steps as step_text
 from unprm.answers.extraction import extract
 from unprm.answers.kinds import KINDS, read_kind
+from unprm.answers.weak import weak_reading
+from unprm.attempts import attempt
 from unprm.calibration import log_odds
 from unprm.election.acceptance import ElectionRecord, OnElection
 from unprm.election.decide import decide, drop_unanswered, needed_signal
@@ -65,17 +68,17 @@ class Ballot:
     """A request's solutions, their classes of equal answers, and what they score: as far as it was sent, computed, or
     can't be; None for a solution that no vote needs it of, or no model has scored yet.
 
-    `texts`: by index, those that answers are read from, without blank ones;
-    `last_sentences`: the indices of those whose answers are the results of their last sentences. `demonstration`: what
-    to know of the scores if a demonstration computed any. `compared_as_text`: indices of the solutions whose answers
-    could not be compared as mathematics in time. `on_election`: is called with each election.
+    `texts`: by index, those that answers are read from, without blank ones. `weak`: indices of the solutions whose
+    answers are weak readings with a witness. `demonstration`: what to know of the scores if a demonstration computed
+    any. `compared_as_text`: indices of the solutions whose answers could not be compared as mathematics in time.
+    `on_election`: is called with each election.
     """
 
     request: Candidates
     solutions: list[Solution]
     scores: list[Outcome | None]
     texts: dict[int, str] = field(default_factory=dict)
-    last_sentences: Set[int] = frozenset()
+    weak: set[int] = field(default_factory=set)
     classes: Sequence[int | None] = ()
     demonstration: Demonstration | None = None
     compared_as_text: Sequence[int] = ()
@@ -108,8 +111,29 @@ class Ballot:
             if each.answer is None or (KINDS[kind].joined and each.compared_as == "stated"):
                 answer = each.answer or read.get(index)
                 self.solutions[index] = replace(each, answer=answer, compared_as=kind)
-        if kind == "stated":
-            self.last_sentences = {index for index, answer in read.items() if answer is not None}
+
+    def weak_readings(self) -> dict[int, str]:
+        """What each solution without an answer may mean by its last numbers or words, by its index."""
+        unstated = {index: text for index, text in self.texts.items() if self.solutions[index].answer is None}
+        readings = {
+            index: attempt(partial(weak_reading, text, self.solutions[index].problem), None)
+            for index, text in unstated.items()
+        }
+        return {index: reading for index, reading in readings.items() if reading is not None}
+
+    def count_witnessed(self, readings: Mapping[int, str], classes: Sequence[int]) -> None:
+        """Makes answers of the weak readings that equal another solution's answer or reading. `classes`: those of
+        `stated`, then those of `readings`."""
+        solutions_of = Counter(classes)
+        for (index, reading), name in zip(readings.items(), classes[len(self.stated) :], strict=True):
+            if solutions_of[name] > 1:
+                self.solutions[index] = replace(self.solutions[index], answer=reading)
+                self.weak.add(index)
+
+    @property
+    def stated(self) -> list[str]:
+        """The answers that are compared as mathematics."""
+        return [each.answer for each in self.solutions if each.answer is not None and each.compared_as == "stated"]
 
     def stand_alone(self, signals: Collection[Signal], has_model: bool) -> None:
         """Lets every candidate stand for itself, since none has an answer: trajectories always, solutions if rewards or
@@ -138,8 +162,8 @@ class Ballot:
         election = self._decide(strategy, longest)
         members = election.candidates[0].members
         election.strategy, election.compared_as = strategy, self.solutions[election.solution_index].compared_as
-        if not self.last_sentences.isdisjoint(members):
-            election.read_from = "last_sentence"
+        if self.weak.issuperset(members):
+            election.read_from = "weak"
         if self.on_election is None:
             return election
         elected = self.solutions[members[0]].answer or ""

@@ -179,6 +179,9 @@ def _classify(ballot: Ballot) -> Work[None]:
     """Finds the classes of equal answers."""
     if ballot.request.extraction == "auto" and any(ballot.solutions[index].answer is None for index in ballot.texts):
         ballot.read_unstated()
+        if readings := ballot.weak_readings():
+            compared = yield Compare([*ballot.stated, *readings.values()])
+            ballot.count_witnessed(readings, compared.classes)
     solutions = ballot.solutions
     classes: list[int | None] = [None] * len(solutions)
     formal: dict[int, str] = {}

@@ -18,7 +18,7 @@ Combination = Literal["outcome", "process", "outcome_min", "outcome_mean"]
 """How an answer that is right (1) or not (0) and step scores make one reward: the first alone, the step scores' reward
 alone, the product of the first with the lowest score, its sum with a share of their mean."""
 
-Extraction = Literal["auto", "boxed", "last_number", "choice"]
+Extraction = Literal["auto", "stated", "boxed", "last_number", "choice"]
 """Where a solution's answer is searched for."""
 
 Split = Literal["auto", "paragraph", "step", "line"]

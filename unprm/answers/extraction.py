@@ -41,7 +41,7 @@ Read = Callable[[str], str | None]
 def extract(text: str, mode: Extraction = "auto", *, cut: bool = False) -> str | None:
     """The answer that a solution states, or None, by the rules above.
 
-    - ``auto``: all rules.
+    - ``auto``, ``stated``: all rules.
     - ``boxed``: only boxes.
     - ``last_number``: as ``auto``; if no answer is stated, the last number of the text.
     - ``choice``: the letters, A to J, of the options that are stated last (several as ABD).
@@ -285,6 +285,7 @@ def _qualified_end(sentence: str, start: int) -> int | None:
 
 _READS: dict[Extraction, tuple[Read, ...]] = {
     "auto": (_auto, _bare),
+    "stated": (_auto, _bare),
     "boxed": (lambda text: _last_boxes(text)[0],),
     "last_number": (_auto, _last_number),
     "choice": (lambda text: _stated_choice(text) or named_letter(_last_boxes(text)[1]),),

@@ -15,7 +15,6 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from unprm.answers.extraction import stated_value
 from unprm.answers.mathtext.units import unit_name
 from unprm.answers.tables import pattern, words
 from unprm.attempts import attempt
@@ -24,12 +23,10 @@ from unprm.types import ComparedAs
 
 MAX_BYTES, MAX_WORDS = 60, 8
 """Of a short text; docs/answers.md says on what they were measured."""
-_LAST_LINE = 300
-"""Characters of a text in which the last sentence is searched."""
 _INDEX = re.compile("0|[1-9][0-9]*")
 """Of a list's item in a JSON pointer."""
 _MARKS = " \t*_`\"'“”‘’«»"
-_CLAUSE = words("clause")
+CLAUSE = words("clause")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +45,9 @@ def read_kind(texts: Sequence[str], stated: Sequence[bool], replies: int) -> tup
     each states one; `replies`: the number of all."""
     outside = [attempt(partial(_said, text), "") for text in texts]
     for name, kind in KINDS.items():
-        if name == "stated" and 2 * sum(stated) > replies:
-            continue  # most state an answer, so what the others end with is worth less than no vote
-        found = kind.read(outside) if kind.read else [None] * len(texts)
-        of_kind = sum(
-            each is not None or (name == "stated" and states) for each, states in zip(found, stated, strict=True)
-        )
-        answers = [None if states else each for each, states in zip(found, stated, strict=True)]
+        found = kind.read(outside) if kind.read else []
+        of_kind = sum(each is not None for each in found)
+        answers = [None if states else each for each, states in zip(found, stated, strict=bool(found))]
         if 2 * of_kind > replies and any(answers):
             return name, answers
     return None
@@ -135,10 +128,10 @@ def _short_texts(replies: Sequence[str]) -> list[str | None]:
     named = [pattern("name_before_value").match(reply) for reply in replies]
     one_name = len({name[1].casefold() for name in named if name}) == 1
     pairs = zip(replies, named, strict=True)
-    return _each(_short_text, (reply[name.end() :] if name and one_name else reply for reply, name in pairs))
+    return _each(short_text, (reply[name.end() :] if name and one_name else reply for reply, name in pairs))
 
 
-def _short_text(reply: str) -> str | None:
+def short_text(reply: str) -> str | None:
     """A word, name, number, date or list, or the yes or no with which a sentence begins; None of what is longer, or
     another sentence."""
     if len(reply.encode("utf-8", "surrogatepass")) > 4 * MAX_BYTES:
@@ -150,7 +143,7 @@ def _short_text(reply: str) -> str | None:
     said = [re.sub(r"[^\w'’]", "", word).casefold().replace("’", "'") for word in text.split()]
     if not any(said) or len(said) > MAX_WORDS or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return None
-    return None if pattern("no_short_text").search(text) or not _CLAUSE.isdisjoint(said[:-1]) else text
+    return None if pattern("no_short_text").search(text) or not CLAUSE.isdisjoint(said[:-1]) else text
 
 
 def _words_key(answer: str) -> str | None:
@@ -167,22 +160,11 @@ def _words_key(answer: str) -> str | None:
     return " ".join(pattern("first_article").sub("", pattern("punctuation").sub(" ", plain)).split()) or None
 
 
-def _last_result(reply: str) -> str | None:
-    """The value that the last sentence asserts: ``= 150``, ``Total: 150``, ``Therefore he travels 150 miles``."""
-    sentences = pattern("sentence_start").split(reply[reply.rfind("\n") + 1 :][-_LAST_LINE:])
-    found = pattern("last_result").fullmatch(next((each for each in sentences[::-1] if each.strip(" *_$.")), ""))
-    if found is None or pattern("no_result").search(found["before"]):
-        return None
-    value = found["value"]
-    # a formula's last delimiter is no currency
-    return stated_value((value.rstrip("\\$ ").lstrip("$") if value.endswith("$") else value) + found["words"])
-
-
 KINDS: dict[ComparedAs, Kind] = {
     "json": Kind(key=str, read=partial(_each, json_answer)),
-    "stated": Kind(key=lambda answer: None, read=partial(_each, _last_result)),
+    "stated": Kind(key=lambda answer: None),
     "short_text": Kind(key=_words_key, read=_short_texts, joined=True),
     "tool_call": Kind(key=str),
     "none": Kind(key=str),
 }
-"""By their name in a response. A result in the last sentence is a stated answer, too."""
+"""By their name in a response."""

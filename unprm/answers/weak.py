@@ -3,12 +3,14 @@ often wrong: it counts only with a witness, another reply or a right answer that
 
 import re
 
+from unprm.answers.kinds import CLAUSE, short_text
 from unprm.answers.tables import pattern
 from unprm.thoughts import separated
 
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|\n+")
-_LONGEST_SENTENCE, _LONGEST_WORDS = 500, 60  # characters; of a longer sentence the end is read
-_LAST_VERB = re.compile(r".*\b(?:is|are|was|were)\b[\s*_\"“‘']+(?:the )?(?P<words>[^\W\d_][^.!?,;:]*)", re.DOTALL)
+_LONGEST_SENTENCE = 500  # characters; of a longer one the end is read
+_MOST_WORDS = 3
+_LAST_VERB = re.compile(r".*\b(?:is|are)\b[\s*_\"“‘']+(?:the )?(?P<words>[^\W\d_][^.!?,;:]*)", re.DOTALL)
 _IN_BRACKETS = re.compile(r"(?<![\\\w])\([^()]*\)(?! ?[=*/×÷^+-])")
 _IN_COMMAND = re.compile(r"[\\^_{}]")
 
@@ -40,8 +42,10 @@ def _number(sentence: str, problem: str) -> str | None:
     for formula in pattern("formula").finditer(sentence):
         if formula.start() <= number.start() < formula.end():
             side = next(group for group in formula.groups() if group is not None).rsplit("=", 1)[-1].strip(" .,")
-            return side if _IN_COMMAND.search(side) else number[0].strip()
-    return number[0].strip()
+            if _IN_COMMAND.search(side):
+                return side
+    value = number[0].strip()
+    return value.strip("$") if value.endswith("$") else value  # the end of a formula, no currency
 
 
 def _bare(number: str) -> str:
@@ -50,5 +54,6 @@ def _bare(number: str) -> str:
 
 def _words(sentence: str) -> str | None:
     found = _LAST_VERB.fullmatch(sentence.rstrip(" .!*_\"”’'"))
-    words = found["words"].strip(" *_\"“”'’") if found else ""
-    return words if 0 < len(words) <= _LONGEST_WORDS else None
+    words = short_text(found["words"]) if found else None
+    said = (words or "").casefold().split()
+    return words if len(said) <= _MOST_WORDS and CLAUSE.isdisjoint(said) else None

@@ -154,11 +154,10 @@ ComparedAsField = Annotated[
     ),
 ]
 ReadFrom = Annotated[
-    Literal["last_sentence"] | None,
+    Literal["weak"] | None,
     Field(
         exclude_if=_is_none,
-        description="`last_sentence` if some of the elected answer's candidates state it nowhere but as the result of "
-        "their last sentence.",
+        description="`weak` if no candidate states the elected answer: several end in it, as in “So he walks 5 miles.”",
     ),
 ]
 Calibrated = Annotated[AppliedCalibration | None, Field(exclude_if=_is_none, description="The basis of `accept`.")]

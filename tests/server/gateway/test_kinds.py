@@ -63,11 +63,11 @@ def test_the_answer_that_json_states_decides() -> None:
     assert "compared_as" not in report
 
 
-def test_the_result_of_the_last_sentence_is_read_where_nothing_is_stated() -> None:
+def test_weak_readings_count_with_a_witness() -> None:
     texts = ["He drives 3 hours.\nTotal: 140", "3 * 50 = 150", "Therefore he travels 150 miles"]
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
         answer, report = elected(running, budget=3, **MAJORITY)
         voted = running.post("/vote/majority", {"solutions": texts}).json()
     assert answer.choices[0].message.content == texts[1]
     for found in (report, voted):
-        assert (found["answer"], found["read_from"], "compared_as" in found) == ("150", "last_sentence", False)
+        assert (found["answer"], found["read_from"], "compared_as" in found) == ("150", "weak", False)
