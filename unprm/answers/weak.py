@@ -9,6 +9,7 @@ from unprm.thoughts import separated
 
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|\n+")
 _LONGEST_SENTENCE = 500  # characters; of a longer one the end is read
+_MARKS = " *_$.[]()\\"
 _MOST_WORDS = 3
 _LAST_VERB = re.compile(r".*\b(?:is|are)\b[\s*_\"“‘']+(?:the )?(?P<words>[^\W\d_][^.!?,;:]*)", re.DOTALL)
 _IN_BRACKETS = re.compile(r"(?<![\\\w])\([^()]*\)(?! ?[=*/×÷^+-])")
@@ -16,15 +17,12 @@ _IN_COMMAND = re.compile(r"[\\^_{}]")
 
 
 def weak_reading(text: str, problem: str = "") -> str | None:
-    """The number or formula in which a text ends: of its last sentence with a number, the number after the last equals
-    sign; else the last number that the problem does not give; else the first. In a formula that is more than a number,
-    its last side. Of a text without numbers, the words after the last sentence's verb. None if it has neither. Linear
-    in the length."""
+    """The number or formula in which a text ends: of its last sentence, the number after the last equals sign; else the
+    last number that the problem does not give; else the first. In a formula that is more than a number, its last side.
+    Of a sentence without numbers, the words after its verb. None if it has neither. Linear in the length."""
     sentences = _SENTENCE_END.split(separated(text)[0])
-    for sentence in reversed(sentences):
-        if reading := _number(sentence[-_LONGEST_SENTENCE:], problem):
-            return reading
-    return _words(next((sentence for sentence in reversed(sentences) if sentence.strip()), ""))
+    last = next((sentence for sentence in reversed(sentences) if sentence.strip(_MARKS)), "")[-_LONGEST_SENTENCE:]
+    return _number(last, problem) or _words(last)
 
 
 def _number(sentence: str, problem: str) -> str | None:

@@ -235,8 +235,8 @@ class RunningElection:
             self.stopped = "stable"
 
     async def _none_votes(self) -> bool:
-        """Whether no candidate was truncated, or has an answer even alone: among more, others may be of its kind."""
-        alone = [partial(self.sampling.provisional, [each]) for each in self.sampling.samples.completions]
+        """Whether no candidate was truncated, or has an answer even beside its equal: among more, others may be."""
+        alone = [partial(self.sampling.provisional, [each, each]) for each in self.sampling.samples.completions]
         return not self.sampling.cut and not any([await self._vote("majority", each) for each in alone])
 
     async def _stability(self, ballot: Ballot, left: int) -> float:

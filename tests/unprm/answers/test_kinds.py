@@ -151,7 +151,7 @@ def test_what_is_no_json_object_or_array_is_none(text: str) -> None:
     ],
 )
 def test_a_weak_reading_counts_with_a_witness(text: str, answer: str) -> None:
-    alone = voted(text, "I can't tell.", rf"\boxed{{77}}")
+    alone = voted(text, "I can't tell.", r"\boxed{77}")
     assert (alone.answer, alone.without_answer_count) == ("77", 2)
     weak = voted(text, "I can't tell.", text, problem="How far in 3 hours?")
     assert (weak.answer, weak.candidates[0].count, weak.compared_as, weak.read_from) == (answer, 2, "stated", "weak")
