@@ -51,6 +51,12 @@ def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None
     return None if answer is None or not answer.strip() else answer
 
 
+def weak_readings(texts: Mapping[int, str], problem: str = "") -> dict[int, str]:
+    """The weak readings of the texts that have one."""
+    readings = {index: attempt(partial(weak_reading, text, problem), None) for index, text in texts.items()}
+    return {index: reading for index, reading in readings.items() if reading is not None}
+
+
 def shortened(answer: str, longest: int | None) -> str:
     """The answer in at most so many characters, and an ellipsis if it has more; None for any number."""
     return answer if longest is None or len(answer) <= longest else answer[:longest] + "…"
@@ -114,12 +120,10 @@ class Ballot:
 
     def weak_readings(self) -> dict[int, str]:
         """What each solution without an answer may mean by its last numbers or words, by its index."""
+        if self.request.extraction != "auto":
+            return {}
         unstated = {index: text for index, text in self.texts.items() if self.solutions[index].answer is None}
-        readings = {
-            index: attempt(partial(weak_reading, text, self.solutions[index].problem), None)
-            for index, text in unstated.items()
-        }
-        return {index: reading for index, reading in readings.items() if reading is not None}
+        return weak_readings(unstated, self.request.problem or "")
 
     def count_witnessed(self, readings: Mapping[int, str], classes: Sequence[int]) -> None:
         """Makes answers of the weak readings that equal another solution's answer or reading. `classes`: those of
@@ -181,16 +185,14 @@ class Ballot:
     def score_response(self, scorer: Scorer) -> ScoreResponse:
         placed = isinstance(self.request, ScoreRequest) and self.request.step_spans
         solutions = [
-            _scored(
+            self._scored(
                 ScoredSolution,
-                self.request,
-                each,
-                outcome,
+                index,
                 steps=each.steps,
                 step_spans=each.spans if placed else None,
                 last_tokens=each.last_tokens,
             )
-            for each, outcome in zip(self.solutions, self.scores, strict=True)
+            for index, each in enumerate(self.solutions)
         ]
         return ScoreResponse(
             model=scorer.name,
@@ -241,8 +243,8 @@ class Ballot:
     def _candidates(self, scorer: Scorer, by_confidence: bool = False) -> dict[str, Any]:
         return {
             "solutions": [
-                _scored(Score, self.request, each, outcome, confidence=each.confidence if by_confidence else None)
-                for each, outcome in zip(self.solutions, self.scores, strict=True)
+                self._scored(Score, index, confidence=each.confidence if by_confidence else None)
+                for index, each in enumerate(self.solutions)
             ],
             "unscored_count": sum(isinstance(each, Unscorable) for each in self.scores),
             "without_answer_count": self.without_answer_count,
@@ -252,21 +254,22 @@ class Ballot:
             "usage": scorer.usage,
         }
 
-
-def _scored(form: type[S], request: Candidates, solution: Solution, outcome: Outcome | None, **more: Any) -> S:
-    """What a solution scores, in a response of this form, which may have `more` fields."""
-    values = outcome.values if isinstance(outcome, StepScores) else None
-    threshold = step_text.THRESHOLD if request.threshold is None else request.threshold
-    scores = dict(zip(map(str, solution.messages or ()), values or (), strict=False))
-    return form(
-        id=solution.id,
-        answer=solution.answer,
-        reward=None if values is None else step_text.reward(values, request.aggregate),
-        step_scores=None if values is None else list(values),
-        first_error=None if values is None else step_text.first_error(values, threshold),
-        unscored=Unscored.of(outcome) if isinstance(outcome, Unscorable) else None,
-        step_log_odds=list(map(log_odds, values)) if values is not None and request.log_odds else None,
-        message_scores=scores if values is not None and solution.messages is not None else None,
-        cut={str(index): cut for index, cut in solution.cut.items()} or None,
-        **more,
-    )
+    def _scored(self, form: type[S], index: int, **more: Any) -> S:
+        """What a solution scores, in a response of this form, which may have `more` fields."""
+        request, solution, outcome = self.request, self.solutions[index], self.scores[index]
+        values = outcome.values if isinstance(outcome, StepScores) else None
+        threshold = step_text.THRESHOLD if request.threshold is None else request.threshold
+        scores = dict(zip(map(str, solution.messages or ()), values or (), strict=False))
+        return form(
+            id=solution.id,
+            answer=solution.answer,
+            read=None if solution.answer is None else "weak" if index in self.weak else "stated",
+            reward=None if values is None else step_text.reward(values, request.aggregate),
+            step_scores=None if values is None else list(values),
+            first_error=None if values is None else step_text.first_error(values, threshold),
+            unscored=Unscored.of(outcome) if isinstance(outcome, Unscorable) else None,
+            step_log_odds=list(map(log_odds, values)) if values is not None and request.log_odds else None,
+            message_scores=scores if values is not None and solution.messages is not None else None,
+            cut={str(index): cut for index, cut in solution.cut.items()} or None,
+            **more,
+        )

@@ -6,14 +6,14 @@ in a program, in the caller's turns on a server. Whatever has a caller's size ru
 can forget a turn.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from unprm import steps as step_text
 from unprm.answers.equivalence import Match, Pair
 from unprm.answers.kinds import KINDS
 from unprm.attempts import attempt
-from unprm.ballot import Ballot, answer_of
+from unprm.ballot import Ballot, answer_of, weak_readings
 from unprm.election.decide import needed_signal
 from unprm.errors import (
     InvalidRequest,
@@ -68,7 +68,7 @@ def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
     yield from _score(ballot, scorer, range(request.count) if golds is None else ())
     response = ballot.score_response(scorer)
     if isinstance(request, ScoreRequest) and golds is not None:
-        yield from _add_verdicts(request, response, golds)
+        yield from _add_verdicts(request, response, golds, ballot.weak_readings())
     return response
 
 
@@ -94,18 +94,37 @@ def compare(request: Candidates, scorer: Scorer) -> Work[CompareResponse]:
 def grade(pairs: Sequence[PairIn], extraction: Extraction) -> Work[list[Grade]]:
     """Whether each pair's answer is right, whatever the others say."""
     answers = [answer_of(pair.answer, pair.text or "", extraction) for pair in pairs]
-    verdicts = yield from _judge(answers, [pair.golds for pair in pairs])
+    texts = {index: pair.text for index, pair in enumerate(pairs) if answers[index] is None and pair.text}
+    weak = weak_readings(texts) if extraction == "auto" else {}
+    verdicts = yield from _judge(_with(answers, weak), [pair.golds for pair in pairs])
+    right = {index: reading for index, reading in weak.items() if verdicts[index].correct}
     return [
-        Grade(id=pair.id, answer=answer, correct=verdict.correct, compared_as_text=verdict.as_text)
-        for pair, answer, verdict in zip(pairs, answers, verdicts, strict=True)
+        Grade(
+            id=pair.id,
+            answer=answer,
+            correct=verdict.correct,
+            compared_as_text=verdict.as_text,
+            weak=index in right,
+        )
+        for index, (pair, answer, verdict) in enumerate(zip(pairs, _with(answers, right), verdicts, strict=True))
     ]
 
 
-def _add_verdicts(request: ScoreRequest, response: ScoreResponse, golds: Sequence[Sequence[str]]) -> Work[None]:
-    """Adds to the response whether the answers are right, and the rewards that come of it."""
+def _with(answers: Sequence[str | None], readings: Mapping[int, str]) -> list[str | None]:
+    """The answers, and in place of those that are missing, the readings by their indices."""
+    return [readings.get(index, answer) for index, answer in enumerate(answers)]
+
+
+def _add_verdicts(
+    request: ScoreRequest, response: ScoreResponse, golds: Sequence[Sequence[str]], weak: Mapping[int, str]
+) -> Work[None]:
+    """Adds to the response whether the answers are right, and the rewards that come of it. `weak`: readings of the
+    solutions without an answer, by their indices, which count if they are right."""
     response.combination = request.combination
-    verdicts = yield from _judge([each.answer for each in response.solutions], golds)
-    for each, verdict in zip(response.solutions, verdicts, strict=True):
+    verdicts = yield from _judge(_with([each.answer for each in response.solutions], weak), golds)
+    for index, (each, verdict) in enumerate(zip(response.solutions, verdicts, strict=True)):
+        if index in weak and verdict.correct:
+            each.answer, each.read = weak[index], "weak"
         each.correct, each.compared_as_text = verdict
         each.combined_reward = step_text.combined(
             request.combination, verdict.correct, each.step_scores or (), each.reward, request.mean_weight

@@ -120,7 +120,7 @@ def test_wrf_explains_itself(server: Running) -> None:
             },
         ],
         "solutions": [
-            {"id": "a", "answer": "42", "reward": 0.9, "step_scores": [0.9], "first_error": None, **SCORED},
+            {"id": "a", "answer": "42", "read": "stated", "reward": 0.9, "step_scores": [0.9], "first_error": None, **SCORED},
             {"id": None, "answer": "\\frac{84}{2}", "reward": 0.7, "step_scores": [0.7], "first_error": None, **SCORED},
             {"id": None, "answer": "7", "reward": 0.95, "step_scores": [0.95], "first_error": None, **SCORED},
             {"id": None, "answer": None, "reward": 0.1, "step_scores": [0.1], "first_error": 0, **SCORED},

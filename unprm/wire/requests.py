@@ -4,15 +4,26 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    create_model,
+    model_validator,
+)
 
 from unprm import steps as step_text
 from unprm import trajectories as agents
 from unprm.attempts import attempt
 from unprm.errors import InvalidRequest
 from unprm.openai.models import MIN_LOGPROB
+from unprm.thoughts import blanked
 from unprm.types import Aggregate, Combination, Evidence, Probability, Solution, Split
 from unprm.validation_messages import listed
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
@@ -81,10 +92,10 @@ class SolutionIn(WireModel, Request):
     def characters(self) -> int:
         return len(self.text or "") + sum(map(len, self.steps or ()))
 
-    def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
-        """The solution, split into steps, of which those beyond the maximum are one. Raises `InvalidRequest` if they
-        are not as many as its step scores."""
-        text = self.text
+    def candidate(self, split: Split, index: int, max_steps: int, *, thoughts: bool) -> Solution:
+        """The solution, split into steps, of which those beyond the maximum are one. `thoughts`: whether those of a
+        text are steps. Raises `InvalidRequest` if there are not as many steps as step scores."""
+        text = self.text if self.text is None or thoughts else blanked(self.text)
         spans = None if text is None else attempt(lambda: tuple(step_text.spans(text, split, max_steps)), _whole(text))
         steps = tuple(self.steps or step_text.pieces(text or "", spans or ()))
         scores = None if self.step_scores is None else tuple(self.step_scores)
@@ -98,7 +109,7 @@ class SolutionIn(WireModel, Request):
             confidence_of(self.confidence, self.token_logprobs),
             spans=spans,
             last_tokens=self._last_tokens(spans or (), index),
-            text=step_text.join(steps) if text is None else text,
+            text=step_text.join(steps) if self.text is None else self.text,
         )
 
     def _last_tokens(self, spans: Sequence[step_text.TextSpan], index: int) -> tuple[int, ...] | None:
@@ -198,7 +209,7 @@ class TrajectoryIn(WireModel, Request):
     def characters(self) -> int:
         return sum(map(len, self._rendered.steps))
 
-    def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
+    def candidate(self, split: Split, index: int, max_steps: int, *, thoughts: bool) -> Solution:
         """The trajectory as a solution. Raises `InvalidRequest` if its steps are not as many as its step scores."""
         rendered, scores = self._rendered, None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(scores) != len(rendered.steps):
@@ -214,6 +225,11 @@ class TrajectoryIn(WireModel, Request):
             cut=rendered.cut,
             text=rendered.final,
         )
+
+
+def _as_word(thoughts: object) -> object:
+    """True and false, as they were once."""
+    return {True: "score", False: "leave_out"}[thoughts] if isinstance(thoughts, bool) else thoughts
 
 
 class TrajectoryTerms(WireModel, Request):
@@ -232,11 +248,13 @@ class TrajectoryTerms(WireModel, Request):
         le=100_000,
         description="Length to which a tool's output is truncated in the middle; four characters count as a token.",
     )
-    thoughts: bool = Field(False, description="Whether steps include the model's thoughts.")
+    thoughts: Annotated[Literal["leave_out", "score"], BeforeValidator(_as_word)] = Field(
+        "leave_out", description="Whether steps include the model's thoughts, such as a text's `<think>…</think>`."
+    )
 
     def render(self, trajectory: TrajectoryIn, pointer: str) -> agents.Rendered:
         """The trajectory as texts, which it keeps. Raises `InvalidRequest` for what is not text; `pointer`: to it."""
-        reading = agents.Reading(self.evidence, self.observation_tokens, self.thoughts)
+        reading = agents.Reading(self.evidence, self.observation_tokens, self.thoughts == "score")
         try:
             trajectory._rendered = agents.render(trajectory.messages, reading)
             return trajectory._rendered
@@ -341,7 +359,9 @@ class Candidates(TrajectoryTerms):
         Raises `InvalidRequest` for a text whose number of steps differs from its number of step scores.
         """
         return [
-            replace(each.candidate(self.split, index, max_steps), problem=problem or "")
+            replace(
+                each.candidate(self.split, index, max_steps, thoughts=self.thoughts == "score"), problem=problem or ""
+            )
             for index, (problem, each) in enumerate(zip(self.candidate_problems, self._sent, strict=True))
         ]
 
@@ -495,7 +515,9 @@ class PreviewRequest(TrajectoryTerms):
         problem, sent = self.problem, self.trajectory or _as_object(self.solution or "")
         if self.trajectory is not None:
             problem = self.problem_of(problem, self.render(self.trajectory, "/trajectory"))
-        return replace(sent.candidate(self.split, 0, max_steps), problem=problem or "")
+        return replace(
+            sent.candidate(self.split, 0, max_steps, thoughts=self.thoughts == "score"), problem=problem or ""
+        )
 
 
 def _request_of(vote: Vote) -> type[Candidates]:

@@ -1,7 +1,7 @@
 """Responses: scores, votes, previews and errors."""
 
 from functools import partial
-from operator import is_
+from operator import is_, not_
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
@@ -54,6 +54,11 @@ class Score(WireModel):
 
     id: str | None
     answer: str | None = Field(description="The answer sent or found; null if there is none.")
+    read: Literal["stated", "weak"] | None = Field(
+        None,
+        description="How the answer was found: `stated`, or `weak`: the text ends in it, and another solution, or the "
+        "right answer, equals it. null without an answer.",
+    )
     reward: float | None
     step_scores: list[float] | None = Field(description="One per step.")
     first_error: int | None
@@ -103,6 +108,9 @@ class Grade(WireModel):
     correct: bool
     answer: str | None
     compared_as_text: bool
+    weak: bool = Field(
+        default=False, exclude_if=not_, description="Whether the text states no answer, but ends in the right one."
+    )
 
 
 class GradeResponse(WireModel):

@@ -20,9 +20,10 @@ SPLIT = (
     "`line` at line breaks; `auto`: the first of these that finds more than one step."
 )
 EXTRACTION = (
-    "Where answers are found: `boxed` in boxes only; `auto` also in <answer> tags, after “answer is”, “Answer:” (in "
-    "many languages) and ####, and in a bare last line; `last_number` falls back to the last number; `choice` takes "
-    "the letters of the options stated last."
+    "Where answers are found: `boxed` in boxes only; `stated` also in <answer> tags, after “answer is”, “Answer:” (in "
+    "many languages) and ####, and in a bare last line; `auto` also takes the last number or words of a text that "
+    "states none, if another solution or the right answer equals them; `last_number` falls back to the last number; "
+    "`choice` takes the letters of the options stated last."
 )
 Text = Annotated[str, StringConstraints(pattern=r"[^\s\x1c-\x1f]")]
 """A string that is not blank as `str.strip` defines it: the ASCII separators U+001C to U+001F count as blank."""

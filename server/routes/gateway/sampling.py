@@ -306,15 +306,17 @@ class Sampling:
 class JsonSolution(SolutionIn):
     """A candidate whose answer is JSON, in canonical form."""
 
-    def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
-        return replace(super().candidate(split, index, max_steps), compared_as="json")
+    def candidate(self, split: Split, index: int, max_steps: int, *, thoughts: bool) -> Solution:
+        return replace(super().candidate(split, index, max_steps, thoughts=thoughts), compared_as="json")
 
 
 class ActionSolution(SolutionIn):
     """A candidate whose answer is an action, whose result nobody knows yet: it is compared as text."""
 
-    def candidate(self, split: Split, index: int, max_steps: int) -> Solution:
-        return replace(super().candidate(split, index, max_steps), compared_as="tool_call", evidence="before")
+    def candidate(self, split: Split, index: int, max_steps: int, *, thoughts: bool) -> Solution:
+        return replace(
+            super().candidate(split, index, max_steps, thoughts=thoughts), compared_as="tool_call", evidence="before"
+        )
 
 
 class _Round:
