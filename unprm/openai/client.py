@@ -1,29 +1,30 @@
 """Client of servers that speak OpenAI's HTTP API: `vllm serve`, or a vendor's.
 
-Bodies are JSON as the API defines it; fields that only some servers know pass in both directions. Errors:
-
-    APIError
-    ├── APIConnectionError   no answer: the server can't be reached, or the connection broke
-    ├── APIStatusError       an answer with a status other than 200
-    └── APIResponseError     an answer that is not JSON, or too large
-
-An error's text never repeats what was sent or answered, so it may be logged.
+Bodies are JSON as the API defines it; fields that only some servers know pass in both directions.
 """
 
 import asyncio
 import hashlib
 import json
 import logging
-import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import httpx
 from pydantic_core import from_json
 
+from unprm.openai.completion import Choices, Samples
+from unprm.openai.errors import (
+    FIELD_REFUSALS,
+    APIConnectionError,
+    APIError,
+    APIResponseError,
+    APIStatusError,
+)
 from unprm.retries import Attempts, retry_after
 
 logger = logging.getLogger(__name__)
@@ -47,60 +48,10 @@ NEUTRAL: Mapping[str, float] = {"top_k": -1, "min_p": 0.0, "repetition_penalty":
 """Sampling settings that leave a model's distribution as it is. What a request leaves out, vLLM and SGLang take from
 the model's `generation_config.json`, and llama.cpp, which says `repeat_penalty`, from its command line."""
 _MAX_ERROR_BYTES = 2**16
-_MAX_MESSAGE = 500
-"""Maximum characters of a server's error message."""
-_FIELD_REFUSALS = {400, 422}
-"""Statuses for a request with a field that the server does not know."""
-_RETRYABLE = {408, 409, 425, 429, 500, 502, 503, 504}
 
 
 def ignore(seconds: float, outcome: str) -> None:
     """Observes nothing."""
-
-
-class APIError(Exception):
-    """Base of the client's errors. `attempts`: how many were made; `retry_after`: seconds, if the server sent them."""
-
-    attempts = 1
-    retry_after: float | None = None
-    retryable = False
-    """Whether another attempt may succeed."""
-
-
-class APIConnectionError(APIError):
-    """No answer; `reason` is the kind of failure, the name of one of httpx's errors."""
-
-    retryable = True
-
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"{url}: {reason}")
-        self.reason = reason
-
-
-class APIStatusError(APIError):
-    """A status other than 200.
-
-    `message`: the server's own words, if any; they may repeat what was
-    sent and are for the caller alone; so may `content`, the answer's body, or its beginning.
-    """
-
-    def __init__(self, url: str, status: int, retry_after: float | None, content: bytes) -> None:
-        super().__init__(f"{url} answered {status}")
-        self.status, self.retry_after, self.content = status, retry_after, content
-        self.message = _message(content)
-        self.retryable = status in _RETRYABLE
-
-    def refuses(self, field: str) -> bool:
-        """Whether the server refuses a request and names this field."""
-        return self.status in _FIELD_REFUSALS and re.search(rf"\b{field}\b", self.message or "") is not None
-
-
-class APIResponseError(APIError):
-    """An answer with status 200 that can't be read; `message`: the server's own words, as in `APIStatusError`."""
-
-    def __init__(self, problem: str, message: str | None = None) -> None:
-        super().__init__(problem)
-        self.message = message
 
 
 @dataclass(slots=True)
@@ -181,7 +132,7 @@ class OpenAIClient:
             except APIStatusError as error:
                 unnamed = {name for name in sent if name.encode() not in error.content}
                 kept = {name: value for name, value in neutral.items() if name in unnamed}
-                if error.status not in _FIELD_REFUSALS or kept == neutral or not unnamed:
+                if error.status not in FIELD_REFUSALS or kept == neutral or not unnamed:
                     raise
                 neutral = kept
                 continue
@@ -280,6 +231,43 @@ class OpenAIClient:
         return min(self._servers, key=lambda server: server.rests_until)
 
 
+class Completions:
+    """Asks a server for completions at `path`, in as many requests as it takes. A request waits for one of `places`."""
+
+    def __init__(self, client: OpenAIClient, path: str, places: AbstractAsyncContextManager[Any] | None = None) -> None:
+        self._client, self._path = client, path
+        self._places = places or nullcontext()
+        self._choices = Choices()
+
+    async def sample(self, body: Mapping[str, Any], count: int, seed: int | None = None, affinity: str = "") -> Samples:
+        """`count` completions, or fewer if the server returns none any more, those of each answer in the order of
+        `index`. `seed`: of the first one; each further one has the next number. `affinity` as in `OpenAIClient`.
+
+        Raises the first `APIError` of a request.
+        """
+
+        async def ask(first: int, size: int) -> Samples:
+            fields = dict(body)
+            if size > 1:
+                fields["n"] = size
+            if seed is not None:
+                fields["seed"] = seed + first
+            async with self._places:
+                answer = Samples.read(await self._client.sample(self._path, fields, affinity))
+            answer.completions = sorted(answer.completions, key=attrgetter("index"))[:size]
+            return answer
+
+        total = Samples()
+        for part in await self._choices.gather(ask, count):
+            if isinstance(part, Exception):
+                raise part
+            total.add(part)
+        return total
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
 def distance(affinity: str, url: str) -> bytes:
     """By which servers are compared for an affinity; the least is its own (Thaler and Ravishankar, 1998)."""
     return hashlib.blake2b(f"{affinity}\n{url}".encode()).digest()
@@ -317,19 +305,3 @@ def _parsed(content: bytes) -> Any:
         return from_json(content)
     except ValueError:
         raise APIResponseError("not JSON") from None
-
-
-def _message(content: bytes) -> str | None:
-    try:
-        return error_message(from_json(content))
-    except ValueError:
-        return None
-
-
-def error_message(answer: Any) -> str | None:
-    """The message of an answer that is an error, in OpenAI's form or as a text; None for other answers."""
-    try:
-        error = answer["error"]
-        return str(error if isinstance(error, str) else error["message"])[:_MAX_MESSAGE]
-    except (KeyError, TypeError):
-        return None

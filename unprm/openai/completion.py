@@ -5,16 +5,15 @@ llama.cpp refuses a request for more completions (`n`) than it has slots. Ollama
 
 import json
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence, Sized
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
-from unprm.openai.client import APIResponseError, APIStatusError, OpenAIClient, error_message
+from unprm.openai.errors import APIResponseError, APIStatusError, error_message
 from unprm.openai.models import Json, LogProbs, Token
 from unprm.task_groups import gather_outcomes
 
@@ -271,43 +270,6 @@ class Choices:
         if size < first_size and not all(isinstance(outcome, Exception) for outcome in outcomes):
             self._accepted = size
         return outcomes
-
-
-class Completions:
-    """Asks a server for completions at `path`, in as many requests as it takes. A request waits for one of `places`."""
-
-    def __init__(self, client: OpenAIClient, path: str, places: AbstractAsyncContextManager[Any] | None = None) -> None:
-        self._client, self._path = client, path
-        self._places = places or nullcontext()
-        self._choices = Choices()
-
-    async def sample(self, body: Mapping[str, Any], count: int, seed: int | None = None, affinity: str = "") -> Samples:
-        """`count` completions, or fewer if the server returns none any more, those of each answer in the order of
-        `index`. `seed`: of the first one; each further one has the next number. `affinity` as in `OpenAIClient`.
-
-        Raises the first `APIError` of a request.
-        """
-
-        async def ask(first: int, size: int) -> Samples:
-            fields = dict(body)
-            if size > 1:
-                fields["n"] = size
-            if seed is not None:
-                fields["seed"] = seed + first
-            async with self._places:
-                answer = Samples.read(await self._client.sample(self._path, fields, affinity))
-            answer.completions = sorted(answer.completions, key=attrgetter("index"))[:size]
-            return answer
-
-        total = Samples()
-        for part in await self._choices.gather(ask, count):
-            if isinstance(part, Exception):
-                raise part
-            total.add(part)
-        return total
-
-    async def close(self) -> None:
-        await self._client.close()
 
 
 def joined_text(content: Any) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from unprm.openai.client import APIResponseError, error_message
 from unprm.openai.completion import UNREADABLE, Completion, TokenUsage, joined_text
+from unprm.openai.errors import APIResponseError, error_message
 from unprm.openai.models import Json
 
 _DATA = b"data:"

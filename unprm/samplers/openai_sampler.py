@@ -5,16 +5,15 @@ llama.cpp support that. `ChatSampler` sends a problem to `/v1/chat/completions` 
 log-probabilities: enough for candidate solutions, not for annotating them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from unprm.errors import SamplerFailed
-from unprm.openai.client import NEUTRAL, APIError, APIStatusError, OpenAIClient
+from unprm.openai.client import NEUTRAL, Completions, OpenAIClient
 from unprm.openai.completion import Completion as ServerCompletion
-from unprm.openai.completion import Completions
+from unprm.openai.errors import APIError, APIStatusError
 from unprm.openai.models import Json, Token
 from unprm.samplers.prompts import TokenSampler, messages
 from unprm.types import Completion, SamplingSettings
@@ -120,26 +119,13 @@ class OpenAISampler(TokenSampler):
 
 
 class ChatSampler:
-    """Text in, text and log-probabilities out: any chat API, for candidate solutions.
-
-    `system`: a system prompt, before a problem that is then sent without an instruction or worked examples. `more`:
-    further fields of each request, for servers that know them.
-    """
+    """Text in, text and log-probabilities out: any chat API, for candidate solutions."""
 
     neutral = NEUTRAL
 
-    def __init__(
-        self,
-        client: OpenAIClient,
-        model: str,
-        settings: SamplingSettings,
-        *,
-        system: str | None = None,
-        more: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, client: OpenAIClient, model: str, settings: SamplingSettings) -> None:
         self.model, self._settings = model, settings
         self._server = _Endpoint(client, "/chat/completions", model, settings, self._completion)
-        self._system, self._more = system, dict(more or {})
 
     def prompt(self, problem: str) -> tuple[int, ...]:
         """Empty: a chat API takes no token ids."""
@@ -154,8 +140,8 @@ class ChatSampler:
 
         Raises `SamplerFailed` after an error of the client, and if the server returns no log-probabilities.
         """
-        fields = self._more | {
-            "messages": self._messages(problem),
+        fields = {
+            "messages": messages(problem, self._settings.worked_examples),
             "max_completion_tokens": self._settings.max_tokens,
             "logprobs": True,
         }
@@ -170,11 +156,6 @@ class ChatSampler:
 
     async def close(self) -> None:
         await self._server.close()
-
-    def _messages(self, problem: str) -> list[dict[str, str]]:
-        if self._system is None:
-            return messages(problem, self._settings.worked_examples)
-        return [{"role": "system", "content": self._system}, {"role": "user", "content": problem}]
 
     def _completion(self, sent: ServerCompletion) -> Completion:
         logprobs = sent.logprobs.sampled

@@ -14,8 +14,8 @@ from pydantic_core import from_json
 from unprm.answers.extraction import extract
 from unprm.answers.kinds import canonical_json, json_answer
 from unprm.errors import UnprmError, UpstreamFailed
-from unprm.openai.client import APIResponseError
 from unprm.openai.completion import Completion, Samples, is_json
+from unprm.openai.errors import APIResponseError
 from unprm.task_groups import all_of, first_of
 from unprm.trajectories import Function, Message, Reading, render
 from unprm.types import Solution, Split

@@ -14,16 +14,9 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
 from unprm.errors import Overloaded, UnprmError, UpstreamFailed, UpstreamRefused
-from unprm.openai.client import (
-    LONGEST_RETRY_AFTER,
-    APIConnectionError,
-    APIResponseError,
-    APIStatusError,
-    OpenAIClient,
-    Take,
-    encoded,
-)
+from unprm.openai.client import LONGEST_RETRY_AFTER, OpenAIClient, Take, encoded
 from unprm.openai.completion import Choices, Samples, TokenUsage, is_json
+from unprm.openai.errors import APIConnectionError, APIResponseError, APIStatusError
 from unprm.openai.models import Json
 from unprm.openai.stream import CompletionStream
 from unprm.trajectories import TOKEN

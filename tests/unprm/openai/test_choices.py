@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from unprm.openai.client import APIConnectionError, APIStatusError
 from unprm.openai.completion import Choices
+from unprm.openai.errors import APIConnectionError, APIStatusError
 
 Ask = Callable[[int, int], Awaitable[list[int]]]
 

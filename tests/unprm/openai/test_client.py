@@ -10,16 +10,8 @@ import pytest
 
 from tests.fakes import Refusal, at_once, openai_server
 from tests.support import PATIENCE, free_port
-from unprm.openai.client import (
-    NEUTRAL,
-    PAUSE,
-    APIConnectionError,
-    APIError,
-    APIResponseError,
-    APIStatusError,
-    OpenAIClient,
-    distance,
-)
+from unprm.openai.client import NEUTRAL, PAUSE, OpenAIClient, distance
+from unprm.openai.errors import APIConnectionError, APIError, APIResponseError, APIStatusError
 from unprm.retries import FIRST_WAIT
 from unprm.task_groups import all_of
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.fakes import openai_server
-from unprm.openai.client import OpenAIClient
-from unprm.openai.completion import Completion, Completions, Samples, TokenUsage
+from unprm.openai.client import Completions, OpenAIClient
+from unprm.openai.completion import Completion, Samples, TokenUsage
 
 TOKENS = [
     {"id": 7, "logprob": 1e-9, "top_logprobs": [{"token": "a", "logprob": 1e-9}, {"token": "b", "logprob": -2.0}]},
@@ -18,21 +18,21 @@ LISTS = {"token_logprobs": [1e-9, -0.5], "top_logprobs": [{"a": 1e-9, "b": -2.0}
 
 
 @pytest.mark.parametrize(
-    ("sent", "ids", "sampled", "likeliest"),
+    ("sent", "ids", "sampled"),
     [
-        ({"logprobs": {"content": TOKENS}}, (7, 8), (0.0, -0.5), [[0.0, -2.0], []]),
-        ({"logprobs": LISTS, "token_ids": [7, 8]}, (7, 8), (0.0, -0.5), [[0.0, -2.0], []]),
-        ({"logprobs": LISTS}, None, (0.0, -0.5), [[0.0, -2.0], []]),
-        ({"logprobs": {"content": [TOKENS[0], {"logprob": -1.0}]}}, None, (0.0, -1.0), [[0.0, -2.0], []]),
-        ({"logprobs": {"content": []}}, (), (), []),
-        ({"logprobs": None}, None, None, []),
-        ({}, None, None, []),
+        ({"logprobs": {"content": TOKENS}}, (7, 8), (0.0, -0.5)),
+        ({"logprobs": LISTS, "token_ids": [7, 8]}, (7, 8), (0.0, -0.5)),
+        ({"logprobs": LISTS}, None, (0.0, -0.5)),
+        ({"logprobs": {"content": [TOKENS[0], {"logprob": -1.0}]}}, None, (0.0, -1.0)),
+        ({"logprobs": {"content": []}}, (), ()),
+        ({"logprobs": None}, None, None),
+        ({}, None, None),
     ],
 )
-def test_tokens_are_read_in_either_form(sent: Any, ids: Any, sampled: Any, likeliest: Any) -> None:
+def test_tokens_are_read_in_either_form(sent: Any, ids: Any, sampled: Any) -> None:
     read = Completion.read({"index": 0, "text": "ab", **sent})
     assert read is not None
-    assert (read.text, read.ids, read.logprobs.sampled, read.logprobs.likeliest) == ("ab", ids, sampled, likeliest)
+    assert (read.text, read.ids, read.logprobs.sampled) == ("ab", ids, sampled)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from unprm.openai.client import APIResponseError
 from unprm.openai.completion import Completion
+from unprm.openai.errors import APIResponseError
 from unprm.openai.stream import CompletionStream
 
 CHOICES = 4

@@ -5,8 +5,9 @@ from http import HTTPStatus
 
 from unprm.engines.judge.layouts import Messages
 from unprm.errors import ModelBusy, ModelUnreachable
-from unprm.openai.client import APIConnectionError, APIError, APIStatusError, Observe, OpenAIClient, ignore
-from unprm.openai.completion import Completion, Completions, Samples
+from unprm.openai.client import Completions, Observe, OpenAIClient, ignore
+from unprm.openai.completion import Completion, Samples
+from unprm.openai.errors import APIConnectionError, APIError, APIStatusError
 from unprm.openai.models import Json
 from unprm.types import Usage
 
