@@ -4,9 +4,9 @@ import json
 import random
 
 from benchmarks.clients import Request
+from research.mini.checker import labels
 from research.mini.slips import Author
 from training.schema import LabelledSolution
-from unprm.mini.checker import labels
 from unprm.mini.domain import Problem
 from unprm.mini.storyteller import DEMANDING, generate
 

@@ -16,7 +16,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from tokenizers import normalizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedTokenizerFast, Qwen2Tokenizer
 
-from unprm.checkpoints.cache import fill
+from unprm.engines.vllm.model import fill
 from unprm.errors import ModelInvalid
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from research.mini.checker import first_error, labels
 from unprm.formats.unprm import STEP_TAG
-from unprm.mini.checker import first_error, labels
 from unprm.mini.domain import Operation, Problem
 from unprm.mini.storyteller import DEMANDING, generate
 

@@ -10,13 +10,13 @@ from rich.progress import Progress
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
+from research.mini.checker import first_error
 from training.evaluate.metrics import Share, first_error_score, percent
 from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import STUDIED, right_share
 from unprm import steps
 from unprm.answers.extraction import extract
 from unprm.checkpoints.files import load_base, read_tokenizer
-from unprm.mini.checker import first_error
 from unprm.mini.domain import Problem
 from unprm.mini.storyteller import generate
 from unprm.models.load import load_engine

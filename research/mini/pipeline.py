@@ -15,6 +15,7 @@ from rich.progress import Progress
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerBase
 
+from research.mini.checker import labels
 from training import resumable
 from training.prm.train import Trainer
 from training.prm.train_settings import LINEAR, TrainSettings
@@ -22,7 +23,6 @@ from training.schema import LabelledSolution
 from unprm import mini, steps
 from unprm.checkpoints import lora
 from unprm.checkpoints.files import load_base, read_tokenizer
-from unprm.mini.checker import labels
 from unprm.mini.storyteller import generate
 
 from . import corpus

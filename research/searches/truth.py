@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from research.mini import checker
 from training import sources
-from unprm.mini import checker
 from unprm.mini.domain import parse
 
 FirstErrorOf = Callable[[str, Sequence[str]], int | None]

@@ -8,9 +8,9 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 
+from research.mini.checker import first_error
 from unprm import steps
 from unprm.errors import SamplerFailed
-from unprm.mini.checker import first_error
 from unprm.mini.domain import Problem, parse
 from unprm.types import Completion
 

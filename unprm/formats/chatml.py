@@ -58,10 +58,8 @@ class QwenPrmFormat(ChatmlFormat):
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of the chat; scored at the tag after each step."""
         first, *others = steps
-        draft = self.opened(problem)
-        for piece in self.pieces.encode([f"assistant\n{first}", *others]):
-            draft.step(piece, [self.tag.id])
-        return self.closed(draft).done()
+        pieces = self.pieces.encode([f"assistant\n{first}", *others])
+        return self.closed(self.opened(problem).steps(pieces, [self.tag.id])).done()
 
 
 class ActPrmFormat(QwenPrmFormat):

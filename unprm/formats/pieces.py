@@ -168,10 +168,7 @@ class PieceFormat:
         """The input of the ids `begin`, the first text, and the other texts, which are steps, each followed by a tag at
         whose last id it is scored. Every text is encoded separately."""
         head, *pieces = self.pieces.encode(texts)
-        draft = Draft().add([*begin, *head])
-        for piece in pieces:
-            draft.step(piece, tag)
-        return draft.done()
+        return Draft().add([*begin, *head]).steps(pieces, tag).done()
 
     @cached_property
     def _recognising(self) -> Tokenizer:
@@ -206,9 +203,11 @@ class Draft:
         self._ids += ids
         return self
 
-    def step(self, ids: Sequence[int], tag: Sequence[int]) -> Self:
-        """Appends a step and the ids of a tag, at the last of which it is scored."""
-        return self.add([*ids, *tag], [len(ids) + len(tag) - 1])
+    def steps(self, pieces: Sequence[Sequence[int]], tag: Sequence[int]) -> Self:
+        """Appends steps, each with the ids of a tag after it, at the last of which it is scored."""
+        for ids in pieces:
+            self.add([*ids, *tag], [len(ids) + len(tag) - 1])
+        return self
 
     def done(self, response: int = 0) -> Encoded:
         """The finished input; `response`: the index of the solution's first token."""

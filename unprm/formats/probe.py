@@ -83,9 +83,7 @@ class ProbeFormat(PieceFormat):
         asked, *pieces = self.pieces.encode([problem, *(step + self.config.separator for step in steps)])
         draft = Draft().add(self._before).add(asked).add(self._after)
         response = len(draft)
-        for piece in pieces:
-            draft.step(piece, [])
-        return draft.done(response)
+        return draft.steps(pieces, []).done(response)
 
 
 FAMILY = Family(

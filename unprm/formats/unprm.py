@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Family, Head, Readout, Verdicts
-from unprm.formats.pieces import Draft, PieceFormat, Pieces, StepTag
+from unprm.formats.pieces import PieceFormat, Pieces, StepTag
 from unprm.types import Encoded
 from unprm.validation_messages import summary, validation_errors
 
@@ -146,11 +146,7 @@ class UnprmFormat(PieceFormat):
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of problem and steps, a tag after each step; scored at the tags."""
         question = self.config.problem_template.replace("{problem}", problem)
-        head, *pieces = self.pieces.encode([question, *steps])
-        draft = Draft().add(head)
-        for piece in pieces:
-            draft.step(piece, [self.config.step_tag_id])
-        return draft.done()
+        return self.tagged([question, *steps], [self.config.step_tag_id])
 
 
 FAMILY = Family(

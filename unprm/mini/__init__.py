@@ -1,4 +1,4 @@
-"""The embedded model `unprm-mini`: its problem domain with an exact step checker, its weights and its card."""
+"""The embedded model `unprm-mini`: its problem domain, its weights and its card."""
 
 from pathlib import Path
 

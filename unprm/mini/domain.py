@@ -1,7 +1,7 @@
 """The problem domain of `unprm-mini`: word problems whose answers take a chain of 2 to 8 integer operations.
 
 A problem's text determines everything: `parse` turns it into the graph of its operations, from which the
-solution and the exact check of any other solution (`checker.py`) follow.
+solution and the exact check of any other solution (`research/mini/checker.py`) follow.
 """
 
 import operator

@@ -11,8 +11,8 @@ from transformers import Qwen2ForCausalLM
 
 from research.mini import corpus, pretrain
 from research.mini import tokenizer as mini_tokenizer
+from research.mini.checker import first_error, labels
 from unprm.formats.unprm import STEP_TAG
-from unprm.mini.checker import first_error, labels
 from unprm.mini.domain import parse
 
 

@@ -2,9 +2,9 @@
 
 import random
 
+from research.mini.checker import first_error
 from research.mini.slips import Author, carries, wrong_result
 from unprm import steps
-from unprm.mini.checker import first_error
 from unprm.mini.domain import calculate
 from unprm.mini.storyteller import DEMANDING, generate
 

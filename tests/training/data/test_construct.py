@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from research.mini.checker import first_error
 from tests import forked
 from tests.training import lines
 from tests.training.data import mortal
@@ -39,7 +40,6 @@ from training.stage_settings import PRESETS, AnnotateSettings, SampleSettings, S
 from unprm import steps
 from unprm.answers.equivalence import Equivalence
 from unprm.errors import OutputMismatch, RecordInvalid
-from unprm.mini.checker import first_error
 from unprm.mini.domain import parse
 
 COLUMNS = "prompt", "answer", "completions", "label"

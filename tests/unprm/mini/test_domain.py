@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from unprm.mini.checker import first_error, labels
+from research.mini.checker import first_error, labels
 from unprm.mini.domain import LARGEST, MAX_OPERATIONS, calculate, knows, parse
 from unprm.mini.storyteller import DEMANDING, EVERYDAY, MIN_OPERATIONS, generate
 

@@ -7,17 +7,18 @@ rows are picked here: vLLM's own pooling at step tags looks for ids in the wrong
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from filelock import FileLock
 from huggingface_hub import cached_assets_path
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
-from unprm.checkpoints.cache import fill
 from unprm.checkpoints.files import PrmFiles, load_merged, read_config, read_tokenizer
 from unprm.engines.torch.heads import changed_logits, read_layers, tensor_names
 from unprm.engines.vllm.pooled import classifies_tokens
@@ -133,3 +134,15 @@ def _kept(sources: Sequence[Path], variant: str, write: Callable[[Path], None]) 
     place = Path(cached_assets_path("unprm", namespace="vllm", subfolder=digest.hexdigest()[:16]))
     fill(place, write)
     return place
+
+
+def fill(place: Path, write: Callable[[Path], None]) -> None:
+    """Lets `write` make a directory's files in an empty one, unless `place` has files: it has all of them or none. Who
+    fills the same directory meanwhile waits, and, if the first is killed or fails, begins anew."""
+    with FileLock(place.with_name(f"{place.name}.lock")):
+        if not place.is_dir() or not any(place.iterdir()):
+            partial = place.with_name(f"{place.name}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            write(partial)
+            partial.rename(place)  # atomic, also onto an empty directory

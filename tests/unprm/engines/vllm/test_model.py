@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from unprm.checkpoints.cache import fill
+from unprm.engines.vllm.model import fill
 
 
 def test_who_comes_while_it_is_written_waits_and_finds_it(tmp_path: Path) -> None:
