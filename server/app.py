@@ -68,9 +68,10 @@ def create_app(
     else:
         # imported only here: the HTTP client takes long to import
         from .routes.gateway.routes import router
-        from .routes.gateway.upstream import upstreams
+        from .routes.gateway.upstream import Upstream
 
-        app.state.upstreams = upstreams(service)
+        found = settings.upstreams().items()
+        app.state.upstreams = {name: Upstream(options, service) for name, options in found}
         app.include_router(router)
     app.include_router(page.router)
     if settings.admin_key is not None and open_model is not None:

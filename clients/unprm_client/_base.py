@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import httpx
@@ -67,18 +68,6 @@ Operation = Callable[[Fields], Call[Result]]
 """Makes a call of a request's fields, and of `timeout`. Raises `InvalidRequest`, the same error as from the server."""
 
 
-def score_steps(fields: Fields) -> Call[ScoreResponse]:
-    return _build("/score_steps", ScoreRequest, ScoreResponse, fields)
-
-
-def compare(fields: Fields) -> Call[CompareResponse]:
-    return _build("/vote/compare", CompareRequest, CompareResponse, fields)
-
-
-def grade(fields: Fields) -> Call[GradeResponse]:
-    return _build("/grade", GradeRequest, GradeResponse, fields)
-
-
 def feedback(fields: Fields) -> Call[FeedbackResponse]:
     given = {name: value for name, value in fields.items() if value is not None}
     return _build("/feedback", FeedbackRequest, FeedbackResponse, given)
@@ -132,6 +121,11 @@ def _build(path: str, form: type[BaseModel], result: type[Result], fields: Field
 
 def _invalid(detail: str, found: Sequence[FieldError] = ()) -> UnprmError:
     return errors.make_error(InvalidRequest, InvalidRequest.code, detail, found)
+
+
+score_steps: Operation[ScoreResponse] = partial(_build, "/score_steps", ScoreRequest, ScoreResponse)
+compare: Operation[CompareResponse] = partial(_build, "/vote/compare", CompareRequest, CompareResponse)
+grade: Operation[GradeResponse] = partial(_build, "/grade", GradeRequest, GradeResponse)
 
 
 def read(call: Call[Result], response: httpx.Response) -> Result:
@@ -202,7 +196,7 @@ def attempt(call: Call[Any], http: httpx.Client | httpx.AsyncClient, attempts: A
 def pause(attempts: Attempts, error: errors.ClientError) -> float:
     """As `Attempts.pause`. Repeating scores and votes is safe."""
     again = isinstance(error, errors.ConnectionFailed | errors.TryAgain)
-    return attempts.pause(error, again=again, retry_after=getattr(error, "retry_after", None))
+    return attempts.pause(error, again=again, retry_after=error.retry_after)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -159,8 +159,8 @@ class OpenAIClient:
     async def _slots_of(self, server: _Server) -> int | None:
         """What llama.cpp says of itself; 0 from another server, None if it can't be reached."""
         try:
-            response = await self._http.send(self._http.build_request("GET", f"{server.url}/props"), stream=True)
-            return max(0, int(from_json(await _read(response, self._max_bytes))["total_slots"]))
+            async with self._http.stream("GET", f"{server.url}/props") as response:
+                return max(0, int(from_json(await _read(response, self._max_bytes))["total_slots"]))
         except httpx.HTTPError:
             return None
         except (APIResponseError, ValueError, KeyError, TypeError):
@@ -169,36 +169,34 @@ class OpenAIClient:
     async def fetch(self, path: str, body: bytes | None, take: Take | None = None, affinity: str = "") -> bytes:
         """The bytes at a path, or those that are answered to a body in JSON, in one attempt. Raises an `APIError`, and
         as `take`."""
-        server = self._pick(affinity)
-        with self._connection_errors(server):
-            return await _read(await self._open(server, path, body), self._max_bytes, take)
+        async with self._answer(path, body, affinity) as response:
+            return await _read(response, self._max_bytes, take)
 
     async def parts(self, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
         """As `fetch`, but yields the answer's media type, and then its body as it arrives."""
-        server = self._pick("")
-        with self._connection_errors(server):
-            response = await self._open(server, path, body)
-            async with aclosing(_read_on(response)) as parts:
-                yield response.headers.get("content-type", "").encode()
-                async for part in parts:
-                    yield part
+        async with self._answer(path, body) as response:
+            yield response.headers.get("content-type", "").encode()
+            async for part in response.aiter_bytes():
+                yield part
 
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def _open(self, server: _Server, path: str, body: bytes | None) -> httpx.Response:
-        """The response, its body unread. Raises `APIStatusError`, or an error of httpx."""
+    @asynccontextmanager
+    async def _answer(self, path: str, body: bytes | None, affinity: str = "") -> AsyncGenerator[httpx.Response, None]:
+        """The response with status 200, its body unread. Raises an `APIError`."""
+        server = self._pick(affinity)
         method, headers = ("GET", {}) if body is None else ("POST", {"Content-Type": "application/json"})
-        request = self._http.build_request(method, f"{server.url}/v1{path}", content=body, headers=headers)
-        response = await self._http.send(request, stream=True)
-        server.failures, server.rests_until = 0, 0.0
-        if response.status_code == 200:
-            return response
-        try:
-            content = await _read(response, _MAX_ERROR_BYTES)
-        except APIResponseError:
-            content = b""
-        raise APIStatusError(server.url, response.status_code, retry_after(response.headers), content)
+        with self._connection_errors(server):
+            async with self._http.stream(method, f"{server.url}/v1{path}", content=body, headers=headers) as response:
+                server.failures, server.rests_until = 0, 0.0
+                if response.status_code != 200:
+                    try:
+                        content = await _read(response, _MAX_ERROR_BYTES)
+                    except APIResponseError:
+                        content = b""
+                    raise APIStatusError(server.url, response.status_code, retry_after(response.headers), content)
+                yield response
 
     @contextmanager
     def _connection_errors(self, server: _Server) -> Iterator[None]:
@@ -277,25 +275,15 @@ def encoded(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-async def _read_on(response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """The rest of a response as it arrives; closes it at the end."""
-    try:
-        async for part in response.aiter_bytes():
-            yield part
-    finally:
-        await response.aclose()
-
-
 async def _read(response: httpx.Response, limit: int, take: Take | None = None) -> bytes:
-    """A response's body; closes it. Raises `APIResponseError` if it has more than `limit` bytes, and as `take`."""
+    """A response's body. Raises `APIResponseError` if it has more than `limit` bytes, and as `take`."""
     content = bytearray()
-    async with aclosing(_read_on(response)) as parts:
-        async for part in parts:
-            if len(content) + len(part) > limit:
-                raise APIResponseError(f"longer than {limit} bytes")
-            if take is not None:
-                await take(len(part))
-            content += part
+    async for part in response.aiter_bytes():
+        if len(content) + len(part) > limit:
+            raise APIResponseError(f"longer than {limit} bytes")
+        if take is not None:
+            await take(len(part))
+        content += part
     return bytes(content)
 
 

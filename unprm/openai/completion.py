@@ -11,10 +11,10 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from unprm.openai.errors import APIResponseError, APIStatusError, error_message
-from unprm.openai.models import Json, LogProbs, Token
+from unprm.openai.models import Json, Known, LogProbs, Token
 from unprm.task_groups import gather_outcomes
 
 Part = TypeVar("Part", bound=Sized)
@@ -115,12 +115,8 @@ def _number(*kinds: type, otherwise: int | None = None) -> BeforeValidator:
     return BeforeValidator(lambda sent: sent if type(sent) in kinds and 0 <= sent <= 2**53 else otherwise)
 
 
-def _is_missing(value: object) -> bool:
-    return value is None
-
-
 _Count = Annotated[int, _number(int, otherwise=0)]
-_Told = Annotated[int | None, _number(int), Field(exclude_if=_is_missing)]
+_Told = Annotated[Known[int], _number(int)]
 
 
 class UsageDetails(BaseModel):
@@ -129,12 +125,7 @@ class UsageDetails(BaseModel):
 
     cached_tokens: _Told = None
     reasoning_tokens: _Told = None
-    cost: Annotated[
-        float | None,
-        _number(int, float),
-        AfterValidator(lambda cost: cost and round(cost, 12)),
-        Field(exclude_if=_is_missing),
-    ] = None
+    cost: Annotated[Known[float], _number(int, float), AfterValidator(lambda cost: cost and round(cost, 12))] = None
 
 
 class TokenUsage(UsageDetails):

@@ -138,9 +138,10 @@ class TransformersSampler(TokenSampler):
         await asyncio.sleep(0)  # lets every ready call join
         while self._waiting or self._batch.rows:
             admitted = self._admitted()
+            abandoned = [row for row in self._batch.rows if row not in self._requests]
             rows = list(dict.fromkeys([*self._batch.rows, *admitted]))
             try:
-                complete = await compute(self._thread, self._write, admitted, self._abandoned())
+                complete = await compute(self._thread, self._write, admitted, abandoned)
             except Exception as error:  # fails every call in the batch; waiting ones continue
                 self._give_up(rows, SamplerFailed(f"{self.model} failed on a batch of {len(rows)}: {error!r}"))
                 self._batch.clear()
@@ -171,10 +172,6 @@ class TransformersSampler(TokenSampler):
                 break
             rows.append(row)
         return rows
-
-    def _abandoned(self) -> list[Row]:
-        """Rows whose callers have stopped waiting."""
-        return [row for row in self._batch.rows if row not in self._requests]
 
     def _write(self, admitted: Sequence[Row], abandoned: Sequence[Row]) -> list[Row] | None:
         """Writes one token of each row and returns those that are complete; None if memory ran out, and then the batch

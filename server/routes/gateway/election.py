@@ -24,6 +24,7 @@ from .report import (
     ElectionUsage,
     Progress,
     Report,
+    SamplingCost,
     Stopped,
     TextPiece,
     UnscoredCandidate,
@@ -171,7 +172,11 @@ class RunningElection:
         if plan.settings.risk is not None:  # what was not voted on as calibrated is not accepted
             outcome["accept"] = outcome.get("accept") or False
         if plan.several:
-            costs = {source.name: source.cost for source in plan.sources if source.requested}
+            costs = {
+                source.name: SamplingCost.of(source.sampled.model, source.received, source.sampled.usage)
+                for source in plan.sources
+                if source.requested
+            }
             outcome |= {"upstream": sampling.origins[outcome["solution_index"]].name, "models": costs}
         fields = outcome | {
             "model": self._scorer.name,
@@ -188,14 +193,8 @@ class RunningElection:
             "solutions": sampling.written if plan.settings.show_samples else None,
         }
         report = Report(**fields)
-        report.notes = notes(
-            report,
-            sampling.token_limit if report.cut else None,
-            why_majority=plan.why_majority,
-            by_letters=plan.by_letters,
-            by_frequency=by_frequency,
-            by_pointers=bool(plan.settings.vote_on),
-        )
+        limit = sampling.token_limit if report.cut else None
+        report.notes = notes(report, plan, limit, by_frequency=by_frequency)
         return report
 
     async def _is_enough(self, completions: Sequence[Completion]) -> bool:

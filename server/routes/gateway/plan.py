@@ -19,7 +19,6 @@ from ...lease import Lease
 from ...scoring import RequestScorer
 from ...service import Service
 from ...settings import Settings
-from .report import SamplingCost
 from .schema import BUDGET, MISSPELLED, ChatRequest, ElectionSettings, TooManyCandidates
 from .upstream import Upstream
 
@@ -58,10 +57,6 @@ class Source:
 
     def give_up(self) -> None:
         self.failing = _FAILED
-
-    @property
-    def cost(self) -> SamplingCost:
-        return SamplingCost.of(self.sampled.model, self.received, self.sampled.usage)
 
 
 @dataclass(frozen=True, slots=True)

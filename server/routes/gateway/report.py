@@ -2,22 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
 from unprm.openai.completion import Completion, TokenUsage, UsageDetails
-from unprm.openai.models import Json
+from unprm.openai.models import Json, Known
 from unprm.types import DecidedBy, Usage
-from unprm.votes.registry import VOTES
 from unprm.wire import DemonstrationField, Election, Unscored
+
+from .plan import ElectionPlan
 
 Stopped = Literal["stable", "budget", "failures", "no_answer"]
 """Why an election sampled no more candidates, see `Report`."""
-
-
-def _is_missing(value: object) -> bool:
-    return value is None
 
 
 class UnscoredCandidate(Unscored):
@@ -38,7 +35,7 @@ class WrittenCandidate(BaseModel):
 
     index: int
     text: str
-    tool_calls: Sequence[Json] | None = Field(default=None, exclude_if=_is_missing)
+    tool_calls: Known[Sequence[Json]] = None
     finish_reason: str | None
 
     @classmethod
@@ -84,7 +81,7 @@ class Attempt(SamplingCost):
 class ElectionUsage(Usage):
     """Of the PRM, and of the upstreams what they tell."""
 
-    upstream: Annotated[UsageDetails | None, Field(exclude_if=_is_missing)] = None
+    upstream: Known[UsageDetails] = None
 
 
 class Report(Election):
@@ -127,34 +124,26 @@ class Report(Election):
     failures: list[UpstreamFailure]
     model: str
     usage: ElectionUsage
-    upstream: str | None = Field(default=None, exclude_if=_is_missing)
-    models: dict[str, SamplingCost] | None = Field(default=None, exclude_if=_is_missing)
-    attempts: list[Attempt] | None = Field(default=None, exclude_if=_is_missing)
-    solutions: list[WrittenCandidate] | None = Field(default=None, exclude_if=_is_missing)
+    upstream: Known[str] = None
+    models: Known[dict[str, SamplingCost]] = None
+    attempts: Known[list[Attempt]] = None
+    solutions: Known[list[WrittenCandidate]] = None
 
 
-def notes(
-    report: Report,
-    token_limit: str | None,
-    *,
-    why_majority: str | None,
-    by_letters: bool,
-    by_frequency: bool,
-    by_pointers: bool,
-) -> list[str]:
+def notes(report: Report, plan: ElectionPlan, token_limit: str | None, *, by_frequency: bool) -> list[str]:
     """What a caller should know about an election, in lines.
 
-    `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `why_majority`: why a vote that
-    nobody named is by majority. `by_letters`: answers were read as letters of the question's options. `by_frequency`:
-    no candidate with an answer had what the vote needs. `by_pointers`: answers are what `vote_on` points to.
+    `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `by_frequency`: no candidate with an answer
+    had what the vote needs.
     """
-    lines = [*_missing(report, token_limit), *_outcome(report, by_pointers)]
-    if why_majority:
-        lines.append(f"the vote is by majority, as none was named: {why_majority}")
+    lines = [*_missing(report, token_limit), *_outcome(report, by_pointers=bool(plan.settings.vote_on))]
+    if plan.why_majority:
+        lines.append(f"the vote is by majority, as none was named: {plan.why_majority}")
     if by_frequency:
-        signal = VOTES[report.strategy].signal
-        lines.append(f"no candidate with an answer has the {signal} that {report.strategy} needs: frequency decided")
-    if by_letters:
+        lines.append(
+            f"no candidate with an answer has the {plan.signal} that {plan.strategy} needs: frequency decided"
+        )
+    if plan.by_letters:
         lines.append("the question lists options, so answers are read as option letters")
     if report.accept is False:
         lines.append(f"the server is not sure of this answer: {_why_rejected(report)}")

@@ -92,7 +92,6 @@ class ResponsesRequest(UpstreamRequest):
     """A request for a response. With tools or as a stream it is passed on unchanged, without a vote; otherwise nothing
     is stored, whatever `store` says."""
 
-    model: str
     input: str | JsonList = Field(min_length=1)
     instructions: str | None = None
     temperature: float | None = Field(default=None, allow_inf_nan=False)

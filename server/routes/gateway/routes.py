@@ -1,11 +1,11 @@
 """OpenAI's endpoints, and Anthropic's: a client of these APIs can use them unchanged."""
 
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import Response, StreamingResponse
@@ -26,8 +26,6 @@ from .sampling import Sampling
 from .schema import MAX_CANDIDATES, NAMED, ChatRequest, CompletionRequest, UpstreamRequest
 from .stream import EVENTS, Chunks, ElectionStream, chat_completion
 from .upstream import Listener, Upstream
-
-T = TypeVar("T")
 
 _LISTED = (
     "invalid_request",
@@ -58,54 +56,46 @@ _Budget = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """What an endpoint answers a request with. `budget`: of the request's header."""
+    """What an endpoint answers a request with."""
 
     service: Service
     upstreams: Mapping[str, Upstream]
     context: Lease
-    budget: int | None = None
 
     @property
     def upstream(self) -> Upstream:
         """The first one, for what is not elected."""
         return next(iter(self.upstreams.values()))
 
-    async def read(self, function: Callable[[], T]) -> T:
-        return await self.context.read(function)
-
-    async def prepare_election(self, request: ChatRequest, prefix: str) -> partial[Coroutine[Any, Any, ElectionResult]]:
-        """The election, still to be called; `prefix`: of the response's id. Raises the errors that are known before the
-        upstream is called."""
+    async def prepare_election(
+        self, request: ChatRequest, budget: int | None, prefix: str
+    ) -> partial[Coroutine[Any, Any, ElectionResult]]:
+        """The election, still to be called; `budget`: of the request's header; `prefix`: of the response's id. Raises
+        the errors that are known before the upstream is called."""
         self.context.response_id = prefix + uuid.uuid4().hex
-        planned = await plan(request, self.budget, self.upstreams, self.service, self.context)
+        planned = await plan(request, budget, self.upstreams, self.service, self.context)
         escalates = planned.settings.on_reject == "escalate"
         groups = [[source] for source in planned.sources] if escalates else [planned.sources]
-        begun = [await self.read(partial(Sampling, self.service, group, planned, self.context)) for group in groups]
-        return partial(elect, begun)
+        begin = partial(Sampling, self.service, planned, self.context)
+        return partial(elect, [await self.context.read(partial(begin, group)) for group in groups])
 
     async def relay(self, path: str, request: UpstreamRequest, count: int) -> Response:
         """The upstream's answer unchanged, streamed or not, to a request for a number of completions."""
         check_count(count, self.service.settings)
         dump = partial(request.model_dump, mode="json", exclude_unset=True, exclude={"unprm"})
-        parts = self.upstream.relay(path, await self.read(dump), self.context)
+        parts = self.upstream.relay(path, await self.context.read(dump), self.context)
         streamed = (await anext(parts)).startswith(b"text/event-stream")
         # whatever else the upstream calls it: nobody's browser is to take it for a page
         headers = {"X-Content-Type-Options": "nosniff"}
         return StreamingResponse(parts, headers=headers, media_type=EVENTS if streamed else "application/json")
 
 
-async def _gateway(request: Request, budget: _Budget = None) -> Gateway:
-    return Gateway(request.app.state.service, request.app.state.upstreams, lease_of(request.scope), budget)
+async def _gateway(request: Request) -> Gateway:
+    return Gateway(request.app.state.service, request.app.state.upstreams, lease_of(request.scope))
 
 
-async def _relaying(request: Request) -> Gateway:
-    return await _gateway(request)
-
-
-TheGateway = Annotated[Gateway, Depends(_relaying)]
+TheGateway = Annotated[Gateway, Depends(_gateway)]
 """As a parameter of an endpoint."""
-ElectingGateway = Annotated[Gateway, Depends(_gateway)]
-"""The same for an endpoint that elects."""
 
 router = APIRouter(prefix="/v1", route_class=GatewayRoute)
 _listing = APIRouter(route_class=WorkRoute)
@@ -116,16 +106,16 @@ def _described(name: str, codes: Iterable[str] = _CODES) -> Json:
 
 
 @router.post("/chat/completions", response_model=None, **_described("chat_completions"))
-async def chat(gateway: ElectingGateway, chat_request: ChatRequest) -> Response | Json:
+async def chat(gateway: TheGateway, chat_request: ChatRequest, budget: _Budget = None) -> Response | Json:
     """Answers as OpenAI's API does, with the completion that a vote elects among the upstream's candidates.
 
     `unprm` has the settings of the vote in the request, and its report in the answer.
     """
-    election = await gateway.prepare_election(chat_request, "chatcmpl-")
+    election = await gateway.prepare_election(chat_request, budget, "chatcmpl-")
     id = gateway.context.response_id
     if chat_request.stream:
         return ElectionStream(election, Chunks(chat_request, id))
-    return await gateway.read(partial(chat_completion, chat_request, id, await election()))
+    return await gateway.context.read(partial(chat_completion, chat_request, id, await election()))
 
 
 @router.post("/completions", response_model=None, **_described("completions"))
@@ -135,30 +125,30 @@ async def completion(gateway: TheGateway, request: CompletionRequest) -> Respons
 
 
 @router.post("/responses", response_model=None, **_described("responses"))
-async def respond(gateway: ElectingGateway, request: ResponsesRequest) -> Response | Json:
+async def respond(gateway: TheGateway, request: ResponsesRequest, budget: _Budget = None) -> Response | Json:
     """As `/v1/chat/completions`, for OpenAI's responses API; with tools or as a stream, without a vote."""
     if request.passed_on:
         return await gateway.relay("/responses", request, 1)
-    election = await gateway.prepare_election(await gateway.read(request.chat), "resp_")
-    return await gateway.read(partial(response, request, gateway.context.response_id, await election()))
+    election = await gateway.prepare_election(await gateway.context.read(request.chat), budget, "resp_")
+    return await gateway.context.read(partial(response, request, gateway.context.response_id, await election()))
 
 
 @router.post("/messages", response_model=None, **_described("messages"))
-async def converse(gateway: ElectingGateway, request: MessagesRequest) -> Response | Json:
+async def converse(gateway: TheGateway, request: MessagesRequest, budget: _Budget = None) -> Response | Json:
     """As `/v1/chat/completions`, for Anthropic's messages API."""
-    election = await gateway.prepare_election(await gateway.read(request.chat), "msg_")
+    election = await gateway.prepare_election(await gateway.context.read(request.chat), budget, "msg_")
     id = gateway.context.response_id
     if request.stream:
         return ElectionStream(election, MessageEvents(request.model, id))
-    return await gateway.read(partial(message, request.model, id, await election()))
+    return await gateway.context.read(partial(message, request.model, id, await election()))
 
 
 @router.post("/messages/count_tokens", response_model=None, **_described("count_tokens"))
 async def count(gateway: TheGateway, request: CountRequest) -> Json:
     """The tokens of a conversation by the upstream's own count."""
-    chat = await gateway.read(request.chat)
+    chat = await gateway.context.read(request.chat)
     counted = Samples()
-    body = await gateway.read(chat.for_upstream) | {"max_tokens": 1}
+    body = await gateway.context.read(chat.for_upstream) | {"max_tokens": 1}
     body.pop("tool_choice", None)  # no call ends within a token
     await gateway.upstream.sample(body, 1, gateway.context, Listener(lambda _, sampled: counted.count(sampled)))
     gateway.context.charge(counted.usage.total)

@@ -42,7 +42,7 @@ class Sampling:
     Their texts together are at most as long as a request's body may be; they count in its size and its memory.
     """
 
-    def __init__(self, service: Service, sources: Sequence[Source], plan: ElectionPlan, context: Lease) -> None:
+    def __init__(self, service: Service, plan: ElectionPlan, context: Lease, sources: Sequence[Source]) -> None:
         self.service, self.sources, self.plan, self.context = service, sources, plan, context
         self.budget = sum(source.budget for source in sources)
         request = plan.request

@@ -174,7 +174,6 @@ class ChatRequest(UpstreamRequest):
 class CompletionRequest(UpstreamRequest):
     """A request of OpenAI's completions API, passed on unchanged."""
 
-    model: str
     prompt: Any = None
     n: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES)
     best_of: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES)

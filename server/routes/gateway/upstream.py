@@ -7,17 +7,17 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from weakref import WeakValueDictionary
 
+from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
 from unprm.errors import Overloaded, UnprmError, UpstreamFailed, UpstreamRefused
 from unprm.openai.client import LONGEST_RETRY_AFTER, OpenAIClient, Take, encoded
-from unprm.openai.completion import Choices, Samples, TokenUsage, is_json
+from unprm.openai.completion import Choices, Samples, TokenUsage
 from unprm.openai.errors import APIConnectionError, APIResponseError, APIStatusError
-from unprm.openai.models import Json
+from unprm.openai.models import Json, JsonList
 from unprm.openai.stream import CompletionStream
 from unprm.trajectories import TOKEN
 
@@ -138,19 +138,24 @@ class Upstream:
         raise HTTPException(404, "the upstream has no model of this name; /v1/models lists those that it has")
 
     async def relay(self, path: str, body: Json, context: Lease) -> AsyncGenerator[bytes, None]:
-        """The upstream's answer as it arrives: first the media type, then the body in parts. Tokens are charged at the
-        end, also of a broken answer. Raises as `sample`."""
+        """The upstream's answer as it arrives: first the media type, then the body in parts. Raises as `sample`.
+
+        At the end, also of a broken answer, its tokens are charged: as many as it reports at last; without a report a
+        token for every four bytes of the request, and of the answer, or for each event of a stream.
+        """
         content = await context.read(partial(encoded, body | self._model))
         async with self._place(context, MAX_CONCURRENT), aclosing(self._client.parts(path, content)) as parts:
             with _upstream_errors():
                 yield await anext(parts)
-                counter = TokenCounter(len(content), bool(body.get("stream")))
+                size, events, end = 0, 0, b""
                 try:
                     async for part in parts:
-                        counter.read(part)
+                        size, events = size + len(part), events + part.count(b"data:")
+                        end = (end + part)[-_REPORT_BYTES:]
                         yield part
                 finally:
-                    context.charge(counter.tokens)
+                    written = events if body.get("stream") else size // TOKEN
+                    context.charge(int([len(content) // TOKEN + written, *_TOTAL.findall(end)][-1]))
 
     async def close(self) -> None:
         await self._client.close()
@@ -231,43 +236,8 @@ class Upstream:
         return sampled
 
 
-def upstreams(service: Service) -> dict[str, Upstream]:
-    return {name: Upstream(options, service) for name, options in service.settings.upstreams().items()}
-
-
-class TokenCounter:
-    """The tokens of an answer that is passed on: as many as it reports at last; without a report, or before it comes, a
-    token for every four bytes of the request, and of the answer, or for each event of a stream."""
-
-    def __init__(self, request_bytes: int, streamed: bool) -> None:
-        self._request_bytes, self._streamed, self._end = request_bytes, streamed, b""
-        self._size = self._events = 0
-
-    def read(self, part: bytes) -> None:
-        self._size += len(part)
-        self._events += part.count(b"data:")
-        self._end = (self._end + part)[-_REPORT_BYTES:]
-
-    @property
-    def tokens(self) -> int:
-        if reported := _TOTAL.findall(self._end):
-            return int(reported[-1])
-        return self._request_bytes // TOKEN + (self._events if self._streamed else self._size // TOKEN)
-
-
-def _parse_json(answer: bytes, keep: Callable[[Json], Json]) -> Any:
-    """The value of an answer in JSON, of each object what `keep` returns. Raises `APIResponseError`."""
-    try:
-        if b"\\ud" in answer or b"\\uD" in answer:
-            from_json(answer)  # unlike Python's, it refuses half a surrogate pair, which nobody could be sent
-        # whatever `keep` does, other threads get a turn when it is called: a long answer takes seconds
-        return json.loads(answer.decode(), object_hook=keep)
-    except (ValueError, RecursionError):
-        raise APIResponseError("not JSON") from None
-
-
-def _unchanged(value: Json) -> Json:
-    return value
+class _ModelList(BaseModel):
+    data: JsonList
 
 
 def _logprobs(value: Json) -> Json:
@@ -277,19 +247,24 @@ def _logprobs(value: Json) -> Json:
 
 def _read_completions(answer: bytes, count: int, keeps_tokens: bool) -> Samples:
     """At most `count` completions. Raises `APIResponseError`, also if there is none."""
-    keep = _unchanged if keeps_tokens else _logprobs
-    if not (samples := Samples.read(_parse_json(answer, keep), count, len(answer))).completions:
+    try:
+        if b"\\ud" in answer or b"\\uD" in answer:
+            from_json(answer)  # unlike Python's, it refuses half a surrogate pair, which nobody could be sent
+        # whatever the hook does, other threads get a turn when it is called: a long answer takes seconds
+        value = json.loads(answer.decode(), object_hook=(lambda value: value) if keeps_tokens else _logprobs)
+    except (ValueError, RecursionError):
+        raise APIResponseError("not JSON") from None
+    if not (samples := Samples.read(value, count, len(answer))).completions:
         raise APIResponseError("not a chat completion")
     return samples
 
 
 def _read_models(answer: bytes) -> list[Json]:
     """The models in a list of them. Raises `APIResponseError`."""
-    value = _parse_json(answer, _unchanged)
-    models = value.get("data") if isinstance(value, dict) and is_json(value) else None
-    if not isinstance(models, list) or not all(isinstance(card, dict) for card in models):
-        raise APIResponseError("not a list of models")
-    return models
+    try:
+        return _ModelList.model_validate(from_json(answer, allow_inf_nan=False)).data
+    except ValueError:  # pydantic's are such, too
+        raise APIResponseError("not a list of models") from None
 
 
 @contextmanager
