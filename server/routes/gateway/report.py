@@ -140,9 +140,7 @@ def notes(report: Report, plan: ElectionPlan, token_limit: str | None, *, by_fre
     if plan.why_majority:
         lines.append(f"the vote is by majority, as none was named: {plan.why_majority}")
     if by_frequency:
-        lines.append(
-            f"no candidate with an answer has the {plan.signal} that {plan.strategy} needs: frequency decided"
-        )
+        lines.append(f"no candidate with an answer has the {plan.signal} that {plan.strategy} needs: frequency decided")
     if plan.by_letters:
         lines.append("the question lists options, so answers are read as option letters")
     if report.accept is False:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from unprm.errors import Overloaded, UnprmError, UpstreamFailed, UpstreamRefused
 from unprm.openai.client import LONGEST_RETRY_AFTER, OpenAIClient, Take, encoded
-from unprm.openai.completion import Choices, Samples, TokenUsage
+from unprm.openai.completion import Choices, Samples, TokenUsage, is_json
 from unprm.openai.errors import APIConnectionError, APIResponseError, APIStatusError
 from unprm.openai.models import Json, JsonList
 from unprm.openai.stream import CompletionStream
@@ -240,6 +240,10 @@ class _ModelList(BaseModel):
     data: JsonList
 
 
+def _unchanged(value: Json) -> Json:
+    return value
+
+
 def _logprobs(value: Json) -> Json:
     """Of a token, what a vote needs: the rest is several times as much to keep, and for the garbage collector."""
     return {"logprob": value["logprob"]} if "logprob" in value else value
@@ -251,7 +255,7 @@ def _read_completions(answer: bytes, count: int, keeps_tokens: bool) -> Samples:
         if b"\\ud" in answer or b"\\uD" in answer:
             from_json(answer)  # unlike Python's, it refuses half a surrogate pair, which nobody could be sent
         # whatever the hook does, other threads get a turn when it is called: a long answer takes seconds
-        value = json.loads(answer.decode(), object_hook=(lambda value: value) if keeps_tokens else _logprobs)
+        value = json.loads(answer.decode(), object_hook=_unchanged if keeps_tokens else _logprobs)
     except (ValueError, RecursionError):
         raise APIResponseError("not JSON") from None
     if not (samples := Samples.read(value, count, len(answer))).completions:
@@ -261,10 +265,10 @@ def _read_completions(answer: bytes, count: int, keeps_tokens: bool) -> Samples:
 
 def _read_models(answer: bytes) -> list[Json]:
     """The models in a list of them. Raises `APIResponseError`."""
-    try:
-        return _ModelList.model_validate(from_json(answer, allow_inf_nan=False)).data
-    except ValueError:  # pydantic's are such, too
-        raise APIResponseError("not a list of models") from None
+    with suppress(ValueError):  # pydantic's are such, too
+        if is_json(models := _ModelList.model_validate_json(answer).data):
+            return models
+    raise APIResponseError("not a list of models")
 
 
 @contextmanager
