@@ -149,28 +149,21 @@ def render(messages: Sequence[Message], reading: Reading) -> Rendered:
     steps = {index: step for index, message in enumerate(messages) if (step := _step(message, texts[index], reading))}
     first = min(steps, default=len(messages))
     cut: dict[int, Cut] = {}
-    parts: dict[int, list[str]] = {index: [] for index in steps}
+    parts: list[list[str]] = []
     names = _names(messages)
-    waiting: list[str] = []
-    current: int | None = None
+    evidence: list[str] = []  # of the step before, or of the next one
     for index in range(first, len(messages)):
         if index in steps:
-            current = index
-            parts[index] += [*waiting, steps[index]]
-            waiting = []
+            parts.append([steps[index]] if reading.evidence == "after" else [*evidence, steps[index]])
+            evidence = parts[-1] if reading.evidence == "after" else []
         elif messages[index].role != "assistant" and texts[index]:
-            shown = _observation(index, messages[index], names, texts[index], reading, cut)
-            if reading.evidence == "after" and current is not None:
-                parts[current].append(shown)
-            else:
-                waiting.append(shown)
-    final = next((texts[index] for index in reversed(steps)), "")
+            evidence.append(_observation(index, messages[index], names, texts[index], reading, cut))
     return Rendered(
         problem="\n\n".join(_spoken(messages[:first], texts, reading, cut)),
-        steps=tuple("\n\n".join(parts[index]) for index in steps),
+        steps=tuple(map("\n\n".join, parts)),
         messages=tuple(steps),
         evidence=reading.evidence,
-        final=final,
+        final=texts[max(steps)] if steps else "",
         cut=cut,
     )
 

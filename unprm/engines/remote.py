@@ -52,8 +52,15 @@ class RemoteEngine:
             transport=httpx.HTTPTransport(retries=2),
         )
         try:
-            self._served = self._find()
-            self._check()
+            response = self._client.get("/v1/models")
+            response.raise_for_status()
+            self._served = _Models.model_validate_json(response.content).data[0]
+            window = self._served.max_model_len
+            if window is not None and window < description.max_tokens:
+                raise ValueError(
+                    f"it reads {window} tokens, the model {description.max_tokens}: leave out --max-model-len"
+                )
+            self.score([plain_sum(self)])
         except (httpx.HTTPError, LookupError, ValueError, RuntimeError) as error:
             self.close()
             reason = str(error).partition("\n")[0]
@@ -81,15 +88,3 @@ class RemoteEngine:
 
     def close(self) -> None:
         self._client.close()
-
-    def _find(self) -> _Served:
-        response = self._client.get("/v1/models")
-        response.raise_for_status()
-        (served, *_) = _Models.model_validate_json(response.content).data
-        return served
-
-    def _check(self) -> None:
-        window, expected = self._served.max_model_len, self.description.max_tokens
-        if window is not None and window < expected:
-            raise RuntimeError(f"it reads {window} tokens, the model {expected}: leave out --max-model-len")
-        self.score([plain_sum(self)])

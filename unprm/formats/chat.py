@@ -101,15 +101,16 @@ class VerdictChatFormat(PieceFormat):
         self.system = system_turn(opening)
         self._conversation, self._strips = conversation, chat.strips
         self._leads, self._tail = (opening[-1], answered[-1]), asked[0]
-        self._opening, self._asked = self._ids(opening[:-1]), self._ids(["", *asked[1:-1]])
-        self._answered, self._closing = self._ids(["", *answered[1:-1]]), self._ids(["", *closing[1:]])
+        self._opening, asking = self._ids(opening[:-1]), self._ids(["", *asked[1:-1]])
         lead, end, good, bad = asked[-1], answered[0], conversation.positive, conversation.negative
-        before, self._answer, other, self._last = self.pieces.encode(
+        before, right, wrong, last = self.pieces.encode(
             [lead, f"{lead}{good}{end}", f"{lead}{bad}{end}", f"{lead}{good}{closing[0]}"]
         )
-        self._before = len(before) - 1
+        self._answer = [*asking, *right, *self._ids(["", *answered[1:-1]])]
+        self._end = [*asking, *last, *self._ids(["", *closing[1:]])]
+        self._scored = [len(asking) + len(before) - 1]
         positive, negative = (
-            ids[len(before) : len(before) + 1] if ids[: len(before)] == before else [] for ids in (self._answer, other)
+            ids[len(before) : len(before) + 1] if ids[: len(before)] == before else [] for ids in (right, wrong)
         )
         if not positive or not negative or positive == negative:
             raise ModelInvalid(
@@ -140,9 +141,8 @@ class VerdictChatFormat(PieceFormat):
         *turns, last = self.pieces.encode(asked)
         draft = Draft().add(self._opening)
         for turn in turns:
-            draft.add(turn).add(self._asked).add(self._answer, scored=[self._before]).add(self._answered)
-        draft.add(last).add(self._asked).add(self._last, scored=[self._before]).add(self._closing)
-        return draft.done()
+            draft.add(turn).add(self._answer, self._scored)
+        return draft.add(last).add(self._end, self._scored).done()
 
     def _ids(self, parts: Sequence[str]) -> list[int]:
         """Ids of text and tokens by turns."""

@@ -20,13 +20,10 @@ class ScoreCache:
 
     def find(self, item: Encoded) -> list[float | None]:
         """The score of each position, None where it is not known."""
-        found = []
-        for key in _keys(item):
-            score = self._scores.get(key)
-            if score is not None:
-                self._scores.move_to_end(key)
-            found.append(score)
-        return found
+        keys = _keys(item)
+        for key in filter(self._scores.__contains__, keys):
+            self._scores.move_to_end(key)
+        return list(map(self._scores.get, keys))
 
     def keep(self, item: Encoded, scores: Sequence[float]) -> None:
         for key, score in zip(_keys(item), scores, strict=True):
