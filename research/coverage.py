@@ -134,8 +134,14 @@ def judged_pool(path: Path, output: Path, console: Console, candidates: int | No
         judged = judging.judge(of_models(path), None, output / name_of(path), console)
     if candidates is not None:
         rng = np.random.default_rng(0)
-        judged = [each.picked(sorted(rng.permutation(len(each.classes))[:candidates].tolist())) for each in judged]
+        judged = [_picked(each, sorted(rng.permutation(len(each.classes))[:candidates].tolist())) for each in judged]
     return [each for each in judged if any(name is not None for name in each.classes)]
+
+
+def _picked(judged: JudgedCandidates, picks: Sequence[int]) -> JudgedCandidates:
+    """These candidates (indices), in this order, without their step scores and confidences."""
+    classes, correct = tuple(judged.classes[k] for k in picks), tuple(judged.correct[k] for k in picks)
+    return JudgedCandidates(judged.id, classes, correct, tuple(judged.rewards[k] for k in picks))
 
 
 def of_models(path: Path) -> list[CandidatePool]:

@@ -53,10 +53,6 @@ class SampledQuestion:
     prompt: tuple[int, ...]
     solutions: Annotated[tuple[Completion, ...], Field(alias="completions")]
 
-    @property
-    def counts(self) -> dict[str, int]:
-        return {"solutions": len(self.solutions), "tokens": sum(len(solution.logprobs) for solution in self.solutions)}
-
 
 @dataclass(frozen=True, slots=True)
 class SelectedSolution:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -84,11 +83,7 @@ class Board(ExitStack):
         self._progress = self.enter_context(progress(console, TextColumn("{task.fields[counts]}")))
         self._task = self._progress.add_task(title, total=total, completed=done, counts="")
 
-    def advance(self, **counts: int) -> None:
-        """Marks one more item as done and adds its counts."""
-        self.count(1, **counts)
-
-    def count(self, done: int = 0, **counts: int) -> None:
+    def advance(self, done: int = 1, **counts: int) -> None:
         """Marks `done` more items as done, and adds to the counts."""
         self.done += done
         self.counts.update(counts)
@@ -139,12 +134,3 @@ async def process(
     except ExceptionGroup as several:
         raise several.exceptions[0] from several
     return failures
-
-
-def print_failures(console: Console, failures: dict[str, str]) -> int:
-    """Prints the failures, grouped by reason; returns the exit status, 0 if there are none."""
-    for reason, count in Counter(failures.values()).most_common():
-        console.print(f"[red]failed {count} times:[/red] {escape(reason)}", highlight=False, soft_wrap=True)
-    if failures:
-        console.print(f"{len(failures)} failed; the same command tries them again and leaves the rest as it is")
-    return int(bool(failures))

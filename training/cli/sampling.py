@@ -1,16 +1,17 @@
 """Options of the commands that sample: where questions come from, and how the model that writes solutions is run."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from unprm.types import SamplerName
 
-from ..stage import print_failures
 from ..stage_settings import PresetName, SampleSettings
 
 if TYPE_CHECKING:
@@ -102,8 +103,8 @@ class SamplerOptions:
 
 
 def run_stage(work: Callable[[], Awaitable[dict[str, str]]], sampler: "Sampler | None" = None) -> None:
-    """Runs an asynchronous stage, closes its sampler, and prints the failures that it returns; exits with status 1 if
-    there are any."""
+    """Runs an asynchronous stage, closes its sampler, and prints the failures that it returns, grouped by reason; exits
+    with status 1 if there are any."""
 
     async def whole() -> dict[str, str]:
         try:
@@ -112,5 +113,9 @@ def run_stage(work: Callable[[], Awaitable[dict[str, str]]], sampler: "Sampler |
             if sampler:
                 await sampler.close()
 
-    if print_failures(console, asyncio.run(whole())):
+    failures = asyncio.run(whole())
+    for reason, count in Counter(failures.values()).most_common():
+        console.print(f"[red]failed {count} times:[/red] {escape(reason)}", highlight=False, soft_wrap=True)
+    if failures:
+        console.print(f"{len(failures)} failed; the same command tries them again and leaves the rest as it is")
         raise typer.Exit(1)

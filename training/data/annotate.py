@@ -62,7 +62,7 @@ class AnnotationFiles(ExitStack):
     def drawn(self, rollouts: Sequence[Rollout]) -> None:
         """Updates the progress display: a solution may take minutes."""
         if self.board:
-            self.board.count(samples=len(rollouts), tokens=sum(len(rollout.logprobs) for rollout in rollouts))
+            self.board.advance(0, samples=len(rollouts), tokens=sum(len(rollout.logprobs) for rollout in rollouts))
 
 
 async def annotate(

@@ -5,6 +5,7 @@ This module does no file I/O: records go to a callback.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Rollout, Sampler
@@ -20,6 +21,8 @@ from .search import Search, WrongSolution
 from .select import step_uncertainties
 
 Write = Callable[[AnnotatedSolution | QuestionValue], None]
+_TAKEN_OVER = ("id", "question", "model", "problem", "gold_answer", "steps", "correct")
+"""The fields of a selected solution that its annotation has, too."""
 RANKING: tuple[SearchName, ...] = ("uncertainty", "uncertainty-literal")
 """The searches that try steps by falling Δu, so that steps have ranks."""
 
@@ -187,22 +190,12 @@ def _annotated(
     solution: SelectedSolution,
     question: QuestionValue | None = None,
     tried: tuple[Trial, ...] = (),
-    *,
-    labels: tuple[bool, ...] | None = None,
-    reason: str | None = None,
-    rank: Rank = "unranked",
+    **found: Any,
 ) -> AnnotatedSolution:
+    """The record of a solution; `found`: its labels or the reason why it has none, and the rank."""
     return AnnotatedSolution(
-        id=solution.id,
-        question=solution.question,
-        model=solution.model,
-        problem=solution.problem,
-        gold_answer=solution.gold_answer,
-        steps=solution.steps,
-        correct=solution.correct,
-        labels=labels,
-        reason=reason,
-        rank=rank,
+        **{name: getattr(solution, name) for name in _TAKEN_OVER},
+        **found,
         tau=question.tau if question else None,
         verified=len(tried),
         samples=sum(trial.samples for trial in tried),

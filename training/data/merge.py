@@ -6,7 +6,7 @@ unprm merge runs/mini/annotated.jsonl --output runs/mini/dataset
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from .. import resumable, sources
@@ -125,13 +125,10 @@ def _card(name: str, solutions: Sequence[ResolvedSolution], merged: Merged, anno
     ]
     return _CARD.format(
         name=name,
-        solutions=len(solutions),
+        **asdict(merged),
         questions=len({solution.problem for solution in solutions}),
         steps=sum(len(solution.labels) for solution in solutions),
         right=sum(solution.correct for solution in solutions),
-        duplicates=merged.duplicates,
-        changed=merged.changed,
-        refuted=merged.refuted,
         models="\n".join(table),
         configs=json.dumps([resumable.config_of(path) for path in annotated], ensure_ascii=False, indent=2),
     )

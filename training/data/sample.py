@@ -48,7 +48,8 @@ async def sample(
             async def work(question: Question) -> None:
                 record = await sample_question(question, sampler, settings)
                 written.append(record)
-                board.advance(**record.counts)
+                tokens = sum(len(solution.logprobs) for solution in record.solutions)
+                board.advance(solutions=len(record.solutions), tokens=tokens)
 
             return await stage.process(todo, work, lambda question: question.id, concurrency)
 

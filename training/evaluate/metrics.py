@@ -62,10 +62,10 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _interval(values: Sequence[float], seed: int = 0, resamples: int = 2000) -> tuple[float, float]:
+def _interval(values: Sequence[float]) -> tuple[float, float]:
     """95 % bootstrap interval of the mean of independent values."""
     array = np.asarray(values, dtype=float)
-    picks = np.random.default_rng(seed).integers(0, len(array), (resamples, len(array)))
+    picks = np.random.default_rng(0).integers(0, len(array), (2000, len(array)))
     low, high = np.quantile(array[picks].mean(axis=1), [0.025, 0.975])
     return float(low), float(high)
 

@@ -1,6 +1,5 @@
 """The records of evaluations: one JSON object per line of a file, as those in `training.schema`."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -55,11 +54,6 @@ class JudgedCandidates:
             return self.rewards
         assert self.confidences is not None
         return self.confidences
-
-    def picked(self, picks: Sequence[int]) -> "JudgedCandidates":
-        """These candidates (indices), in this order, without their step scores and confidences."""
-        classes, correct = tuple(self.classes[k] for k in picks), tuple(self.correct[k] for k in picks)
-        return JudgedCandidates(self.id, classes, correct, tuple(self.rewards[k] for k in picks))
 
     def rewarded(self, aggregate: Aggregate) -> "JudgedCandidates":
         """The same candidates with rewards aggregated from the step scores, which must not be None."""

@@ -12,7 +12,6 @@ from transformers import PreTrainedModel
 from unprm.engines.torch.heads import LayersHead
 from unprm.formats.family import LAYER, Verdicts
 
-from .network import drop_output
 from .train_settings import TrainSettings
 
 FILE = "head.safetensors"
@@ -54,7 +53,8 @@ def make_head(
         for parameter in layer.parameters():
             nn.init.zeros_(parameter)  # no step is right or wrong before anything was learned
         head = LayersHead([layer])
-    drop_output(model)
+    if model.get_output_embeddings().weight is not model.get_input_embeddings().weight:
+        model.set_output_embeddings(nn.Identity())
     return head
 
 

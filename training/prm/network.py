@@ -116,12 +116,6 @@ def compute_in_float32(model: torch.nn.Module) -> None:
     widen_all(model, torch.float32)
 
 
-def drop_output(model: PreTrainedModel | PeftModel) -> None:
-    """Removes the output layer from the model, unless it shares its weights with the embedding."""
-    if model.get_output_embeddings().weight is not model.get_input_embeddings().weight:
-        model.set_output_embeddings(torch.nn.Identity())
-
-
 class Network(torch.nn.Module):
     """A language model, from `prepare`, and a head of `training.prm.heads`, which reads margins from its states.
 

@@ -196,8 +196,6 @@ class ProbeTrainer:
             raise ModelInvalid(
                 f"a probe is trained by one process, not by {processes.count}: start it without torchrun"
             )
-        if settings.tune != "none":
-            raise ModelInvalid(f"ProbeTrainer trains a probe, with tune 'none', not {settings.tune!r}")
         check_output(settings)
         self.settings, self.device = settings, processes.device
         self.tokens = settings.batch_tokens or PASS_TOKENS[self.device.type]

@@ -11,6 +11,8 @@ Several processes share each optimiser batch, so their losses equal those of a s
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import chain, islice
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -46,8 +48,6 @@ class Trainer:
     holds a PRM of another kind."""
 
     def __init__(self, settings: TrainSettings, processes: Processes | None = None) -> None:
-        if settings.tune == "none":
-            raise ModelInvalid("tune 'none' is a probe's: ProbeTrainer trains it")
         check_output(settings)
         self.settings = settings
         self.loss = LOSSES[settings.loss]
@@ -133,28 +133,21 @@ class Trainer:
             if over and self.held_out:
                 self.validations.append(Validation.of(*self._scored(self.held_out)))
                 if journal:
-                    journal.validated(self._epochs(), step + 1)
+                    epochs = enumerate(self.validations, 1)
+                    journal.validated([{"epoch": number, **asdict(each)} for number, each in epochs], step + 1)
             if over or (step + 1) % self.settings.checkpoint_every == 0:
                 self._save()
-        losses = self.losses
-        recent = losses[-max(1, len(losses) // 10) :]
-        summary = TrainSummary(len(self.examples), self.dropped, len(losses), sum(recent) / len(recent))
+        recent = [row["loss"] for row in self.steps[-max(1, len(self.steps) // 10) :]]
+        summary = TrainSummary(len(self.examples), self.dropped, len(self.steps), fmean(recent))
         self._finish(summary)
         if journal:
             journal.end()
         self.processes.wait()
         return summary
 
-    @property
-    def losses(self) -> list[float]:
-        return [row["loss"] for row in self.steps]
-
     def _title(self) -> str:
         loss = f", loss {self.steps[-1]['loss']:.4f}" if self.steps else ""
         return f"training {self.config.name}, step {len(self.steps)} of {self.total}{loss}, tokens"
-
-    def _epochs(self) -> list[dict[str, Any]]:
-        return [{"epoch": number, **asdict(each)} for number, each in enumerate(self.validations, 1)]
 
     def _load(self) -> Network:
         model = load_base(self.base, self.compute.base)
@@ -173,12 +166,10 @@ class Trainer:
         return {name: p for name, p in self.network.named_parameters() if p.requires_grad}
 
     def _batches(self, first: int) -> Iterator[tuple[int, list[Example]]]:
-        step, s = 0, self.settings
-        for epoch in range(s.epochs):
-            for indices in batches(len(self.examples), s.batch_size, epoch, s.seed):
-                if step >= first:
-                    yield step, [self.examples[index] for index in indices]
-                step += 1
+        epochs, size, seed = range(self.settings.epochs), self.settings.batch_size, self.settings.seed
+        drawn = chain.from_iterable(batches(len(self.examples), size, epoch, seed) for epoch in epochs)
+        for step, indices in islice(enumerate(drawn), first, None):
+            yield step, [self.examples[index] for index in indices]
 
     def step(self, step: int, batch: Sequence[Example], computed: Callable[[int], None] = lambda tokens: None) -> float:
         """Optimiser step number `step`, from 0, on a batch; returns its mean loss. `computed` is called after each pass

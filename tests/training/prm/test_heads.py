@@ -143,7 +143,7 @@ def test_a_killed_run_goes_on_with_its_layer(base, tmp_path):
     first = _trainer(base, tmp_path, "classes", epochs=1)
     first.train(QUIET)
     again = _trainer(base, tmp_path, "classes", epochs=1)
-    assert again._resume() == len(first.losses)
+    assert again._resume() == len(first.steps)
     assert torch.equal(again._trained()["head.layers.0.weight"], first._trained()["head.layers.0.weight"])
 
 

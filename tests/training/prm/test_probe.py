@@ -283,13 +283,6 @@ def test_options_that_do_not_fit_are_refused_by_name(tmp_path, options, named):
     assert not (tmp_path / "prm").exists()
 
 
-def test_each_trainer_takes_what_it_trains(place, tmp_path):
-    with pytest.raises(ModelInvalid, match="tune 'none' is a probe's: ProbeTrainer trains it"):
-        Trainer(_settings(place, tmp_path, head="verdicts"))
-    with pytest.raises(ModelInvalid, match="ProbeTrainer trains a probe, with tune 'none', not 'lora'"):
-        ProbeTrainer(_settings(place, tmp_path, tune="lora"))
-
-
 @pytest.mark.parametrize(
     ("left", "held"),
     [
