@@ -6,9 +6,9 @@ Every reader raises `RecordInvalid` with the file, the line, the field and what 
 import codecs
 import gzip
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from pydantic import ValidationError
 
@@ -27,7 +27,7 @@ class Identified(Protocol):
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Identified)
-_MADE_BY = {SampledQuestion: "sample", SelectedSolution: "select", ResolvedSolution: "annotate"}
+_MADE_BY: dict[type, str] = {SampledQuestion: "sample", SelectedSolution: "select", ResolvedSolution: "annotate"}
 
 
 def read(path: Path, kind: type[T]) -> Iterator[T]:
@@ -37,7 +37,7 @@ def read(path: Path, kind: type[T]) -> Iterator[T]:
 
 def from_file(path: Path, kind: type[T]) -> Iterator[tuple[int, T]]:
     for number, line in lines(path):
-        yield number, _valid(adapter(kind).validate_json, line, str(path), number, _MADE_BY.get(kind))
+        yield number, parse(line, kind, str(path), number)
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -75,7 +75,12 @@ def from_hub(name: str, split: str, kind: type[T]) -> Iterator[tuple[int, T]]:
 
 
 def parse(row: object, kind: type[T], source: str, number: int) -> T:
-    return _valid(adapter(kind).validate_python, row, source, number)
+    """The record in a row: bytes of JSON, or its value."""
+    try:
+        return adapter(kind).validate_json(row) if isinstance(row, bytes) else adapter(kind).validate_python(row)
+    except ValidationError as error:
+        expected = f"; expected a file of `training {_MADE_BY[kind]}`" if kind in _MADE_BY else ""
+        raise RecordInvalid(source, number, reason(error) + expected) from error
 
 
 def by_id(source: str, rows: Iterable[tuple[int, R]]) -> dict[str, R]:
@@ -86,14 +91,6 @@ def by_id(source: str, rows: Iterable[tuple[int, R]]) -> dict[str, R]:
             raise RecordInvalid(source, number, f"the id {record.id!r} occurs twice")
         records[record.id] = record
     return records
-
-
-def _valid(validate: Callable[[Any], T], row: object, source: str, number: int, made_by: str | None = None) -> T:
-    try:
-        return validate(row)
-    except ValidationError as error:
-        expected = f"; expected a file of `training {made_by}`" if made_by else ""
-        raise RecordInvalid(source, number, reason(error) + expected) from error
 
 
 def reason(error: ValueError) -> str:

@@ -214,16 +214,16 @@ def calibrate_votes(
     from ..evaluate import acceptance
 
     today = date.today().isoformat()
-    if (run is None) == (journal is None):
-        raise typer.BadParameter("expected one of RUN and --journal")
-    if journal is not None and output.exists() and output.samefile(journal):
-        raise typer.BadParameter("it is the journal", param_hint="--output")
-    if run is not None:
+    if run and not journal:
         made = acceptance.calibrated(run, today, model, aggregate)
-    elif journal is not None:
+    elif journal and not run:
+        if output.exists() and output.samefile(journal):
+            raise typer.BadParameter("it is the journal", param_hint="--output")
         made, left_out = acceptance.recalibrated(journal, today)
         if left_out:
             console.print(f"{left_out} votes are left out: not the model, settings or kind of answers of the others")
+    else:
+        raise typer.BadParameter("expected one of RUN and --journal")
     made.write(output)
     for strategy, elections in made.elections.items():
         if reason := made.disorder(strategy):

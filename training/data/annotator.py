@@ -14,7 +14,6 @@ from unprm.uncertainty import ESTIMATORS
 from ..schema import AnnotatedSolution, QuestionValue, Rank, SelectedSolution, Trial
 from ..stage_settings import AnnotateSettings, SearchName
 from . import search
-from .bayes import bayes
 from .rollouts import Memory, Prefix, Roller, fixed_count
 from .sample import seed_of
 from .search import Search, WrongSolution
@@ -34,7 +33,7 @@ def named_search(settings: AnnotateSettings) -> Search | None:
         "uncertainty-literal": search.uncertainty_literal,
         "sequential": search.sequential,
         "adaptive_binary": search.adaptive_binary,
-        "bayes": lambda solution, prefixes: bayes(solution, prefixes, settings.bayes),
+        "bayes": lambda solution, prefixes: search.bayes(solution, prefixes, settings.bayes),
     }
     return searches.get(settings.search)
 
@@ -75,8 +74,7 @@ class SolutionPrefixes:
         solution = self._solution
         ids = (*solution.prompt, *solution.ids[: solution.ends[step - 1]])
         whose = solution.question if self._settings.share_prefixes else solution.id
-        made = Prefix(ids, len(solution.prompt), solution.gold_answer, seed_of(self._settings.seed, whose))
-        return self._memory.setdefault((made.seed, made.key()), made)
+        return _prefix(self._memory, solution, ids, seed_of(self._settings.seed, whose))
 
 
 class Annotator:
@@ -134,8 +132,7 @@ class Annotator:
     def _alone(self, solution: SelectedSolution, memory: Memory, *purpose: str) -> Prefix:
         """The prefix of the question alone; with a `purpose` its rollouts are drawn separately."""
         seed = seed_of(self.settings.seed, solution.question, *purpose)
-        made = Prefix(solution.prompt, len(solution.prompt), solution.gold_answer, seed)
-        return memory.setdefault((made.seed, made.key()), made)
+        return _prefix(memory, solution, solution.prompt, seed)
 
     async def _annotate(
         self, solution: SelectedSolution, task: "asyncio.Task[QuestionValue] | None", memory: Memory
@@ -173,6 +170,11 @@ class Annotator:
             reason = "no step falls below the question's value"
             return _annotated(solution, question, prefixes.tried(), reason=reason, rank=rank)
         return _annotated(solution, question, prefixes.tried(), labels=_labels(solution, wrong_step), rank=rank)
+
+
+def _prefix(memory: Memory, solution: SelectedSolution, ids: tuple[int, ...], seed: int) -> Prefix:
+    made = Prefix(ids, len(solution.prompt), solution.gold_answer, seed)
+    return memory.setdefault((seed, made.key()), made)
 
 
 def _counts(rollouts: Sequence[Rollout]) -> tuple[int, int, int]:

@@ -58,45 +58,39 @@ def load_questions(
     Raises `RecordInvalid` for a record without a problem or an answer, with a duplicate id, or without the field `per`;
     if there is no question; and if a value of `per` has fewer questions than the limit.
     """
-    row = dict[str, Any]
-    rows = list(
-        sources.from_file(Path(source), row) if Path(source).is_file() else sources.from_hub(source, split, row)
-    )
-    questions_by_id = sources.by_id(
-        source, ((number, _question(row, source, number, extraction)) for number, row in rows)
-    )
+    kind, place = dict[str, Any], Path(source)
+    rows = list(sources.from_file(place, kind) if place.is_file() else sources.from_hub(source, split, kind))
+    questions = [_question(row, source, number, extraction) for number, row in rows]
+    sources.by_id(source, ((number, question) for (number, _), question in zip(rows, questions, strict=True)))
     kept = [
-        (question, number, row)
-        for question, (number, row) in zip(questions_by_id.values(), rows, strict=True)
+        (number, row, question)
+        for (number, row), question in zip(rows, questions, strict=True)
         if unanswerable or question.gold_answer != NO_ANSWER
     ]
     if not kept:
         raise RecordInvalid(source, 0, "it has no question with an answer")
-    questions = [question for question, _, _ in kept]
+    left_out, questions = len(questions) - len(kept), [question for _, _, question in kept]
     if limit is not None and per is not None:
-        values = [_value(row, per, source, number) for _, number, row in kept]
-        questions = _stratified(questions, values, source, limit, seed)
+        drawn = _stratified(kept, per, source, limit, seed)
+        questions = [question for question in questions if question.id in drawn]
     elif limit is not None and limit < len(questions):
         questions = [questions[index] for index in sorted(random.Random(seed).sample(range(len(questions)), limit))]
-    return questions, len(questions_by_id) - len(kept)
+    return questions, left_out
 
 
-def _value(row: dict[str, Any], per: str, source: str, number: int) -> str:
-    if row.get(per) is None:
-        raise RecordInvalid(source, number, f"there is no {per!r}, for each value of which questions are drawn")
-    return str(row[per])
-
-
-def _stratified(questions: list[Question], values: list[str], source: str, limit: int, seed: int) -> list[Question]:
-    """`limit` questions for each of the values, in the order of the source."""
-    strata: dict[str, list[int]] = {}
-    for index, value in enumerate(values):
-        strata.setdefault(value, []).append(index)
-    if strata and (fewest := min(map(len, strata.values()))) < limit:
+def _stratified(
+    rows: list[tuple[int, dict[str, Any], Question]], per: str, source: str, limit: int, seed: int
+) -> set[str]:
+    """The ids of `limit` questions for each value of the field `per`."""
+    strata: dict[str, list[str]] = {}
+    for number, row, question in rows:
+        if row.get(per) is None:
+            raise RecordInvalid(source, number, f"there is no {per!r}, for each value of which questions are drawn")
+        strata.setdefault(str(row[per]), []).append(question.id)
+    if (fewest := min(map(len, strata.values()))) < limit:
         reason = f"of {len(strata)} values one has only {fewest} questions, {limit} are to be drawn for each"
         raise RecordInvalid(source, 0, reason)
-    drawn = {k for value, stratum in strata.items() for k in random.Random(f"{seed}/{value}").sample(stratum, limit)}
-    return [question for index, question in enumerate(questions) if index in drawn]
+    return {k for value, stratum in strata.items() for k in random.Random(f"{seed}/{value}").sample(stratum, limit)}
 
 
 def make_mini(count: int, seed: int) -> list[Question]:

@@ -1,7 +1,7 @@
 """What annotation cost and what it found."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -85,11 +85,9 @@ def ranks(solutions: Iterable[AnnotatedSolution]) -> FoundRanks | None:
 def table(annotated: Sequence[Path]) -> str:
     rows = []
     for path in annotated:
-        c, found_ranks = costs(path), ranks(read_annotated(path))
-        numbers = c.solutions, c.wrong, c.unresolved, c.verified, c.samples, c.tokens, c.tau_samples
-        rows.append(
-            [path.stem, *(f"{number:,}" for number in numbers), *(found_ranks.cells() if found_ranks else "–––")]
-        )
+        found_ranks = ranks(read_annotated(path))
+        numbers = [f"{number:,}" for number in astuple(costs(path))]
+        rows.append([path.stem, *numbers, *(found_ranks.cells() if found_ranks else "–––")])
     columns = ["run", "solutions", "wrong", "unresolved", "verified steps", "samples", "tokens", "for τ"]
     return in_markdown([*columns, *FoundRanks.COLUMNS], rows, names=1)
 

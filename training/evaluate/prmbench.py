@@ -15,8 +15,9 @@ similarity of scores, which is no part of PRMScore.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -100,20 +101,16 @@ def load_prmbench(source: str) -> Benchmark:
     """The benchmark in a JSONL file, plain or `.gz`, in each such file of a directory, or in the hub's data set of that
     name. Raises `RecordInvalid` for an invalid record, or if there is none."""
     solutions: dict[str, PrmBenchSolution] = {}
-    for solution in _rows(source):
+    place, kind = Path(source), PrmBenchSolution
+    rows = sources.from_hub(source, "train", kind)
+    if place.exists():
+        rows = chain.from_iterable(sources.from_file(path, kind) for path in sources.json_lines(place))
+    for _, solution in rows:
         solutions.setdefault(solution.id, solution)
     if not solutions:
         raise RecordInvalid(source, 0, "there is no solution in it")
     by_category = {name: [each for each in solutions.values() if each.category == name] for name in CATEGORIES}
     return {name: of_category for name, of_category in by_category.items() if of_category}
-
-
-def _rows(source: str) -> Iterator[PrmBenchSolution]:
-    if not Path(source).exists():
-        yield from (solution for _, solution in sources.from_hub(source, "train", PrmBenchSolution))
-        return
-    for path in sources.json_lines(Path(source)):
-        yield from sources.read(path, PrmBenchSolution)
 
 
 @dataclass(frozen=True, slots=True)

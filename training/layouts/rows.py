@@ -40,26 +40,17 @@ class MathShepherdRow:
     def solutions(self) -> Iterator[LabelledSolution]:
         """The one solution. A step after the last tag has no label. Where `label` has the tag itself, it is part of a
         word."""
-        texts = [""]
-        labels: list[Label] = []
-        at = 0
-        for place, part in enumerate(self.input.split(TAG)):
-            if place and self.label.startswith(TAG, at):
-                texts[-1] += TAG
-                at += len(TAG)
-            elif place:
-                if (sign := self.label[at : at + 1]) not in ("+", "-"):
-                    raise ValueError(f"label: expected the text of input with + or - in the place of each {TAG}")
-                labels.append(sign == "+")
-                texts.append("")
-                at += 1
-            if not self.label.startswith(part, at):
-                raise ValueError(f"label: expected the text of input with + or - in the place of each {TAG}")
-            texts[-1] += part
-            at += len(part)
-        if self.label[at:]:
-            raise ValueError(f"label: expected the text of input after the last {TAG}, too")
-        yield _tagged(texts, labels)
+        text, *others = self.input.split(TAG)
+        pattern = f"({TAG}|[+-])".join(map(re.escape, (text, *others)))
+        if (found := re.fullmatch(pattern, self.label)) is None:
+            raise ValueError(f"label: expected the text of input with + or - in the place of each {TAG}")
+        texts = [text]
+        for sign, part in zip(found.groups(), others, strict=True):
+            if sign == TAG:
+                texts[-1] += sign + part
+            else:
+                texts.append(part)
+        yield _tagged(texts, [sign == "+" for sign in found.groups() if sign != TAG])
 
 
 @dataclass(frozen=True, slots=True)

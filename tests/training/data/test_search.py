@@ -6,8 +6,7 @@ import random
 import pytest
 
 from training.data import search
-from training.data.bayes import BayesSettings, Belief, bayes, prior
-from training.data.search import WrongSolution
+from training.data.search import BayesSettings, Belief, WrongSolution, bayes, prior
 from unprm.types import Rollout
 
 

@@ -11,15 +11,17 @@ from tests.training import lines
 from tests.training.solutions import selected
 from training import resumable
 from training.cli.data import app
-from training.data.choose import (
+from training.data.select import (
+    Selector,
     choose,
     least_similar,
     mean_change,
+    select,
+    step_uncertainties,
     tf_idf,
     token_similarity,
     uncertain_and_diverse,
 )
-from training.data.select import Selector, select, step_uncertainties
 from training.schema import SampledQuestion
 from training.stage_settings import SelectSettings
 from unprm.answers.equivalence import Equivalence
