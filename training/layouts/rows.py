@@ -42,8 +42,10 @@ class MathShepherdRow:
         word."""
         text, *others = self.input.split(TAG)
         pattern = f"({TAG}|[+-])".join(map(re.escape, (text, *others)))
-        if (found := re.fullmatch(pattern, self.label)) is None:
+        if (found := re.match(pattern, self.label)) is None:
             raise ValueError(f"label: expected the text of input with + or - in the place of each {TAG}")
+        if self.label[found.end() :]:
+            raise ValueError(f"label: expected the text of input after the last {TAG}, too")
         texts = [text]
         for sign, part in zip(found.groups(), others, strict=True):
             if sign == TAG:
