@@ -7,7 +7,6 @@ import hmac
 import inspect
 from typing import Annotated, Any
 
-import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
@@ -126,6 +125,8 @@ class _Server(MCPServer):
 
 async def serve_http(server: MCPServer, host: str, port: int, key: str | None) -> None:
     """Serves over streamable HTTP until a signal comes. `key`: bearer token that agents must send."""
+    import uvicorn  # comes with mcp, which is to be named where both are missing
+
     app: ASGIApp = server.streamable_http_app(host=host, stateless_http=True)
     await uvicorn.Server(
         uvicorn.Config(app if key is None else _Bearer(app, key), host=host, port=port, log_level="warning")

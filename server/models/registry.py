@@ -54,8 +54,13 @@ class Models:
             yield models
 
     def states(self) -> list[ModelState]:
-        """States of the served models, the default first, then of models that are loading or failed to load."""
-        return [model.state for model in (*self._served, *self._coming.values())]
+        """States of the served models, the default first, then of models that are loading or failed to load. A model
+        that is loaded is ready once requests find it."""
+        coming = [model.state for model in self._coming.values()]
+        for state in coming:
+            if state.state == "ready":
+                state.state = "loading"
+        return [*(model.state for model in self._served), *coming]
 
     def start(self) -> None:
         for model in self._served:
