@@ -43,13 +43,6 @@ DIGITS = 5
 RECOVERY = 1000
 
 
-def rows_at_once(model: PreTrainedModel, settings: SamplingSettings) -> int:
-    """How many completions a model writes at the same time on its device."""
-    if model.device.type != "cuda":
-        return ON_CPU
-    return fitting_rows(model, settings, torch.cuda.mem_get_info(model.device)[0])
-
-
 def fitting_rows(model: PreTrainedModel, settings: SamplingSettings, free: int) -> int:
     """How many completions of the maximum length fit into so many free bytes of a GPU: from 1 to `ON_GPU`."""
     length = min(PROMPT + settings.max_tokens, int(model.config.max_position_embeddings))
@@ -95,7 +88,10 @@ class TransformersSampler(TokenSampler):
         super().__init__(directory, name, settings)
         self._probe = probe
         self._window: int = model.config.max_position_embeddings
-        self._batch = DecodingBatch(model, settings, end_tokens(directory), rows_at_once(model, settings), probe)
+        size = ON_CPU
+        if model.device.type == "cuda":
+            size = fitting_rows(model, settings, torch.cuda.mem_get_info(model.device)[0])
+        self._batch = DecodingBatch(model, settings, end_tokens(directory), size, probe)
         self._limit = RunLimit(self._batch.size, recovery)
         self._waiting: deque[Row] = deque()
         self._requests: dict[Row, _Request] = {}
@@ -223,7 +219,8 @@ class TransformersSampler(TokenSampler):
     def _completion(self, row: Row) -> Completion:
         text, ended = self.decode(row.ids), self._batch.ended(row)
         scores = None if self._probe is None else self._step_scores(self._probe, text, row)
-        return Completion(text, tuple(row.ids), _rounded(row.logprobs), ended, scores)
+        logprobs = tuple(round(min(0.0, logprob), DIGITS) for logprob in row.logprobs)
+        return Completion(text, tuple(row.ids), logprobs, ended, scores)
 
     def _step_scores(self, probe: ProbeReader, text: str, row: Row) -> tuple[float, ...]:
         """The scores of the text's steps; none where a step has no token of its own that was read."""
@@ -233,7 +230,3 @@ class TransformersSampler(TokenSampler):
         written = Encoded(tuple(row.ids), tuple(end - 1 for end in ends))
         read = [[*values, logprob] for values, logprob in zip(row.values, row.logprobs, strict=False)]
         return tuple(round(sigmoid(margin), DIGITS) for margin in probe.margins(written, read))
-
-
-def _rounded(logprobs: Iterable[float]) -> tuple[float, ...]:
-    return tuple(round(min(0.0, logprob), DIGITS) for logprob in logprobs)

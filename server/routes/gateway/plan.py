@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from unprm import pipeline
 from unprm.answers.options import lists_options
 from unprm.election.acceptance import acceptance
-from unprm.errors import InvalidRequest, NoModel, NotText, UpstreamFailed, UpstreamRefused
+from unprm.errors import InvalidRequest, NoModel, NotText, TooManySolutions, UpstreamFailed, UpstreamRefused
 from unprm.openai.completion import Samples
 from unprm.types import DEFAULT_STRATEGY, Extraction
 from unprm.validation_messages import unknown
@@ -19,7 +19,7 @@ from ...lease import Lease
 from ...scoring import RequestScorer
 from ...service import Service
 from ...settings import Settings
-from .schema import BUDGET, MISSPELLED, ChatRequest, ElectionSettings, TooManyCandidates
+from .schema import BUDGET, MISSPELLED, ChatRequest, ElectionSettings
 from .upstream import Upstream
 
 _FAILED = 2
@@ -90,7 +90,7 @@ async def plan(
 ) -> ElectionPlan:
     """The plan of an election; `budget`: of the request's header.
 
-    Raises `TooManyCandidates`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for a misspelled vote, messages
+    Raises `TooManySolutions`, `UnknownModel`, `ModelUnavailable`, and `InvalidRequest` for a misspelled vote, messages
     that the PRM would have to read and can't, and a risk that no calibration fits.
     """
     if request.may_be_misnamed:
@@ -130,8 +130,9 @@ async def plan(
 
 
 def check_count(candidates: int, settings: Settings) -> None:
-    if candidates > settings.max_candidates:
-        raise TooManyCandidates(candidates, settings.max_candidates)
+    """Raises `TooManySolutions` for more candidates than the server samples for an answer."""
+    if candidates > (limit := settings.max_candidates):
+        raise TooManySolutions.saying(f"{candidates} candidates were requested, the limit is {limit} per answer")
 
 
 async def _check_name(model: str, upstream: Upstream, context: Lease) -> None:

@@ -23,6 +23,7 @@ from .schema import (
 
 _PASSED_ON = frozenset({"prompt_cache_key", "safety_identifier", "service_tier", "user"})
 """Fields that mean the same in the chat API."""
+_SAME = {"model", "temperature", "top_p", "unprm", *_PASSED_ON}
 _IGNORED = frozenset({"include", "max_tool_calls", "parallel_tool_calls", "stream_options"})
 """Fields of which nothing in an answer without tools depends."""
 _DEFAULTS: Json = {"truncation": "disabled"}
@@ -129,14 +130,11 @@ class ResponsesRequest(UpstreamRequest):
         # a thought is part of what a model was told only if it says so itself: the chat API has no place for it
         turns = read_all(InputMessage, [each for each in items if each.get("type") != "reasoning"], "/input")
         before = [{"role": "system", "content": self.instructions}] if self.instructions else []
-        fields: Json = {"model": self.model, "messages": [*before, *(message.for_chat() for message in turns)]}
-        renamed: Json = {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_output_tokens}
-        renamed |= {"reasoning_effort": self.reasoning.effort} | self.text.for_chat()
-        renamed |= {name: value for name, value in (self.model_extra or {}).items() if name in _PASSED_ON}
-        fields |= {name: value for name, value in renamed.items() if value is not None}
-        if "unprm" in self.model_fields_set:
-            fields["unprm"] = self.unprm.model_dump(exclude_unset=True)
-        return chat_request(fields)
+        fields = self.model_dump(include=_SAME, exclude_unset=True)
+        fields["messages"] = [*before, *(message.for_chat() for message in turns)]
+        fields |= {"max_tokens": self.max_output_tokens, "reasoning_effort": self.reasoning.effort}
+        fields |= self.text.for_chat()
+        return chat_request({name: value for name, value in fields.items() if value is not None})
 
 
 def response(request: ResponsesRequest, id: str, elected: ElectionResult) -> Json:

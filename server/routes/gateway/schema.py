@@ -191,15 +191,6 @@ class CompletionRequest(UpstreamRequest):
         return max(self.n or 1, self.best_of or 1) * (len(self.prompt) if several else 1)
 
 
-class TooManyCandidates(InvalidRequest):
-    """More candidates than the server samples for an answer."""
-
-    code = "too_many_solutions"
-
-    def __init__(self, count: int, limit: int) -> None:
-        super().__init__(f"{count} candidates were requested, the limit is {limit} per answer")
-
-
 def chat_request(fields: Json) -> ChatRequest:
     """The chat request that corresponds to a request of another API. Raises `InvalidRequest`."""
     try:
