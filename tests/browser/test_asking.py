@@ -74,7 +74,7 @@ def test_candidates_are_scored_as_they_arrive_and_vote(asking: Sheet) -> None:
 
     def by_a_demonstration(route: Route) -> None:
         known = all(isinstance(solution, dict) for solution in route.request.post_data_json["solutions"])
-        demonstration = None if known else {"in_domain": False, "detail": "A demonstration scored these."}
+        demonstration = None if known else {"in_domain": True, "detail": "A demonstration scored these."}
         route.fulfill(json=route.fetch().json() | {"demonstration": demonstration})
 
     page.route("**/score_steps", by_a_demonstration)

@@ -60,7 +60,7 @@ def test_where_scores_come_from_is_told(sheet: Sheet) -> None:
         sheet.score("", *SPLIT)
         sheet.tile("wrf")
         expect(status).to_have_text("5 candidates came with scores: no model was run.")
-        sheet.score(PROBLEM, ["a", "The answer is 1."], *SPLIT)
+        sheet.score(OF_THE_DOMAIN, ["a", "The answer is 1."], *SPLIT)
         sheet.tile("wrf")
         expect(status).to_have_text(
             re.compile(r"1 solution scored by fake: \d+ tokens run, \d+ cached; 5 candidates came with")
@@ -78,7 +78,7 @@ def test_what_a_demonstration_s_scores_are_worth_stays_with_them(sheet: Sheet, i
     sheet.page.route("**/score_steps", by_a_demonstration)
     sentence = sheet.page.locator("#demonstration")
     sheet.score(PROBLEM, ["The answer is 1."], ["The answer is 2."])
-    sheet.tile("wrf")
+    sheet.tile("wrf" if in_domain else "majority")
     expect(sentence).to_have_text("A demonstration scored these.")
     # outside of what it knows, it elects nothing
     address = f"**/vote/{'compare' if in_domain else 'majority'}"

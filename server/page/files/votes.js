@@ -34,11 +34,11 @@ export function showAlpha() {
  * Shows a response of `/vote/compare`, null for none, that was requested with the `weights` of WRF. `onChoice` is called
  * when another vote is chosen, `onShow` with the first member of the class whose solutions are to be shown.
  */
-export function showVotes({ votes, weights: by }, onChoice, onShow) {
+export function showVotes({ votes, weights: by, byMajority }, onChoice, onShow) {
   for (const id of ["sides", "reasons"]) byId(id).hidden = votes === null;
   if (votes === null) return;
   if (!Object.hasOwn(votes.strategies, choice.strategy)) choice.strategy = "majority";
-  const explain = () => explainVote(votes, by, onShow);
+  const explain = () => explainVote(votes, { ...by, outside: byMajority }, onShow);
   const focused = document.activeElement?.name === "strategy";
   showSides(votes, ({ target }) => {
     Object.assign(choice, { strategy: target.value, named: true });
