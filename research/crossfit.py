@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from training.evaluate.best_of_n import accuracies, outcomes
 from training.evaluate.bootstrap import Estimate, Numbers, compare
+from training.evaluate.judging import JudgedCandidates
 from training.evaluate.metrics import Share
-from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import RightShare, right_share, takeable, uses_rewards
 from training.evaluate.vote_results import AGGREGATES, NO_REWARD, first_reward, in_markdown
 from unprm.errors import RecordInvalid

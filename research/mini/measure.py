@@ -11,8 +11,8 @@ from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from research.mini.checker import first_error
+from training.evaluate.judging import JudgedCandidates
 from training.evaluate.metrics import Share, first_error_score, percent
-from training.evaluate.records import JudgedCandidates
 from training.evaluate.right_votes import STUDIED, right_share
 from unprm import steps
 from unprm.answers.extraction import extract

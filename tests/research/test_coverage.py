@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from research.__main__ import app
 from research.coverage import RISKS, VoteElections, measure
-from training.evaluate.records import JudgedCandidates
+from training.evaluate.judging import JudgedCandidates
 from training.schema import to_line
 
 

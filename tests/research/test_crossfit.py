@@ -12,7 +12,7 @@ from research.__main__ import app
 from tests.support import TEST_DATA, tables
 from training.cli.evaluate import app as evaluate
 from training.evaluate import judging
-from training.evaluate.records import JudgedCandidates
+from training.evaluate.judging import JudgedCandidates
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import REWARD_STRATEGIES, VOTES
 

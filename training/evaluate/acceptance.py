@@ -1,6 +1,5 @@
 """Calibrates when an elected answer is accepted at a given risk, from candidates whose answers are known."""
 
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable
@@ -24,8 +23,9 @@ from unprm.errors import RecordInvalid
 from unprm.types import Aggregate
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 
+from .. import resumable
 from . import judging
-from .records import JudgedCandidates
+from .judging import JudgedCandidates
 from .right_votes import takeable
 
 
@@ -47,7 +47,7 @@ def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggreg
     electable = [each for each in questions if each.stated and any(name is not None for name in each.classes)]
     if not electable:
         raise RecordInvalid(str(run), 0, "no candidate of any question states an answer")
-    made_by = json.loads((run / "candidates.config.json").read_text("utf-8"))["model"]
+    made_by = resumable.config_of(run / "candidates.jsonl")["model"]
     return VoteCalibration(
         pool=run.resolve().name,
         date=date,

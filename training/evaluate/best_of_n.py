@@ -25,10 +25,9 @@ from .. import resumable
 from ..schema import adapter
 from ..stage_settings import AUTO, ReadingSettings
 from .bootstrap import Estimate, Numbers, compare
-from .judging import GIVEN, judge
+from .judging import GIVEN, JudgedCandidates, judge
 from .metrics import Share
 from .pool import CandidatePool
-from .records import JudgedCandidates
 from .right_votes import RightShare, right_share, takeable, uses_rewards
 from .scorers import Scorer
 from .vote_results import AGGREGATES, ANY_RIGHT, NO_REWARD, BestOfNResults, VoteAccuracy, first_reward, markdown

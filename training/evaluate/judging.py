@@ -2,20 +2,21 @@
 right, and rewards."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 from rich.console import Console
 
-from unprm import pipeline
+from unprm import pipeline, steps
 from unprm.answers.equivalence import Equivalence, Pair
 from unprm.answers.kinds import KINDS, Kind
 from unprm.calibration import sigmoid
 from unprm.errors import NoAnswer, RecordInvalid
 from unprm.scorer import LocalScorer
-from unprm.types import ComparedAs, Solution
+from unprm.types import Aggregate, ComparedAs, Solution
+from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import AnySolution, VoteRequest
 
 from .. import sources, stage
@@ -23,11 +24,45 @@ from ..resumable import ResumableFile
 from ..schema import Scores
 from ..stage_settings import AUTO, ReadingSettings
 from . import pool
-from .pool import CandidatePool
-from .records import JudgedCandidates, reward_of
+from .pool import CandidatePool, Confidences
 from .scorers import Scorer
 
 GIVEN = "given rewards"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCandidates:
+    """A question's candidates as votes use them (`unprm evaluate best-of-n`): classes of equal answers (None: no
+    answer), whether each is right, and rewards (None: not scored, for example too long for the PRM).
+
+    `scores`: the step scores from which the rewards are computed, None or empty for a candidate that was not scored;
+    None as a whole if rewards were given as numbers. `confidences`: for the votes by confidence, if there are any.
+    `stated`: whether the answers are stated ones, and not, say, JSON.
+    """
+
+    id: str
+    classes: tuple[int | None, ...]
+    correct: tuple[StrictBool, ...]
+    rewards: tuple[float | None, ...]
+    scores: tuple[Scores, ...] | None = None
+    confidences: Confidences = None
+    stated: Annotated[StrictBool, Field(exclude_if=bool)] = True
+
+    def values(self, strategy: Strategy) -> tuple[float | None, ...]:
+        """The rewards or confidences that the vote takes; for a vote by confidence there must be some."""
+        if VOTES[strategy].signal != "confidence":
+            return self.rewards
+        assert self.confidences is not None
+        return self.confidences
+
+    def rewarded(self, aggregate: Aggregate) -> "JudgedCandidates":
+        """The same candidates with rewards aggregated from the step scores, which must not be None."""
+        assert self.scores is not None
+        return replace(self, rewards=tuple(reward_of(scores, aggregate) for scores in self.scores))
+
+
+def reward_of(scores: Scores, aggregate: Aggregate = "min") -> float | None:
+    return steps.reward(scores, aggregate) if scores else None
 
 
 def judge(

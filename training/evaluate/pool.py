@@ -7,6 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import (
     AliasChoices,
+    AliasPath,
     BaseModel,
     ConfigDict,
     Field,
@@ -23,8 +24,16 @@ from unprm.wire import Confidence, LogProbs, confidence_of
 from .. import resumable, sources
 from ..schema import adapter
 from ..stage_settings import ReadingSettings
-from .records import Confidences
 
+Confidences = Annotated[
+    tuple[float | None, ...] | None,
+    Field(
+        exclude_if=lambda confidences: confidences is None,
+        # once they were by vote
+        validation_alias=AliasChoices(AliasPath("confidences", "cisc"), "confidences"),
+    ),
+]
+"""The confidence of each candidate, None for one without; None as a whole, and not written, if none has one."""
 Given = (
     Annotated[float, Field(strict=True, allow_inf_nan=False)]
     | tuple[Annotated[float, Field(strict=True, ge=0, le=1)], ...]

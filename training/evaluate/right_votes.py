@@ -8,7 +8,7 @@ from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.votes.vote import Terms
 from unprm.wire import Election
 
-from .records import JudgedCandidates
+from .judging import JudgedCandidates
 
 STUDIED: tuple[Strategy, ...] = ("majority", "prm", "hmr", "wrf", "weighted")
 """The votes that reports and the lab compare: the paper's, and the weighted majority."""

@@ -1,6 +1,7 @@
 """Step scores of a benchmark's solutions, written as they come, so that an interrupted run can resume."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -12,7 +13,6 @@ from .. import resumable, stage
 from ..resumable import ResumableFile
 from ..schema import Scores
 from ..sources import Identified
-from .records import SolutionScores
 from .scorers import Scorer
 
 BATCH = 32
@@ -29,6 +29,14 @@ class BenchmarkSample(Identified, Protocol):
     def steps(self) -> tuple[str, ...]:
         """The steps to score, at least one."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class SolutionScores:
+    """The step scores of a solution of a benchmark (`unprm evaluate processbench` or `prmbench`)."""
+
+    id: str
+    scores: Scores
 
 
 S = TypeVar("S", bound=BenchmarkSample)

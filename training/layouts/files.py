@@ -26,15 +26,15 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 @dataclass(frozen=True, slots=True)
 class Layout:
     """`fields`: those by which a row is recognised; no two layouts share all of theirs. `kind`: the type of a row, and
-    `read`, the solutions in it."""
+    `read`, the solutions in it, if the row's own method `solutions` does not tell them."""
 
-    fields: frozenset[str]
+    fields: str
     kind: type[Any]
-    read: Callable[[Any], Iterator[LabelledSolution]]
+    read: Callable[[Any], Iterator[LabelledSolution]] | None = None
 
     def solutions(self, row: Mapping[str, Any]) -> list[LabelledSolution]:
         """The solutions in a row. Raises `ValueError` for a bad one."""
-        return list(self.read(adapter(self.kind).validate_python(row)))
+        return list((self.read or self.kind.solutions)(adapter(self.kind).validate_python(row)))
 
 
 def published_row(solution: LabelledSolution, labels: str) -> dict[str, object]:
@@ -46,22 +46,18 @@ def published_row(solution: LabelledSolution, labels: str) -> dict[str, object]:
     return {"prompt": solution.problem, **answer, "completions": solution.steps, labels: solution.labels}
 
 
-def _layout(fields: str, kind: type[Any], read: Callable[[Any], Iterator[LabelledSolution]] | None = None) -> Layout:
-    return Layout(frozenset(fields.split()), kind, read or kind.solutions)
-
-
 LAYOUTS: dict[LayoutName, Layout] = {
-    "native": _layout("steps labels", LabelledSolution, lambda solution: iter([solution])),
-    "unprm": _layout("completions label", LabelledSolution, lambda solution: iter([solution])),
-    "trl": _layout("completions labels", LabelledSolution, lambda solution: iter([solution])),
-    "prm800k": _layout("question label", rows.Prm800kRow),
-    "math-shepherd": _layout("input label", rows.MathShepherdRow),
-    "openrlhf": _layout("input value", rows.ValuesRow),
-    "er-prm": _layout("text value", rows.ValuesRow),
-    "rlhflow": _layout("conversations", rows.RlhflowRow),
-    "processbench": _layout("steps label", BenchmarkSolution, rows.processbench),
-    "prmbench": _layout("original_process modified_process", rows.PrmbenchRow),
-    "step-dpo": _layout("initial_reason_steps chosen rejected", rows.StepDpoRow),
+    "native": Layout("steps labels", LabelledSolution, lambda solution: iter([solution])),
+    "unprm": Layout("completions label", LabelledSolution, lambda solution: iter([solution])),
+    "trl": Layout("completions labels", LabelledSolution, lambda solution: iter([solution])),
+    "prm800k": Layout("question label", rows.Prm800kRow),
+    "math-shepherd": Layout("input label", rows.MathShepherdRow),
+    "openrlhf": Layout("input value", rows.ValuesRow),
+    "er-prm": Layout("text value", rows.ValuesRow),
+    "rlhflow": Layout("conversations", rows.RlhflowRow),
+    "processbench": Layout("steps label", BenchmarkSolution, rows.processbench),
+    "prmbench": Layout("original_process modified_process", rows.PrmbenchRow),
+    "step-dpo": Layout("initial_reason_steps chosen rejected", rows.StepDpoRow),
 }
 
 WRITERS: dict[WrittenLayout, Callable[[LabelledSolution], object]] = {
@@ -76,7 +72,7 @@ def recognised(row: Mapping[str, Any]) -> LayoutName:
     """The layout of a row by its fields. Raises `ValueError` if there is none."""
     given = {name for name, value in row.items() if value is not None}
     for name, layout in LAYOUTS.items():
-        if layout.fields <= given:
+        if given.issuperset(layout.fields.split()):
             return name
     raise ValueError(f"fields of no layout ({', '.join(LAYOUTS)}): state one to be told what is missing")
 
@@ -108,7 +104,7 @@ def _solutions(row: Mapping[str, Any]) -> list[LabelledSolution]:
     try:
         return LAYOUTS[name].solutions(row)
     except ValueError as error:
-        fields = ", ".join(sorted(LAYOUTS[name].fields))
+        fields = ", ".join(sorted(LAYOUTS[name].fields.split()))
         raise ValueError(
             f"{sources.reason(error)} (read as {name} because of its fields {fields}; --layout names another)"
         ) from error

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from training.cli.evaluate import app
 from training.evaluate.acceptance import elections
-from training.evaluate.judging import GIVEN
-from training.evaluate.records import JudgedCandidates
+from training.evaluate.judging import GIVEN, JudgedCandidates
 from training.schema import to_line
 from unprm.election import acceptance
 from unprm.votes.registry import DEFAULTS

@@ -14,7 +14,7 @@ from tests.support import TEST_DATA, columns
 from tests.training import lines
 from training.cli.evaluate import app
 from training.evaluate import best_of_n, judging, pool, right_votes, vote_results
-from training.evaluate.records import JudgedCandidates
+from training.evaluate.judging import JudgedCandidates
 from training.evaluate.right_votes import STUDIED
 from training.evaluate.scorers import EngineScorer
 from training.stage_settings import ReadingSettings

@@ -51,7 +51,7 @@ def elsewhere() -> dict[str, Any]:
     from research import crossfit
     from server.routes.gateway.schema import NAMED
     from training.evaluate import best_of_n, vote_results
-    from training.evaluate.records import JudgedCandidates
+    from training.evaluate.judging import JudgedCandidates
 
     scores = tuple((each["step_scores"][0],) for each in GIVEN)
     right = tuple(each["answer"] == "2" for each in GIVEN)
