@@ -6,17 +6,27 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from unprm.calibration import Calibration
-from unprm.engines.byte_format import TAG, ByteFormat, texts
+from unprm.engines.judge.engine import TAG, JudgeFormat, texts
+from unprm.engines.judge.layouts import verdicts
+from unprm.engines.judge.methods import Stepwise
 from unprm.steps import at_separator
 from unprm.types import Encoded, ModelDescription, Prompt, StepScores
 
 _SPAN = 2**32
 
 
-class FakeFormat(ByteFormat):
-    """The texts' bytes; the text shows `ş` for each tag."""
+class _Unasked(Stepwise):
+    def prompt_tokens(self, problem: str, steps: Sequence[str]) -> int:
+        return 0
+
+
+class FakeFormat(JudgeFormat):
+    """The texts' bytes, which no judge is asked about; the text shows `ş` for each tag."""
 
     family = "fake"
+
+    def __init__(self) -> None:
+        super().__init__({None: _Unasked(verdicts(), 1, 1)})
 
     def steps(self, text: str, most: int) -> list[str] | None:
         """As `Format`; `ş` is the separator."""

@@ -15,7 +15,7 @@ from benchmarks.__main__ import Name, main
 from benchmarks.timing import Comparison
 from tests.fake_engine import FakeEngine
 from tests.server.harness import serving
-from unprm.engines.byte_format import texts
+from unprm.engines.judge.engine import texts
 
 APP = Typer()
 APP.command()(main)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fake_engine import FakeEngine, FakeFormat
 from tests.support import PATIENCE, columns, until
-from unprm.engines.byte_format import TAG
+from unprm.engines.judge.engine import TAG
 from unprm.types import Engine
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -4,34 +4,57 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from contextvars import copy_context
-from dataclasses import replace
 from typing import Any, TypeVar
 
-from unprm.engines.byte_format import ByteFormat, texts
 from unprm.engines.judge.chat import JudgeChat
 from unprm.engines.judge.layouts import shown
 from unprm.engines.judge.methods import Inquiry, JudgeMethods
-from unprm.errors import ModelUnreachable
+from unprm.errors import InvalidRequest, ModelUnreachable
 from unprm.task_groups import all_of
-from unprm.types import Encoded, ModelDescription, StepScores
+from unprm.types import Encoded, ModelDescription, Prompt, StepScores
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+TAG = 256
+"""The id that ends a step; ids below it are bytes of UTF-8."""
 
 
-class JudgeFormat(ByteFormat):
-    """The texts' bytes, and the tokens of the judge's prompts; the text shows the conversations that are sent."""
+class JudgeFormat:
+    """Input that is the text itself, so that texts come back out exactly: ids are the bytes of `problem + "\\n"` and of
+    each step, a tag after each step. The text shows the conversations that are sent."""
 
     family = "judge"
-    no_prompts = "a judge reads no prompts, it is asked about texts: send messages"
+    longest_token = 1
+    system = ""
 
     def __init__(self, methods: JudgeMethods) -> None:
         self._methods = methods
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
+        """One id per byte and one per step, where it is scored; and the tokens of the judge's prompts."""
+        ids, positions = list(f"{problem}\n".encode()), []
+        response = len(ids)
+        for step in steps:
+            ids += [*step.encode(), TAG]
+            positions.append(len(ids) - 1)
         # the wordings are about as long for all kinds of steps
-        return replace(super().encode(problem, steps), asked=self._methods[None].prompt_tokens(problem, steps))
+        asked = self._methods[None].prompt_tokens(problem, steps)
+        return Encoded(tuple(ids), tuple(positions), response, asked=asked)
+
+    def steps(self, text: str, most: int) -> list[str] | None:
+        """None: it has no separator."""
+        return None
+
+    def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
+        raise InvalidRequest("a judge reads no prompts, it is asked about texts: send messages")
+
+    def at_tags(self, ids: Sequence[int]) -> Encoded:
+        raise AssertionError("no prompt is tokenized")
+
+    def tokens(self, encoded: Encoded) -> list[str]:
+        """A byte as `<0x41>`, a tag as `ş`."""
+        return ["ş" if token == TAG else f"<0x{token:02X}>" for token in encoded.ids]
 
     def text(self, encoded: Encoded) -> str:
         """The conversation of all steps, each message after a line with its role."""
@@ -83,3 +106,10 @@ class JudgeEngine:
         scores = await self._methods[item.evidence].read(inquiry, *texts(item))
         computed = inquiry.usage.tokens if item.scope else inquiry.usage.computed_tokens
         return StepScores(tuple(score or 0.0 for score in scores), computed, inquiry.usage.tokens, scores.count(None))
+
+
+def texts(encoded: Encoded) -> tuple[str, list[str]]:
+    """The problem and the steps that the ids encode."""
+    starts = [encoded.response, *(position + 1 for position in encoded.positions)]
+    steps = [bytes(encoded.ids[start:end]).decode() for start, end in zip(starts, encoded.positions, strict=False)]
+    return bytes(encoded.ids[: encoded.response - 1]).decode(), steps
