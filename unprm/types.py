@@ -358,13 +358,10 @@ class Sampler(Protocol):
     other, and where the underlying engine is seeded, the same call gives the same completions.
     """
 
-    @property
-    def model(self) -> str:
-        """The model's name, as written to every record."""
-
-    @property
-    def neutral(self) -> Mapping[str, float]:
-        """The settings with which a server is kept from changing the distribution; empty where the model runs here."""
+    model: str
+    """The model's name, as written to every record."""
+    neutral: Mapping[str, float]
+    """The settings with which a server is kept from changing the distribution; empty where the model runs here."""
 
     def prompt(self, problem: str) -> tuple[int, ...]:
         """Token ids of the prompt for a solution; empty if the API takes no token ids."""

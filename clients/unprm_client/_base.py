@@ -179,18 +179,12 @@ class Settings:
         return Attempts(self._max_attempts, self._seconds if call.seconds is None else call.seconds)
 
 
-def begin(attempts: Attempts) -> tuple[dict[str, str], float]:
-    """Headers that tell the server the deadline of the next attempt of a call, and seconds to wait for its answer."""
+def attempt(call: Call[Any], http: httpx.Client | httpx.AsyncClient, attempts: Attempts) -> httpx.Request:
+    """The request of the next attempt, which tells the server its deadline and waits a little longer."""
     if (left := attempts.left) <= 0:
         raise errors.DeadlineExceeded.saying(f"the call was not answered within its {attempts.seconds:g} s")
-    return {"X-Request-Timeout": f"{left:.3f}"}, left + _GRACE
-
-
-def attempt(call: Call[Any], http: httpx.Client | httpx.AsyncClient, attempts: Attempts) -> httpx.Request:
-    """The request of the next attempt."""
-    headers, seconds = begin(attempts)
-    headers = {**call.headers, **headers}
-    return http.build_request(call.method, call.path, content=call.body, headers=headers, timeout=seconds)
+    headers = {**call.headers, "X-Request-Timeout": f"{left:.3f}"}
+    return http.build_request(call.method, call.path, content=call.body, headers=headers, timeout=left + _GRACE)
 
 
 def pause(attempts: Attempts, error: errors.ClientError) -> float:

@@ -169,16 +169,12 @@ class TokenUsage(UsageDetails):
 
     def for_chat(self) -> Json:
         """In the form of OpenAI's API; the details in it are missing unless a server told them."""
-        used: Json = {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "total_tokens": self.total,
+        details = {
+            "prompt_tokens_details": self.model_dump(include={"cached_tokens"}),
+            "completion_tokens_details": self.model_dump(include={"reasoning_tokens"}),
         }
-        if self.cached_tokens is not None:
-            used["prompt_tokens_details"] = {"cached_tokens": self.cached_tokens}
-        if self.reasoning_tokens is not None:
-            used["completion_tokens_details"] = {"reasoning_tokens": self.reasoning_tokens}
-        return used
+        used = self.model_dump(include={"prompt_tokens", "completion_tokens"}) | {"total_tokens": self.total}
+        return used | {name: told for name, told in details.items() if told}
 
 
 @dataclass(slots=True)

@@ -132,12 +132,8 @@ class TokenSampler(Sampler):
     neutral: Mapping[str, float] = {}
 
     def __init__(self, directory: Path, name: str, settings: SamplingSettings) -> None:
-        self._name, self._settings = name, settings
+        self.model, self._settings = name, settings
         self._prompter = Prompter.load(directory, settings.worked_examples)
-
-    @property
-    def model(self) -> str:
-        return self._name
 
     def prompt(self, problem: str) -> tuple[int, ...]:
         return self._prompter.encode(problem)

@@ -19,7 +19,6 @@ from unprm.openai.completion import Choices, Samples, TokenUsage, is_json
 from unprm.openai.errors import APIConnectionError, APIResponseError, APIStatusError
 from unprm.openai.models import Json, JsonList
 from unprm.openai.stream import CompletionStream
-from unprm.trajectories import TOKEN
 
 from ...lease import Lease
 from ...service import Service
@@ -36,7 +35,7 @@ _STREAMED: Json = {"stream": True, "stream_options": {"include_usage": True}}
 _UNREAD = 65_536
 """A stream is parsed whenever so many bytes have come, or a completion has ended; line by line if it is shown."""
 _BYTES = 4
-"""Bytes that count as one token of a prompt whose tokens the upstream has not told."""
+"""Bytes that count as one token where the upstream tells no number of them."""
 _ENDING = re.compile(rb'"finish_reason": ?"')
 _WITH_LOGPROBS = 8
 """An answer may be as long as a request's body; with log-probabilities, this many times as long."""
@@ -154,8 +153,8 @@ class Upstream:
                         end = (end + part)[-_REPORT_BYTES:]
                         yield part
                 finally:
-                    written = events if body.get("stream") else size // TOKEN
-                    context.charge(int([len(content) // TOKEN + written, *_TOTAL.findall(end)][-1]))
+                    written = events if body.get("stream") else size // _BYTES
+                    context.charge(int([len(content) // _BYTES + written, *_TOTAL.findall(end)][-1]))
 
     async def close(self) -> None:
         await self._client.close()
