@@ -4,6 +4,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from unprm.calibration import Calibration
 from unprm.engines.judge.engine import TAG, JudgeFormat, texts
@@ -25,8 +26,10 @@ class FakeFormat(JudgeFormat):
 
     family = "fake"
 
+    _methods: ClassVar = {None: _Unasked(verdicts(), 1, 1)}
+
     def __init__(self) -> None:
-        super().__init__({None: _Unasked(verdicts(), 1, 1)})
+        pass
 
     def steps(self, text: str, most: int) -> list[str] | None:
         """As `Format`; `ş` is the separator."""
