@@ -35,7 +35,8 @@ class ResumableFile(ExitStack, Generic[R]):
         self._file = self.enter_context(path.open("a+b", buffering=0))
         try:
             self._lock()
-            self._mend()
+            # what a crash left of a last line goes
+            os.ftruncate(self._file.fileno(), path.read_bytes().rfind(b"\n") + 1)
             configure(path, config)
             self.records = {record.id: record for record in sources.read(path, kind)}
         except BaseException:
@@ -72,10 +73,6 @@ class ResumableFile(ExitStack, Generic[R]):
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise OutputMismatch(f"{self.path} is being written by another run") from None
-
-    def _mend(self) -> None:
-        """Cuts off everything after the last line break."""
-        os.ftruncate(self._file.fileno(), self.path.read_bytes().rfind(b"\n") + 1)
 
 
 def digest(values: object) -> str:

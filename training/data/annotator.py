@@ -5,6 +5,7 @@ This module does no file I/O: records go to a callback.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from unprm.answers.equivalence import Equivalence
@@ -12,7 +13,7 @@ from unprm.types import Rollout, Sampler
 from unprm.uncertainty import ESTIMATORS
 
 from ..schema import AnnotatedSolution, QuestionValue, Rank, SelectedSolution, Trial
-from ..stage_settings import AnnotateSettings, SearchName
+from ..stage_settings import AdaptiveSettings, AnnotateSettings, SearchName
 from . import search
 from .rollouts import Memory, Prefix, Roller, fixed_count
 from .sample import seed_of
@@ -38,43 +39,40 @@ def named_search(settings: AnnotateSettings) -> Search | None:
     return searches.get(settings.search)
 
 
+@dataclass(slots=True)
 class SolutionPrefixes:
-    """The prefixes of one solution, as a search sees them. `used`: the rollouts taken from each step's prefix, in the
-    order of the first try. Prefixes are stored in `memory`: solutions that share it draw no rollout twice."""
+    """The prefixes of one solution, as a search sees them. `plan`: of their rollouts. `used`: the rollouts taken from
+    each step's prefix, in the order of the first try. Prefixes are stored in `memory`: solutions that share it draw no
+    rollout twice."""
 
-    def __init__(
-        self,
-        solution: SelectedSolution,
-        question: QuestionValue,
-        roller: Roller,
-        settings: AnnotateSettings,
-        memory: Memory,
-    ) -> None:
-        self._solution, self._roller, self._settings, self._memory = solution, roller, settings, memory
-        self._plan = question.plan(settings.adaptive)
-        self.used: dict[int, list[Rollout]] = {}
+    solution: SelectedSolution
+    plan: AdaptiveSettings
+    roller: Roller
+    settings: AnnotateSettings
+    memory: Memory
+    used: dict[int, list[Rollout]] = field(default_factory=dict)
 
     async def value(self, step: int) -> float:
         """Value of the prefix that ends with a step (1-based)."""
-        self.used[step] = await self._roller.sample(self._at(step), self._plan)
-        return self._roller.estimator(self.used[step])
+        self.used[step] = await self.roller.sample(self._at(step), self.plan)
+        return self.roller.estimator(self.used[step])
 
     async def draw(self, step: int, count: int) -> Sequence[Rollout]:
         """Takes `count` more rollouts from the prefix that ends with a step, and returns all taken from it."""
-        self.used[step] = await self._roller.draw(self._at(step), len(self.used.get(step, ())) + count)
+        self.used[step] = await self.roller.draw(self._at(step), len(self.used.get(step, ())) + count)
         return self.used[step]
 
     def tried(self) -> tuple[Trial, ...]:
         return tuple(
-            Trial(step, self._at(step).key(), self._roller.estimator(rollouts), *_counts(rollouts))
+            Trial(step, self._at(step).key(), self.roller.estimator(rollouts), *_counts(rollouts))
             for step, rollouts in self.used.items()
         )
 
     def _at(self, step: int) -> Prefix:
-        solution = self._solution
+        solution = self.solution
         ids = (*solution.prompt, *solution.ids[: solution.ends[step - 1]])
-        whose = solution.question if self._settings.share_prefixes else solution.id
-        return _prefix(self._memory, solution, ids, seed_of(self._settings.seed, whose))
+        whose = solution.question if self.settings.share_prefixes else solution.id
+        return _prefix(self.memory, solution, ids, seed_of(self.settings.seed, whose))
 
 
 class Annotator:
@@ -151,7 +149,7 @@ class Annotator:
     async def _find(
         self, find: Search, solution: SelectedSolution, question: QuestionValue, memory: Memory
     ) -> AnnotatedSolution:
-        prefixes = SolutionPrefixes(solution, question, self.roller, self.settings, memory)
+        prefixes = SolutionPrefixes(solution, question.plan(self.settings.adaptive), self.roller, self.settings, memory)
         mean = solution.mean_step_uncertainty[self.settings.measure]
         assert mean is not None  # the solution has token ids
         wrong = WrongSolution(

@@ -34,20 +34,16 @@ Memory = dict[tuple[int, str], Prefix]
 """Prefixes by seed and key."""
 
 
+@dataclass(frozen=True, slots=True)
 class Roller:
     """Draws rollouts with a sampler and judges them; reuses the rollouts that a prefix already has. `drawn` is called
     with those that are new."""
 
-    def __init__(
-        self,
-        sampler: Sampler,
-        equivalence: Equivalence,
-        estimator: Estimator,
-        extraction: Extraction = "auto",
-        drawn: Callable[[Sequence[Rollout]], None] = lambda rollouts: None,
-    ) -> None:
-        self.sampler, self.equivalence, self.estimator = sampler, equivalence, estimator
-        self.extraction, self._drawn = extraction, drawn
+    sampler: Sampler
+    equivalence: Equivalence
+    estimator: Estimator
+    extraction: Extraction = "auto"
+    drawn: Callable[[Sequence[Rollout]], None] = lambda rollouts: None
 
     async def draw(self, prefix: Prefix, count: int) -> list[Rollout]:
         """The first `count` rollouts of a prefix. Raises `SamplerFailed` if the sampler does."""
@@ -80,7 +76,7 @@ class Roller:
 
         right = await asyncio.to_thread(judge)
         rollouts = [Rollout(c.logprobs, ok) for c, ok in zip(completions, right, strict=True)]
-        self._drawn(rollouts)
+        self.drawn(rollouts)
         return rollouts
 
 

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,16 @@ def step_uncertainties(logprobs: Sequence[float], ends: Sequence[int], measure: 
     return [MEASURES[measure](logprobs[start:end]) for start, end in bounds]
 
 
+@dataclass(slots=True)
 class Selector:
     """Judges and selects solutions; `dropped` counts malformed and repeated ones by reason, `solved` the questions with
     a right one."""
 
-    def __init__(self, equivalence: Equivalence, decode: steps.Decode, settings: SelectSettings) -> None:
-        self.equivalence, self.decode, self.settings = equivalence, decode, settings
-        self.dropped: Counter[str] = Counter()
-        self.solved = 0
+    equivalence: Equivalence
+    decode: steps.Decode
+    settings: SelectSettings
+    dropped: Counter[str] = field(default_factory=Counter)
+    solved: int = 0
 
     def judge(self, question: SampledQuestion) -> Iterator[SelectedSolution]:
         """The well-formed solutions of a sampled question, whose mean uncertainties are not known yet."""

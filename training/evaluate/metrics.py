@@ -50,7 +50,10 @@ class Share:
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
         """The mean of independent values."""
-        return cls(sum(values) / len(values), *_interval(values))
+        array = np.asarray(values, dtype=float)
+        picks = np.random.default_rng(0).integers(0, len(array), (2000, len(array)))
+        low, high = np.quantile(array[picks].mean(axis=1), [0.025, 0.975])
+        return cls(sum(values) / len(values), float(low), float(high))
 
     @property
     def in_percent(self) -> str:
@@ -60,14 +63,6 @@ class Share:
 
 def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 % bootstrap interval of the mean of independent values."""
-    array = np.asarray(values, dtype=float)
-    picks = np.random.default_rng(0).integers(0, len(array), (2000, len(array)))
-    low, high = np.quantile(array[picks].mean(axis=1), [0.025, 0.975])
-    return float(low), float(high)
 
 
 @dataclass(frozen=True, slots=True)
