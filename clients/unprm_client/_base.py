@@ -68,11 +68,6 @@ Operation = Callable[[Fields], Call[Result]]
 """Makes a call of a request's fields, and of `timeout`. Raises `InvalidRequest`, the same error as from the server."""
 
 
-def feedback(fields: Fields) -> Call[FeedbackResponse]:
-    given = {name: value for name, value in fields.items() if value is not None}
-    return _build("/feedback", FeedbackRequest, FeedbackResponse, given)
-
-
 def model(fields: Fields) -> Call[ModelResponse]:
     name = fields["name"]
     return Call("GET", "/model" if name is None else f"/model?name={name}", ModelResponse)
@@ -125,6 +120,7 @@ def _invalid(detail: str, found: Sequence[FieldError] = ()) -> UnprmError:
 
 score_steps: Operation[ScoreResponse] = partial(_build, "/score_steps", ScoreRequest, ScoreResponse)
 compare: Operation[CompareResponse] = partial(_build, "/vote/compare", CompareRequest, CompareResponse)
+feedback: Operation[FeedbackResponse] = partial(_build, "/feedback", FeedbackRequest, FeedbackResponse)
 grade: Operation[GradeResponse] = partial(_build, "/grade", GradeRequest, GradeResponse)
 
 

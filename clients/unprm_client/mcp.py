@@ -78,7 +78,7 @@ def create(client: AsyncClient) -> MCPServer:
         `only_answer` as `decided_by` (the others have none) means: make more attempts and vote again. With `risk`,
         `accept` says whether the answer can be relied on."""
         accepted = {*_READING, *VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields, *RiskTerms.model_fields}
-        terms = {name: value for name, value in settings.items() if name in accepted and value is not None}
+        terms = {name: value for name, value in settings.items() if name in accepted}
         return await client.vote(problem, solutions, strategy, **terms)
 
     @with_settings(_argument, *_READING)
@@ -86,8 +86,7 @@ def create(client: AsyncClient) -> MCPServer:
         """Takes all votes on several solutions of one problem at once. Use it to see how safe an answer is; for
         the answer alone, `vote` is enough. It returns: `agree`, whether all votes elect the same answer, and
         `strategies`, the outcome of each."""
-        terms = {name: value for name, value in settings.items() if value is not None}
-        return await client.compare(problem, solutions, **terms)
+        return await client.compare(problem, solutions, **settings)
 
     server = _Server(
         "unprm",
