@@ -11,12 +11,15 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from unprm.openai.errors import APIResponseError, APIStatusError, error_message
-from unprm.openai.models import Json, Known, LogProbs, Token
+from unprm.openai.models import Json, LogProbs, Token
 from unprm.task_groups import gather_outcomes
 
+T = TypeVar("T")
+Known = Annotated[T | None, Field(exclude_if=lambda value: value is None)]
+"""A field that is missing where nobody knows its value."""
 Part = TypeVar("Part", bound=Sized)
 Ask = Callable[[int, int], Coroutine[Any, Any, Part]]
 """Asks for choices: the number of the first, from 0, which makes its seed, and how many. Returns those that came."""

@@ -1,12 +1,9 @@
 """JSON, and the log-probabilities of a completion's tokens, in the forms in which servers of OpenAI's API send them."""
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-T = TypeVar("T")
-Known = Annotated[T | None, Field(exclude_if=lambda value: value is None)]
-"""A field that is missing where nobody knows its value."""
 Json = dict[str, Any]
 JsonList = Annotated[list[Json], Field(fail_fast=True)]
 """Read up to the first element that is no object, as every list that a caller sends: an error for each would take more

@@ -6,8 +6,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from unprm.openai.completion import Completion, TokenUsage, UsageDetails
-from unprm.openai.models import Json, Known
+from unprm.openai.completion import Completion, Known, TokenUsage, UsageDetails
+from unprm.openai.models import Json
 from unprm.types import DecidedBy, Usage
 from unprm.wire import DemonstrationField, Election, Unscored
 
