@@ -116,7 +116,7 @@ def test_one_table_has_every_vote_on_every_pool_that_it_can_be_judged_on(runs, t
     by_confidence = [name for name, vote in VOTES.items() if vote.signal == "confidence"]
     everywhere = [(vote, pool) for vote in REWARD_STRATEGIES for pool in ("steps", "numbers", "sure")]
     assert list(cells) == [*everywhere, *((vote, "sure") for vote in by_confidence)]
-    assert cells["majority", "steps"]["by default"].startswith("53.1 (")
+    assert cells["majority", "steps"]["by default"].startswith("57.2 (")
     assert cells["prm", "numbers"]["most often best"] == ""
     assert "min_share" in cells["best_of_majority", "numbers"]["most often best"]
     assert all(row["against majority, points"] for (vote, _), row in cells.items() if vote != "majority")
