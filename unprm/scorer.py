@@ -1,6 +1,7 @@
 """Who scores the solutions of a request, and the driver that finishes its work at once in a program."""
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -55,7 +56,7 @@ Work = Generator[Compare | MatchPairs | Score, Any, T]
 size."""
 
 
-class Scorer:
+class Scorer(ABC):
     """Who scores the solutions of one request: `name`, of the model, or of several; empty if there is none, so that
     only scores that are sent count. `usage`: what the request has taken so far. `max_steps`: of a solution.
     """
@@ -65,9 +66,9 @@ class Scorer:
     max_steps = sys.maxsize
 
     @property
+    @abstractmethod
     def demo(self) -> str | None:
         """The name of a demonstration among the models."""
-        raise NotImplementedError
 
     def on_election(self, request: Candidates, strategies: Sequence[Strategy]) -> acceptance.OnElection | None:
         """What is called with each election of these votes, if anything is. Raises `InvalidRequest` for a request that

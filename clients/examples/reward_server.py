@@ -70,9 +70,9 @@ async def slime(request: SlimeRequest) -> float:
     return min(await _score(request.prompt, request.response), default=0.0)
 
 
-async def _score(asked: str, response: str) -> list[float]:
+async def _score(problem: str, response: str) -> list[float]:
     try:
-        return await step_scores(loop_client(), asked, ENDS.sub("", response).strip())
+        return await step_scores(loop_client(), problem, ENDS.sub("", response).strip())
     except ClientError as error:  # the trainer asks again
         raise HTTPException(503, str(error)) from error
 

@@ -143,10 +143,10 @@ def process_advantages(group: Sequence[ScoredSolution], tokens: int) -> list[lis
 
 def problem_of(messages: Sequence[Mapping[str, Any]]) -> str:
     """The text of a chat's last message of a user. Raises `ValueError` if there is none."""
-    asked = [str(message["content"]) for message in messages if message["role"] == "user"]
-    if not asked:
+    problems = [str(message["content"]) for message in messages if message["role"] == "user"]
+    if not problems:
         raise ValueError("the prompt has no message of a user, which would be the problem")
-    return asked[-1].strip()
+    return problems[-1].strip()
 
 
 async def step_scores(client: AsyncClient, problem: str, solution: str) -> list[float]:

@@ -36,6 +36,17 @@ def test_answers_and_texts_are_graded_by_their_own_gold(server: Running) -> None
     ]
 
 
+def test_a_text_that_states_no_answer_is_right_if_it_ends_in_the_right_one(server: Running) -> None:
+    pairs = [{"text": "So she walks 5 miles.", "gold": gold} for gold in ("5", "6")]
+    right, wrong = grades(server, *pairs)
+    assert right == {"id": None, "correct": True, "answer": "5", "compared_as_text": False, "weak": True}
+    assert wrong == {"id": None, "correct": False, "answer": None, "compared_as_text": False}
+    assert verdicts(server, pairs[0], extraction="stated") == [False]
+    scored = server.post("/score_steps", {"problem": "How far?", "solutions": ["So she walks 5 miles."], "gold": "5"})
+    (solution,) = scored.json()["solutions"]
+    assert (solution["correct"], solution["answer"], solution["read"]) == (True, "5", "weak")
+
+
 def test_no_pair_is_graded_by_another(server: Running) -> None:
     """In a vote 5 joins one of the two units alone."""
     assert verdicts(server, {"answer": "5", "gold": "5 cm"}, {"answer": "5", "gold": "5 kg"}) == [True, True]
