@@ -1,4 +1,4 @@
-"""Each attack in SECURITY.md and each fault in docs/operations.md has tests, which `tests/data/claims.toml` names."""
+"""Each asset in SECURITY.md and each fault in docs/operations.md has tests, which `tests/data/claims.toml` names."""
 
 import ast
 import tomllib
@@ -12,7 +12,7 @@ NAMED = [name.split("::") for kind in CLAIMS.values() for names in kind.values()
 
 
 @pytest.mark.parametrize(
-    ("page", "column", "kind"), [("SECURITY.md", "Attack", "attacks"), ("docs/operations.md", "fault", "faults")]
+    ("page", "column", "kind"), [("SECURITY.md", "Asset", "attacks"), ("docs/operations.md", "fault", "faults")]
 )
 def test_every_line_of_a_table_has_tests(page: str, column: str, kind: str) -> None:
     (table,) = [table for table in tables((ROOT / page).read_text("utf-8")) if column in table[0]]
