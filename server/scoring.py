@@ -9,9 +9,20 @@ from typing import Any, NamedTuple, TypeVar
 
 from unprm.answers.equivalence import Begun, is_integer, texts
 from unprm.election.acceptance import OnElection, on_election
-from unprm.engines.batch import ScoredItems
+from unprm.engines.model_queue import ScoredItems
 from unprm.errors import DeadlineExceeded, Unscorable
-from unprm.scorer import Compare, MatchPairs, Outcome, Score, Scorer, Work, averaged, encode, outcomes, solution_length
+from unprm.pipeline import (
+    Compare,
+    MatchPairs,
+    Outcome,
+    Score,
+    Scorer,
+    Work,
+    averaged,
+    encode,
+    outcomes,
+    solution_length,
+)
 from unprm.task_groups import all_of
 from unprm.types import Encoded, Solution, Usage
 from unprm.votes.registry import Strategy
@@ -124,7 +135,7 @@ class RequestScorer(Scorer):
         return outcomes(inputs[0] | unscorable, dict(zip(scored, scores, strict=True)))
 
     async def encode(self, model: Model, solutions: Mapping[int, Solution]) -> dict[int, Encoded | Unscorable]:
-        """As `unprm.scorer.encode`, in turns with other requests; a cancelled request gets no further turn."""
+        """As `unprm.pipeline.encode`, in turns with other requests; a cancelled request gets no further turn."""
         begun, inputs, too_long = model.clock(), dict[int, Encoded | Unscorable](), dict[str, int]()
         with span("encode"):
             for size, piece in _pieces(solutions, model.PIECE):

@@ -11,9 +11,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from unprm.answers.equivalence import Equivalence
-from unprm.attempts import FAILURES
 from unprm.election import acceptance
-from unprm.errors import ShuttingDown, UnprmError
+from unprm.errors import FAILURES, ShuttingDown, UnprmError
 
 from .journal import Journal
 from .lease import Admission

@@ -1,19 +1,21 @@
 """What `unprm` offers in a program: a PRM is loaded, scores, and votes, without a server."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from unprm import pipeline
+from unprm.answers.equivalence import Equivalence
 from unprm.election.decide import RewardsMissing
 from unprm.errors import Unscorable
-from unprm.scorer import LocalScorer
-from unprm.types import Engine
+from unprm.pipeline import Compare, MatchPairs, Outcome, Score, Scorer, Work, encode, run
+from unprm.types import Engine, Solution, Usage
 from unprm.validation_messages import listed, summary, unknown, validation_errors
 from unprm.wire import MAX_PAIRS, VOTE_REQUESTS, Grade, GradeRequest, ScoreRequest, VoteResponse, with_scores
 
 R = TypeVar("R", bound=BaseModel)
+T = TypeVar("T")
 
 
 def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[float, ...] | None]:
@@ -84,3 +86,41 @@ def grade(pairs: Sequence[Any], *, extraction: str = "auto") -> list[Grade]:
         request = _request(GradeRequest, {"pairs": sent[start : start + MAX_PAIRS], "extraction": extraction})
         found += LocalScorer().finish(pipeline.grade(request.pairs, request.extraction))
     return found
+
+
+class LocalScorer(Scorer):
+    """Finishes the work of a request at once, by an engine in this process, or without any."""
+
+    def __init__(self, engine: Engine | None = None) -> None:
+        self.name = "" if engine is None else engine.description.name
+        self.usage = Usage()
+        self._engine = engine
+
+    @property
+    def demo(self) -> str | None:
+        return self.name if self._engine is not None and self._engine.description.demo else None
+
+    def finish(self, work: Work[T]) -> T:
+        """The result of the work, after each of its questions was answered."""
+        reply: Any = None
+        while True:
+            try:
+                asked = work.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            match asked:
+                case Compare(answers):
+                    reply = Equivalence().compare(answers)
+                case MatchPairs(pairs):
+                    reply = Equivalence().match(pairs)
+                case Score(solutions):
+                    reply = self._score(solutions)
+
+    def _score(self, solutions: Mapping[int, Solution]) -> Mapping[int, Outcome]:
+        """Nothing without a model."""
+        if self._engine is None:
+            return {}
+        found, usage = run(self._engine, encode(self._engine, solutions))
+        self.usage += usage
+        return found

@@ -6,40 +6,415 @@ in a program, in the caller's turns on a server. Whatever has a caller's size ru
 can forget a turn.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, NamedTuple, Self, TypeVar
 
 from unprm import steps as step_text
+from unprm import wire
 from unprm.answers.equivalence import Match, Pair
-from unprm.answers.kinds import KINDS
-from unprm.attempts import attempt
-from unprm.ballot import Ballot, answer_of, weak_readings
-from unprm.election.decide import needed_signal
+from unprm.answers.extraction import extract
+from unprm.answers.kinds import KINDS, read_kind
+from unprm.answers.weak import weak_reading
+from unprm.calibration import log_odds
+from unprm.election import acceptance
+from unprm.election.acceptance import ElectionRecord, OnElection
+from unprm.election.decide import decide, drop_unanswered, needed_signal
 from unprm.errors import (
+    BlankSolution,
     InvalidRequest,
+    NoAnswer,
     NoModel,
+    NoVerdict,
+    SolutionTooLong,
+    TooManySteps,
     Unscorable,
+    attempt,
 )
 from unprm.mini.domain import domain_notice
-from unprm.scorer import Compare, MatchPairs, Score, Scorer, Work
 from unprm.types import (
     DEFAULT_STRATEGY,
     ComparedAs,
+    Encoded,
+    Engine,
     Extraction,
+    ModelDescription,
+    Solution,
     StepScores,
+    Usage,
 )
 from unprm.votes.registry import VOTES, Strategy
-from unprm.votes.vote import Signal
+from unprm.votes.vote import Signal, Values
 from unprm.wire import (
+    LONGEST_COMPARED,
     MAX_SOLUTIONS,
     Candidates,
     CompareResponse,
+    Demonstration,
+    Election,
     Grade,
     PairIn,
+    ScoredSolution,
     ScoreRequest,
     ScoreResponse,
+    Unscored,
     VoteResponse,
 )
+
+T = TypeVar("T")
+
+Outcome = StepScores | Unscorable
+"""What a solution scores, or why it can't be scored."""
+
+
+class Compare(NamedTuple):
+    """Asks for the classes of answers: a `Comparison`."""
+
+    answers: Sequence[str]
+
+
+class MatchPairs(NamedTuple):
+    """Asks whether the answer of each pair is right: a list of `Match`. At most `MAX_SOLUTIONS` pairs."""
+
+    pairs: Sequence[Pair]
+
+
+class Score(NamedTuple):
+    """Asks for the outcome of each solution: a mapping by index, in the order of the solutions. `strict`: a solution
+    that can't be scored refuses the whole request, so the others need not be scored."""
+
+    solutions: Mapping[int, Solution]
+    strict: bool
+
+
+Work = Generator[Compare | MatchPairs | Score, Any, T]
+"""A request's work: a generator of questions, each sent its answer by a driver (`unprm.library.LocalScorer.finish`, or
+the server's), as in httpx's `auth_flow`. Between two questions it reads texts of the caller's size."""
+
+
+class Scorer(ABC):
+    """Who scores the solutions of one request: `name`, of the model, or of several; empty if there is none, so that
+    only scores that are sent count. `usage`: what the request has taken so far. `max_steps`: of a solution.
+    """
+
+    name: str
+    usage: Usage
+    max_steps = sys.maxsize
+
+    @property
+    @abstractmethod
+    def demo(self) -> str | None:
+        """The name of a demonstration among the models."""
+
+    def on_election(self, request: Candidates, strategies: Sequence[Strategy]) -> acceptance.OnElection | None:
+        """What is called with each election of these votes, if anything is. Raises `InvalidRequest` for a request that
+        can't be followed up as it asks."""
+        return acceptance.on_election(None, request, strategies, self.name)
+
+
+def encode(
+    engine: Engine, solutions: Mapping[int, Solution], scope: str = "", too_long: dict[str, int] | None = None
+) -> dict[int, Encoded | Unscorable]:
+    """The model input of each solution, by its index; the error for a solution beyond the model's window, which is not
+    encoded if its characters are more than the window's tokens can hold. `scope`: as of `Encoded`. `too_long`: gets the
+    problems that alone are beyond the window, with their tokens; further solutions of them are not encoded either."""
+    format, limit = engine.format, engine.description.max_tokens
+    too_long = {} if too_long is None else too_long
+    inputs: dict[int, Encoded | Unscorable] = {}
+    for index, solution in solutions.items():
+        least = too_long.get(solution.problem, -(-solution_length(solution) // format.longest_token))
+        if least > limit:
+            inputs[index] = SolutionTooLong(index, least, limit, exact=False)
+            continue
+        if solution.prompt is not None:
+            item = format.at_tags(format.tokenize(solution.prompt))
+        else:
+            item = format.encode(solution.problem, solution.steps)
+        if len(item.ids) <= limit:
+            inputs[index] = replace(item, scope=scope, evidence=solution.evidence)
+            continue
+        inputs[index] = SolutionTooLong(index, len(item.ids), limit)
+        if len(solution.problem) > limit and (alone := len(format.encode(solution.problem, ("1",)).ids)) > limit:
+            too_long[solution.problem] = alone
+    return inputs
+
+
+def solution_length(solution: Solution) -> int:
+    """Characters of problem plus solution; or those of a prompt, or its token ids."""
+    return sum(map(len, (solution.problem, *solution.steps, solution.prompt.content if solution.prompt else "")))
+
+
+def run(engine: Engine, inputs: Mapping[int, Encoded | Unscorable]) -> tuple[dict[int, Outcome], Usage]:
+    """What each solution scores, from its model input, in one batch, and what that took."""
+    readable = {index: item for index, item in inputs.items() if isinstance(item, Encoded)}
+    scores = engine.score(list(readable.values()))
+    return outcomes(inputs, dict(zip(readable, scores, strict=True))), Usage.of(scores)
+
+
+def outcomes(inputs: Mapping[int, Encoded | Unscorable], scores: Mapping[int, StepScores]) -> dict[int, Outcome]:
+    """The scores of each solution, or why it has none: it has no model input, or a judge gave no verdict on a step."""
+    found: dict[int, Outcome] = {}
+    for index, item in inputs.items():
+        if isinstance(item, Unscorable):
+            found[index] = item
+        elif (each := scores[index]).missing:
+            found[index] = NoVerdict(index, each.missing, len(each.values))
+        else:
+            found[index] = each
+    return found
+
+
+def averaged(scores: Sequence[Sequence[StepScores]], models: Sequence[ModelDescription]) -> list[StepScores]:
+    """The mean of several models' calibrated step scores of each solution."""
+    calibrations = [model.calibration for model in models]
+    return [
+        StepScores(
+            tuple(
+                sum(calibrate(value) for calibrate, value in zip(calibrations, step, strict=True)) / len(models)
+                for step in zip(*(each.values for each in solution), strict=True)
+            ),
+            missing=max(each.missing for each in solution),
+        )
+        for solution in zip(*scores, strict=True)
+    ]
+
+
+S = TypeVar("S", bound=wire.Score)
+
+
+def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None:
+    """The answer that was sent, or else the text's; None if there is none, or a blank one."""
+    answer = extract(text, extraction) if sent is None else sent
+    return None if answer is None or not answer.strip() else answer
+
+
+def weak_readings(texts: Mapping[int, str], problem: str = "") -> dict[int, str]:
+    """The weak readings of the texts that have one."""
+    readings = {index: attempt(partial(weak_reading, text, problem), None) for index, text in texts.items()}
+    return {index: reading for index, reading in readings.items() if reading is not None}
+
+
+def shortened(answer: str, longest: int | None) -> str:
+    """The answer in at most so many characters, and an ellipsis if it has more; None for any number."""
+    return answer if longest is None or len(answer) <= longest else answer[:longest] + "…"
+
+
+def why_unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | None:
+    """Why no model can score the solution, judged by its steps alone."""
+    if not solution.steps:
+        return BlankSolution(index)
+    return TooManySteps(index, max_steps) if len(solution.steps) > max_steps else None
+
+
+@dataclass(slots=True)
+class Ballot:
+    """A request's solutions, their classes of equal answers, and what they score: as far as it was sent, computed, or
+    can't be; None for a solution that no vote needs it of, or no model has scored yet.
+
+    `texts`: by index, those that answers are read from, without blank ones. `weak`: indices of the solutions whose
+    answers are weak readings with a witness. `demonstration`: what to know of the scores if a demonstration computed
+    any. `compared_as_text`: indices of the solutions whose answers could not be compared as mathematics in time.
+    `on_election`: is called with each election.
+    """
+
+    request: Candidates
+    solutions: list[Solution]
+    scores: list[Outcome | None]
+    texts: dict[int, str] = field(default_factory=dict)
+    weak: set[int] = field(default_factory=set)
+    classes: Sequence[int | None] = ()
+    demonstration: Demonstration | None = None
+    compared_as_text: Sequence[int] = ()
+    on_election: OnElection | None = None
+
+    @classmethod
+    def of(cls, request: Candidates, max_steps: int) -> Self:
+        """The solutions and their answers, in the order of the request. Raises `InvalidRequest` as
+        `Candidates.candidates`."""
+        ballot = cls(request, [], [])
+        for index, solution in enumerate(request.candidates(max_steps)):
+            if solution.answer is None and solution.text.strip():
+                ballot.texts[index] = solution.text
+            answer = answer_of(solution.answer, solution.text, request.extraction)
+            ballot.solutions.append(replace(solution, answer=answer))
+            given = None if solution.step_scores is None else StepScores(solution.step_scores)
+            ballot.scores.append(why_unscorable(index, solution, max_steps) or given)
+        return ballot
+
+    def read_unstated(self) -> None:
+        """Reads what states no answer, if it is of a kind that can be voted on; then stated answers are compared like
+        the others."""
+        replies = sum(len(each.steps) > 0 for each in self.solutions)
+        stated = [self.solutions[index].answer is not None for index in self.texts]
+        if (found := read_kind(list(self.texts.values()), stated, replies)) is None:
+            return
+        kind, answers = found
+        read = dict(zip(self.texts, answers, strict=True))
+        for index, each in enumerate(self.solutions):
+            if each.answer is None or (KINDS[kind].joined and each.compared_as == "stated"):
+                answer = each.answer or read.get(index)
+                self.solutions[index] = replace(each, answer=answer, compared_as=kind)
+
+    def weak_readings(self) -> dict[int, str]:
+        """What each solution without an answer may mean by its last numbers or words, by its index."""
+        if self.request.extraction != "auto":
+            return {}
+        unstated = {index: text for index, text in self.texts.items() if self.solutions[index].answer is None}
+        return weak_readings(unstated, self.request.problem or "")
+
+    def count_witnessed(self, readings: Mapping[int, str], classes: Sequence[int]) -> None:
+        """Makes answers of the weak readings that equal another solution's answer or reading. `classes`: those of
+        `stated`, then those of `readings`."""
+        solutions_of = Counter(classes)
+        for (index, reading), name in zip(readings.items(), classes[len(self.stated) :], strict=True):
+            if solutions_of[name] > 1:
+                self.solutions[index] = replace(self.solutions[index], answer=reading)
+                self.weak.add(index)
+
+    @property
+    def stated(self) -> list[str]:
+        """The answers that are compared as mathematics."""
+        return [each.answer for each in self.solutions if each.answer is not None and each.compared_as == "stated"]
+
+    def stand_alone(self, signals: Collection[Signal], has_model: bool) -> None:
+        """Lets every candidate stand for itself, since none has an answer: trajectories always, solutions if rewards or
+        confidences, whichever of these `signals` a vote takes, can elect one. Raises `NoAnswer` if they can't."""
+        noun, scores = "solution" if self.request.trajectories is None else "trajectory", self.scores
+        if noun == "solution":
+            scored = any(isinstance(each, StepScores) for each in scores) or (has_model and self.request.problem)
+            confident = any(each.confidence is not None for each in self.solutions)
+            if not (("reward" in signals and scored) or ("confidence" in signals and confident)):
+                raise NoAnswer(len(scores))
+        self.classes = list(range(len(scores)))
+        alone = partial(replace, compared_as="none")
+        self.solutions = [alone(each, answer=f"{noun} {k}") for k, each in enumerate(self.solutions)]
+
+    def rule(self, strategy: Strategy) -> Strategy:
+        """The vote that is taken: among solutions that stand for themselves, the highest reward for all by rewards."""
+        alone = self.request.trajectories is None and all(each.compared_as == "none" for each in self.solutions)
+        return "prm" if alone and VOTES[strategy].signal == "reward" else strategy
+
+    def values(self, strategy: Strategy) -> Values | None:
+        """The rewards or confidences that the vote takes; None if it takes none or there are none."""
+        return {"none": None, "reward": self.rewards, "confidence": self.confidences}[VOTES[strategy].signal]
+
+    def outcome(self, strategy: Strategy, longest: int | None = None) -> Election:
+        """Takes a vote; raises `NoAnswer` if no solution has an answer. `longest`: maximum characters of an answer."""
+        election = self._decide(strategy, longest)
+        members = election.candidates[0].members
+        election.strategy, election.compared_as = strategy, self.solutions[election.solution_index].compared_as
+        if self.weak.issuperset(members):
+            election.read_from = "weak"
+        if self.on_election is None:
+            return election
+        elected = self.solutions[members[0]].answer or ""
+        record = ElectionRecord.of(election, elected, self.classes, self.rewards, self.request)
+        return election.model_copy(update=self.on_election(record))
+
+    def leader(self, strategy: Strategy, longest: int) -> str:
+        """The answer that a vote on the candidates so far elects, in at most so many characters; raises `NoAnswer`."""
+        return self._decide(strategy, longest).answer
+
+    def _decide(self, strategy: Strategy, longest: int | None) -> Election:
+        answers = [shortened(each.answer or "", longest) for each in self.solutions]
+        return decide(self.rule(strategy), self.classes, self.rewards, self.request, self.confidences, answers)
+
+    def score_response(self, scorer: Scorer) -> ScoreResponse:
+        placed = isinstance(self.request, ScoreRequest) and self.request.step_spans
+        solutions = [
+            self._scored(
+                ScoredSolution,
+                index,
+                steps=each.steps,
+                step_spans=each.spans if placed else None,
+                last_tokens=each.last_tokens,
+            )
+            for index, each in enumerate(self.solutions)
+        ]
+        return ScoreResponse(
+            model=scorer.name,
+            demonstration=self.demonstration,
+            aggregate=self.request.aggregate,
+            solutions=solutions,
+            usage=scorer.usage,
+        )
+
+    def vote_response(self, strategy: Strategy, scorer: Scorer) -> VoteResponse:
+        by_confidence = VOTES[strategy].signal == "confidence" and self.confidences is not None
+        return VoteResponse(**dict(self.outcome(strategy)), **self._candidates(scorer, by_confidence))
+
+    def compare_response(self, scorer: Scorer) -> CompareResponse:
+        """The response to all votes, without those by confidence if there are no confidences, and without those that
+        rewards would decide if there are no rewards."""
+        lacking = {"confidence"} if self.confidences is None else set[Signal]()
+        rewarded = self.rewards is not None and drop_unanswered(self.classes, self.rewards) is not None
+        outcomes = {
+            name: self.outcome(name, LONGEST_COMPARED)
+            for name, vote in VOTES.items()
+            if vote.signal not in lacking and (rewarded or needed_signal(name, self.classes, self.request) != "reward")
+        }
+        agree = len({outcome.candidates[0].members[0] for outcome in outcomes.values()}) == 1
+        return CompareResponse(strategies=outcomes, agree=agree, **self._candidates(scorer))
+
+    @property
+    def confidences(self) -> Values | None:
+        """One per solution, None if it has none; None as a whole if none that has an answer has one."""
+        values = [solution.confidence for solution in self.solutions]
+        return values if drop_unanswered(self.classes, values) else None
+
+    @property
+    def rewards(self) -> Values | None:
+        """One per solution, in [0, 1], None if it can't be scored; None as a whole if no vote needed rewards."""
+        if not any(isinstance(each, StepScores) for each in self.scores):
+            return None
+        return [
+            step_text.reward(each.values, self.request.aggregate) if isinstance(each, StepScores) else None
+            for each in self.scores
+        ]
+
+    @property
+    def without_answer_count(self) -> int:
+        """Number of solutions without an answer; they still count in N."""
+        return sum(number is None for number in self.classes)
+
+    def _candidates(self, scorer: Scorer, by_confidence: bool = False) -> dict[str, Any]:
+        return {
+            "solutions": [
+                self._scored(wire.Score, index, confidence=each.confidence if by_confidence else None)
+                for index, each in enumerate(self.solutions)
+            ],
+            "unscored_count": sum(isinstance(each, Unscorable) for each in self.scores),
+            "without_answer_count": self.without_answer_count,
+            "compared_as_text": self.compared_as_text,
+            "model": scorer.name,
+            "demonstration": self.demonstration,
+            "usage": scorer.usage,
+        }
+
+    def _scored(self, form: type[S], index: int, **more: Any) -> S:
+        """What a solution scores, in a response of this form, which may have `more` fields."""
+        request, solution, outcome = self.request, self.solutions[index], self.scores[index]
+        values = outcome.values if isinstance(outcome, StepScores) else None
+        threshold = step_text.THRESHOLD if request.threshold is None else request.threshold
+        scores = dict(zip(map(str, solution.messages or ()), values or (), strict=False))
+        return form(
+            id=solution.id,
+            answer=solution.answer,
+            read=None if solution.answer is None else "weak" if index in self.weak else "stated",
+            reward=None if values is None else step_text.reward(values, request.aggregate),
+            step_scores=None if values is None else list(values),
+            first_error=None if values is None else step_text.first_error(values, threshold),
+            unscored=Unscored.of(outcome) if isinstance(outcome, Unscorable) else None,
+            step_log_odds=list(map(log_odds, values)) if values is not None and request.log_odds else None,
+            message_scores=scores if values is not None and solution.messages is not None else None,
+            cut={str(index): cut for index, cut in solution.cut.items()} or None,
+            **more,
+        )
+
 
 _NO_PROBLEM = (
     "no answer has at least half of all candidates, so rewards decide: send the problem, or step_scores with every "

@@ -1,4 +1,8 @@
-"""From the text of a solution to its steps and back."""
+"""From the text of a solution to its steps and back.
+
+What a model thinks before it answers, in tags such as ``<think>``, ``[THINK]`` and ``<reasoning>``, or in gpt-oss's
+channels, is no step, and states an answer only where nothing else does.
+"""
 
 import math
 import re
@@ -8,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from statistics import fmean
 
-from unprm.thoughts import blanked
 from unprm.types import Aggregate, Combination, Split
 
 TextSpan = tuple[int, int]
@@ -17,6 +20,16 @@ Decode = Callable[[Sequence[int]], str]
 """From token ids to their text."""
 THRESHOLD = 0.5
 """Default threshold: a step that scores below it is an error."""
+_THOUGHT = re.compile(
+    r"""
+    [<\[◁] (?:
+      \|? (?P<closes> /|end_ )? \|? [\w:]{0,12}?
+        (?:think|thought|reason|reflect|scratchpad|monologue|rationale|analysis|cot) [\w ]{0,12} \|? [>\]▷]
+      | \|channel\|> (?: analysis | commentary | (?P<answers>final) )
+    )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _LINE_END = re.compile(r"\n")
 _STEP_LINE = re.compile(r"^(?=[^\S\n]*(?:[#*]{1,4}[^\S\n]*)?Step[^\S\n]*\d)", re.MULTILINE | re.IGNORECASE)
@@ -233,3 +246,38 @@ def combined(
 def first_error(step_scores: Sequence[float], threshold: float = THRESHOLD) -> int | None:
     """Index of the first step that scores below the threshold, None if there is none."""
     return next((index for index, score in enumerate(step_scores) if score < threshold), None)
+
+
+def parts(text: str) -> list[tuple[int, int, bool]]:
+    """The text without its tags, in parts `(start, end, whether it is a thought)`. Everything before an unmatched
+    closing tag, or after an unmatched opening tag, is a thought. Linear in the length."""
+    found: list[tuple[int, int, bool]] = []
+    thinking, start, thought_until = False, 0, 0
+    for tag in _THOUGHT.finditer(text):
+        found.append((start, tag.start(), thinking))
+        closes = bool(tag["closes"] or tag["answers"])
+        if closes and not thinking:
+            thought_until = tag.start()
+        thinking, start = not closes, tag.end()
+    found.append((start, len(text), thinking))
+    return [(begin, end, is_thought or begin < thought_until) for begin, end, is_thought in found]
+
+
+def separated(text: str) -> tuple[str, str]:
+    """The text outside of thoughts, and the text inside."""
+    texts: tuple[list[str], list[str]] = [], []
+    for start, end, is_thought in parts(text):
+        texts[is_thought].append(text[start:end])
+    outside, inside = map("\n".join, texts)
+    return outside, inside
+
+
+def blanked(text: str) -> str:
+    """The text with each thought and its tags as white space of the same length, which ends a paragraph."""
+    pieces, last = list[str](), 0
+    for start, end, is_thought in parts(text):
+        if not is_thought:
+            gap = start - last
+            pieces += ("\n\n".ljust(gap)[:gap], text[start:end])
+            last = end
+    return "".join(pieces).ljust(len(text))

@@ -116,6 +116,18 @@ class Encoded:
         return self.ids[: self.positions[-1] + 1]
 
 
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """Length of the common prefix, by halves: slices are compared fast."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """A request's tokens: in total, run by the model, and reused from earlier requests. Times in milliseconds:

@@ -8,8 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
-from unprm.engines.model_queue import ModelQueue
-from unprm.engines.worker import Worker
+from unprm.engines.model_queue import ModelQueue, Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
 from unprm.fair_shares import Capacity, Reservation
 from unprm.models.options import LoadModelRequest, public_name

@@ -17,11 +17,9 @@ from fastapi import APIRouter
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from unprm import steps as step_text
-from unprm.ballot import why_unscorable
 from unprm.calibration import log_odds
 from unprm.errors import InvalidRequest, TooManySolutions
-from unprm.pipeline import raise_first_unscorable
-from unprm.scorer import Score, Work
+from unprm.pipeline import Score, Work, raise_first_unscorable, why_unscorable
 from unprm.trajectories import Message, conversation, text_of
 from unprm.types import Format, Prompt, Solution
 from unprm.wire import MAX_SOLUTIONS, FreeText, ModelName, Request, Text, check_one

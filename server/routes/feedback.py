@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from unprm.answers.equivalence import Pair
 from unprm.answers.kinds import KINDS, canonical_json, json_value
 from unprm.errors import InvalidRequest
-from unprm.scorer import MatchPairs, Work
+from unprm.pipeline import MatchPairs, Work
 from unprm.types import ComparedAs
 from unprm.wire import FeedbackRequest, FeedbackResponse
 

@@ -6,8 +6,8 @@ from functools import partial
 
 from fastapi import APIRouter
 
-from unprm import ballot, pipeline
-from unprm.scorer import solution_length
+from unprm import pipeline
+from unprm.pipeline import solution_length
 from unprm.types import Encoded, Solution
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
@@ -99,7 +99,7 @@ async def preview(service: TheService, request: PreviewRequest, lease: TheLease)
     with service.models.chosen(request.model) as (model,):
         solution = await lease.read(partial(request.read, service.settings.max_steps))
         place = "/solution" if request.trajectory is None else "/trajectory"
-        pipeline.raise_first_unscorable([ballot.why_unscorable(0, solution, service.settings.max_steps)], place)
+        pipeline.raise_first_unscorable([pipeline.why_unscorable(0, solution, service.settings.max_steps)], place)
         with model.encoding([solution_length(solution)], lease.share):
             encoded = (await RequestScorer(service, [model], lease).encode(model, {0: solution}))[0]
         pipeline.raise_first_unscorable([encoded], place)

@@ -8,7 +8,7 @@ from server.scoring import RequestScorer
 from server.service import Service
 from server.settings import Settings
 from unprm.answers.equivalence import Begun, Comparison, Equivalence
-from unprm.scorer import Compare, Work
+from unprm.pipeline import Compare, Work
 
 
 class Recorded(Equivalence):

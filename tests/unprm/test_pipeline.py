@@ -10,10 +10,11 @@ import unprm
 from server.routes.gateway.sampling import ActionSolution
 from tests.fake_engine import FakeEngine
 from tests.server.harness import PROBLEM, ask, boxed, serving
-from unprm import pipeline, scorer
+from unprm import pipeline
 from unprm.calibration import Calibration, sigmoid
 from unprm.election.acceptance import ElectionRecord, OnElection
 from unprm.errors import UnprmError
+from unprm.library import LocalScorer
 from unprm.types import StepScores
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import Candidates, VoteRequest
@@ -28,7 +29,7 @@ def test_what_is_compared_as_text_is_equal_to_the_same_text_alone() -> None:
     said = [boxed("1/2"), "nothing", boxed("0.5")]
     called = [ActionSolution(steps=["a call"], answer=answer) for answer in ("0.5", "1/2", "0.5")]
     request = VoteRequest(solutions=[*said, *called])
-    local = scorer.LocalScorer()
+    local = LocalScorer()
     found = local.finish(pipeline.prepare_ballot(request, ["majority"], local))
     assert found.classes == [0, None, 0, 9, 10, 9]
 
@@ -62,7 +63,7 @@ def test_a_program_is_refused_what_the_server_refuses(
 def test_an_election_is_followed_by_a_hook_whose_fields_are_in_its_outcome() -> None:
     held: list[ElectionRecord] = []
 
-    class Following(scorer.LocalScorer):
+    class Following(LocalScorer):
         def on_election(self, request: Candidates, strategies: Sequence[Strategy]) -> OnElection:
             assert (request.count, list(strategies)) == (3, ["majority"])
             return lambda record: held.append(record) or {"accept": True}
@@ -102,7 +103,7 @@ def test_the_mean_of_models_is_of_calibrated_scores() -> None:
     models = [FakeEngine(calibration=Calibration(shift=shift)).description for shift in (0.0, 1.0)]
     first = [StepScores((0.5, 0.5)), StepScores((0.5,))]
     second = [StepScores((0.5, 0.25)), StepScores((0.0,), missing=1)]
-    mean, unread = scorer.averaged([first, second], models)
+    mean, unread = pipeline.averaged([first, second], models)
     assert mean.values == pytest.approx([(0.5 + sigmoid(1.0)) / 2, (0.5 + sigmoid(1 - math.log(3))) / 2])
     assert (mean.missing, unread.missing) == (0, 1)
 

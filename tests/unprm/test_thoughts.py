@@ -2,8 +2,7 @@
 
 import pytest
 
-from unprm.steps import split
-from unprm.thoughts import blanked, separated
+from unprm.steps import blanked, separated, split
 
 SOLUTION = "Step 1: 4 * 15 = 60.\n\nStep 2: 23 + 60 = 83."
 STEPS = ["Step 1: 4 * 15 = 60.", "Step 2: 23 + 60 = 83."]

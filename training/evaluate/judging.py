@@ -14,7 +14,7 @@ from unprm.answers.equivalence import Equivalence, Pair
 from unprm.answers.kinds import KINDS, Kind
 from unprm.calibration import sigmoid
 from unprm.errors import NoAnswer, RecordInvalid
-from unprm.scorer import LocalScorer
+from unprm.library import LocalScorer
 from unprm.types import Aggregate, ComparedAs, Solution
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import AnySolution, VoteRequest

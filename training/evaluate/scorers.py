@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from unprm.errors import ModelUnavailable
-from unprm.scorer import encode, run
+from unprm.pipeline import encode, run
 from unprm.types import Engine, Solution, StepScores
 from unprm_client import Client, ClientError, ScoreResponse
 from unprm_client.errors import NoVerdict, SolutionTooLong, TooManySteps

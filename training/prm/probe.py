@@ -23,7 +23,6 @@ from transformers import PreTrainedModel
 
 from unprm.calibration import sigmoid
 from unprm.checkpoints.files import digests, fetch, load_base, load_tokenizer
-from unprm.engines.batch import common
 from unprm.engines.torch import attention
 from unprm.engines.torch.devices import multiplies_bf16_fast
 from unprm.engines.torch.engine import TorchEngine
@@ -35,7 +34,7 @@ from unprm.errors import ModelInvalid
 from unprm.formats.family import Probe, Verdicts
 from unprm.formats.probe import ProbeConfig, ProbeFormat
 from unprm.samplers.prompts import around_problem
-from unprm.types import Encoded, ModelDescription
+from unprm.types import Encoded, ModelDescription, common_prefix
 from unprm.uncertainty import surprise
 
 from .. import resumable
@@ -175,7 +174,7 @@ def passes(texts: Sequence[Encoded], tokens: int) -> Iterator[range]:
     counted once; a longer text is a pass of its own."""
     start = size = 0
     for index, text in enumerate(texts):
-        new = len(text.ids) - (common(texts[index - 1].ids, text.ids) if index > start else 0)
+        new = len(text.ids) - (common_prefix(texts[index - 1].ids, text.ids) if index > start else 0)
         if index > start and size + new > tokens:
             yield range(start, index)
             start, size, new = index, 0, len(text.ids)

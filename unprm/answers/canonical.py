@@ -5,9 +5,8 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 
-from unprm.answers.languages import with_digits
 from unprm.answers.mathtext.measures import read_measures
-from unprm.answers.mathtext.prose import named, option_letter, split_name, unwrap, without_builder
+from unprm.answers.mathtext.prose import named, option_letter, split_name, unwrap, with_digits, without_builder
 from unprm.answers.mathtext.tokens import CLOSING, OPENING, is_letters, is_number, is_text, render, tokenise
 from unprm.answers.mathtext.units import unit_name
 from unprm.answers.mathtext.words import is_word, words_of

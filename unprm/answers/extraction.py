@@ -10,22 +10,21 @@ r"""Finds the answer that a solution states, by these rules, in this order:
    last one with a value (number, formula, letter, yes or no); else the last. "The answer is correct" states nothing.
 6. A last line that is nothing but a number or formula.
 
-Of what a statement says, its value is taken; numbers are written with the digits 0 to 9 and a decimal point
-(`languages`).
+Of what a statement says, its value is taken; numbers are written with the digits 0 to 9 and a decimal point.
 """
 
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import cache
 
-from unprm.answers.languages import announcements, with_decimal_point, with_digits
-from unprm.answers.mathtext.prose import boxes
+from unprm.answers.mathtext.prose import boxes, with_digits
 from unprm.answers.mathtext.units import is_unit_after, unit_name
 from unprm.answers.mathtext.words import CONTRASTS
 from unprm.answers.options import named_letter, stated_letters
-from unprm.answers.tables import pattern, words
-from unprm.attempts import attempt
-from unprm.thoughts import separated
+from unprm.answers.tables import pattern, words, words_of_languages
+from unprm.errors import attempt
+from unprm.steps import separated
 from unprm.types import Extraction
 
 _WORD_ENDS = " \n\t{}$"
@@ -49,7 +48,7 @@ def extract(text: str, mode: Extraction = "auto", *, cut: bool = False) -> str |
     `cut`: the text breaks off, as at a limit of tokens. Then only boxes, tags and statements outside of thoughts count,
     and not the word at the end: 4 may have become 42.
 
-    Linear in the length. If a rule fails by an error, the text states no answer (`unprm.attempts`).
+    Linear in the length. If a rule fails by an error, the text states no answer (`unprm.errors.attempt`).
     """
     return attempt(lambda: _extract(text, mode, cut), None)
 
@@ -64,7 +63,7 @@ def _extract(text: str, mode: Extraction, cut: bool) -> str | None:
         for part in parts:
             answer = read(part)
             if answer is not None:
-                return with_decimal_point(answer, text)
+                return _with_decimal_point(answer, text)
     return None
 
 
@@ -148,7 +147,7 @@ def _statements(text: str) -> Iterator[str]:
     """The text from each marker to the next one, last marker first."""
     end = len(text)
     markers = [marker for marker in pattern("marker").finditer(text) if _announces(text, marker)]
-    for marker in sorted([*markers, *announcements(text)], key=re.Match.start, reverse=True):
+    for marker in sorted([*markers, *_announcements(text)], key=re.Match.start, reverse=True):
         if marker.end() <= end:
             yield text[marker.end() : end]
             end = marker.start()
@@ -290,3 +289,27 @@ _READS: dict[Extraction, tuple[Read, ...]] = {
     "last_number": (_auto, _last_number),
     "choice": (lambda text: _stated_choice(text) or named_letter(_last_boxes(text)[1]),),
 }
+
+
+@cache
+def _nouns() -> frozenset[str]:
+    nouns = words_of_languages("answer", joined=False) | words_of_languages("answer", joined=True)
+    return frozenset(noun.replace(".", " ") for noun in nouns)
+
+
+def _announcements(text: str) -> Iterator[re.Match[str]]:
+    """From each noun that announces an answer to where the answer begins."""
+    lower = text.lower()
+    return pattern("announcement").finditer(text) if any(noun in lower for noun in _nouns()) else iter(())
+
+
+def _with_decimal_point(answer: str, text: str) -> str:
+    """The answer in a text with a number such as 1.234,5 written 1234.5; in a text of a language with a decimal comma,
+    also 3,5 as 3.5 and 12.000 as 12000. Answers with brackets or several numbers are left alone."""
+    if number := pattern("grouped_number").fullmatch(answer):
+        before, whole, decimals, after = number.groups()
+        if decimals or whole.count(".") > 1 or ("." in whole and pattern("has_decimal_comma").search(text)):
+            return before + re.sub(r"\D", "", whole) + (f".{decimals}" if decimals else "") + after
+    elif (number := pattern("decimal_comma_number").fullmatch(answer)) and pattern("has_decimal_comma").search(text):
+        return f"{number[1]}.{number[2]}{number[3]}"
+    return answer

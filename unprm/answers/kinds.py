@@ -17,8 +17,8 @@ from pydantic_core import from_json
 
 from unprm.answers.mathtext.units import unit_name
 from unprm.answers.tables import pattern, words
-from unprm.attempts import attempt
-from unprm.thoughts import separated
+from unprm.errors import attempt
+from unprm.steps import separated
 from unprm.types import ComparedAs
 
 MAX_BYTES, MAX_WORDS = 60, 8

@@ -5,7 +5,7 @@ import re
 
 from unprm.answers.kinds import CLAUSE, short_text
 from unprm.answers.tables import pattern
-from unprm.thoughts import separated
+from unprm.steps import separated
 
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|\n+")
 _LONGEST_SENTENCE = 500  # characters; of a longer one the end is read

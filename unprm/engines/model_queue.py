@@ -11,17 +11,19 @@ request neither waits for the rest nor holds it up.
 import asyncio
 import logging
 import math
+import threading
 import time
+from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from contextvars import Context
-from dataclasses import dataclass, replace
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
 
-from unprm.engines.batch import Batch, QueuedRequest, ScoredItems
-from unprm.engines.worker import Worker, checked_scores, plain_sum
 from unprm.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -32,8 +34,9 @@ from unprm.errors import (
     UnprmError,
 )
 from unprm.fair_shares import Capacity, FairQueue, Reservation
-from unprm.types import Encoded, Engine, PrefixEngine, StepScores, Usage
+from unprm.types import Encoded, Engine, PrefixEngine, StepScores, Usage, common_prefix
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _MOMENT = 0.25
@@ -50,6 +53,81 @@ _FAILURES = 3
 """Failed batches in a row after which the model is tested."""
 _CLOSING = 5.0
 """Seconds that an engine may take to free its memory."""
+
+
+class ScoredItems(NamedTuple):
+    """Step scores in the order of the request's items, and what they cost."""
+
+    scores: list[StepScores]
+    usage: Usage
+
+
+@dataclass(eq=False, slots=True)
+class QueuedRequest:
+    """The items that a caller has scored together.
+
+    `reservation`: the tokens of those items that no batch has taken; `taken` have been. `arrived`, and `begun`, when
+    the first batch began: times of the queue's clock. `deadline`: a time of the event loop's clock. `rank`: number of
+    the last batch that took any of the items, or of the one before the arrival. `scores`: of the items scored so far,
+    by their indices. `trace`: the caller's context variables, as a trace's current span.
+    """
+
+    items: Sequence[Encoded]
+    deadline: float
+    caller: str
+    arrived: float
+    reservation: Reservation
+    done: "asyncio.Future[ScoredItems]"
+    rank: int
+    begun: float = 0.0
+    taken: int = 0
+    scores: dict[int, StepScores] = field(default_factory=dict)
+    trace: Context = field(default_factory=copy_context)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a batch may take the next item."""
+        return self.taken < len(self.items) and not self.done.done() and self.deadline > self.done.get_loop().time()
+
+
+class Batch:
+    """Distinct items of at most `room` tokens, or a single longer one; equal items run once. `items`: for each the
+    requests that have it, and its index among their items.
+
+    `new_tokens`: tokens of an item that the engine would run, if it runs a prefix once for all items of a batch and of
+    earlier ones; `read` other tokens cost as much as a new one. Without it all tokens are run.
+    """
+
+    READ = 8
+    """Known tokens that a CPU reads in the time in which it runs a new one; a GPU reads far more."""
+
+    def __init__(self, room: int, new_tokens: Callable[[Encoded], int] | None = None, read: int = READ) -> None:
+        self.room = room
+        self.items: dict[Encoded, list[tuple[QueuedRequest, int]]] = {}
+        self._new_tokens, self._read = new_tokens, read
+        self._sorted: list[tuple[str, tuple[int, ...]]] = []  # so an item's longest prefix is one of its neighbours'
+
+    def add(self, item: Encoded, spared: int = 0) -> int | None:
+        """Adds an item and returns its cost; None if less than `spared` tokens of the room would be left."""
+        if item in self.items:
+            return 0
+        cost, room = item.cost, self.room - spared
+        if self.items and room <= 0:
+            return None
+        key = item.scope, item.ids
+        if self._new_tokens is not None:
+            place = bisect(self._sorted, key)
+            near = self._sorted[max(0, place - 1) : place + 1]
+            shared = max((common_prefix(item.ids, ids) for scope, ids in near if scope == item.scope), default=0)
+            new = min(len(item.ids) - shared, self._new_tokens(item))
+            cost = new + (len(item.ids) - new) // self._read
+        if self.items and cost > room:
+            return None
+        if self._new_tokens is not None:
+            self._sorted.insert(place, key)
+        self.room -= cost
+        self.items[item] = []
+        return cost
 
 
 class BatchFigures(NamedTuple):
@@ -389,3 +467,68 @@ def _fail(requests: Iterable[QueuedRequest], error: Exception) -> None:
     for request in requests:
         if not request.done.done():
             request.done.set_exception(error)
+
+
+class Worker:
+    """One daemon thread that runs calls in order; a call that hangs does not keep the process from ending."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        self._last: Future[Any] | None = None
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call runs or waits, including one whose caller has left."""
+        return self._last is not None and not self._last.done()
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """The function's result, or what it raised. Cancelling the caller stops no call, also none that waits."""
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()  # from here on it can't be cancelled
+        self._last = future
+        self._calls.put((function, future))
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Ends the thread after the waiting calls."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            function, future = call
+            try:
+                future.set_result(function())
+            except StopIteration as error:  # asyncio's futures refuse it, and their caller would wait for ever
+                future.set_exception(RuntimeError(repr(error)))
+            except BaseException as error:  # even a library's SystemExit must not end the thread
+                future.set_exception(error)
+            del call, function, future  # frees what they hold: the next call may come much later
+
+
+def plain_sum(engine: Engine) -> Encoded:
+    """What any model can score."""
+    return engine.format.encode("1 + 1 = ?", ["2"])
+
+
+def checked_scores(engine: Engine, batch: Sequence[Encoded]) -> list[StepScores]:
+    """Runs in the engine's thread. Raises `ModelUnavailable`, also for what are no scores."""
+    try:
+        answer = engine.score(batch)
+        counts = [(len(scores.values), len(item.positions)) for item, scores in zip(batch, answer, strict=False)]
+        within = all(0.0 <= value <= 1.0 for scores in answer for value in scores.values)  # false for NaN, too
+    except ModelUnreachable as error:
+        logger.warning("a batch of %d items failed: %s", len(batch), error)
+        raise
+    except BaseException as error:  # a library may raise anything: every caller gets an error
+        logger.exception("the model failed on a batch of %d items", len(batch))
+        raise ModelUnavailable(f"the model failed on this request ({type(error).__name__})") from error
+    wrong = next((f"an item has {count} scores for {steps} steps" for count, steps in counts if count != steps), None)
+    if len(answer) != len(batch):
+        wrong = f"it has scores for {len(answer)} of {len(batch)} items"
+    elif wrong is None and not within:
+        wrong = "a score is not within 0 and 1"
+    if wrong is not None:
+        logger.error("the model answered a batch of %d items wrongly: %s", len(batch), wrong)
+        raise ModelUnavailable(f"the model's answer can't be used: {wrong}")
+    return answer

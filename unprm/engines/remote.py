@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import httpx
 from pydantic import BaseModel, ConfigDict
 
+from unprm.engines.model_queue import plain_sum
 from unprm.engines.vllm.pooled import step_scores
-from unprm.engines.worker import plain_sum
 from unprm.errors import ModelInvalid
 from unprm.formats.family import PrmFormat
 from unprm.types import Encoded, ModelDescription, StepScores

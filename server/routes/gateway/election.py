@@ -6,13 +6,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from unprm import pipeline
-from unprm.ballot import Ballot
 from unprm.election.adaptive import stability
 from unprm.election.decide import representative
 from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable, UpstreamFailed, UpstreamRefused
 from unprm.openai.completion import Completion, Samples
 from unprm.openai.models import Json
-from unprm.pipeline import NoConfidence
+from unprm.pipeline import Ballot, NoConfidence
 from unprm.votes.registry import Strategy, VoteTerms
 from unprm.wire import LONGEST_COMPARED, AnySolution, Election, Unscored, VoteRequest
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unprm.engines.batch import Batch, common
-from unprm.types import Encoded
+from unprm.engines.model_queue import Batch
+from unprm.types import Encoded, common_prefix
 
 IDS = st.lists(st.integers(0, 2), min_size=1, max_size=40).map(tuple)
 ITEMS = st.lists(st.tuples(IDS, st.sampled_from("ab")), min_size=1, max_size=12)
@@ -18,7 +18,7 @@ def _shared(first: tuple[int, ...], second: tuple[int, ...]) -> int:
 
 @given(IDS, IDS)
 def test_the_common_prefix(first: tuple[int, ...], second: tuple[int, ...]) -> None:
-    assert common(first, second) == _shared(first, second)
+    assert common_prefix(first, second) == _shared(first, second)
 
 
 @given(ITEMS, st.integers(0, 40))

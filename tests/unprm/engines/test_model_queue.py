@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from tests.fake_engine import FakeEngine, hashed
 from tests.support import PATIENCE, asynchronous, columns
-from unprm.engines.batch import ScoredItems
-from unprm.engines.model_queue import BatchFigures, ModelQueue
+from unprm.engines.model_queue import BatchFigures, ModelQueue, ScoredItems
 from unprm.errors import (
     DeadlineExceeded,
     InvalidRequest,

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from tests.support import asynchronous, until
-from unprm.engines.worker import Worker
+from unprm.engines.model_queue import Worker
 
 
 @asynchronous

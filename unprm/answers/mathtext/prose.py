@@ -3,6 +3,7 @@
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -150,3 +151,13 @@ def _names_the_unknown(name: str, sign: str, right: Sequence[str]) -> bool:
     if name in "xyz":  # an equation of coordinates is solved for the last one (see `keys`)
         return not any(other in letters for other in "xyz" if other >= name)
     return name not in letters
+
+
+def with_digits(text: str) -> str:
+    """The text with the digits of all scripts written 0 to 9, and wide letters as A to Z."""
+    return text if text.isascii() else pattern("like_ascii").sub(_ascii, text)
+
+
+def _ascii(character: re.Match[str]) -> str:
+    value = unicodedata.decimal(character[0], None)
+    return unicodedata.normalize("NFKC", character[0]) if value is None else str(value)

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedModel
 
-from unprm.engines.batch import common
 from unprm.engines.consistency import PROBLEM, SOLUTIONS, differences
 from unprm.engines.torch import plain
 from unprm.engines.torch.engine import TorchEngine
 from unprm.engines.torch.graphs import SIZES, Size
 from unprm.engines.torch.quantized import Int8Linear
 from unprm.engines.torch.readers import Reader
-from unprm.types import Encoded, Format, SelfTest
+from unprm.types import Encoded, Format, SelfTest, common_prefix
 
 LENGTH = 96
 """Maximum tokens of each of the three sequences."""
@@ -91,7 +90,7 @@ class TreeTest:
 
 def _shared(items: Sequence[Encoded]) -> int:
     """How many tokens all items begin with."""
-    return min(common(items[0].ids, each.ids) for each in items)
+    return min(common_prefix(items[0].ids, each.ids) for each in items)
 
 
 def _everywhere(item: Encoded, skipped: int, length: int) -> Encoded:

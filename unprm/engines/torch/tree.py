@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from unprm.engines.batch import common
+from unprm.types import common_prefix
 
 Slots = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -104,7 +104,7 @@ class PrefixTree:
         """The nodes along a sequence, each with the number of tokens shared: the last may be shared only in part."""
         node, depth = self._roots.get(scope), 0
         while node is not None and depth < len(ids) and (child := node.children.get(ids[depth])) is not None:
-            shared = common(child.ids, ids[depth : depth + len(child.ids)])
+            shared = common_prefix(child.ids, ids[depth : depth + len(child.ids)])
             yield child, shared
             if shared < len(child.ids):
                 return

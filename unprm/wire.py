@@ -1,9 +1,11 @@
-"""Requests: candidate solutions, and how they are read, scored and voted on."""
+"""The HTTP contract: requests and responses, shared by the server and its clients."""
 
 import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from operator import is_, not_
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
@@ -13,6 +15,7 @@ from pydantic import (
     Discriminator,
     Field,
     PrivateAttr,
+    StringConstraints,
     Tag,
     create_model,
     model_validator,
@@ -20,29 +23,89 @@ from pydantic import (
 
 from unprm import steps as step_text
 from unprm import trajectories as agents
-from unprm.attempts import attempt
-from unprm.errors import InvalidRequest
+from unprm.errors import FieldError, InvalidRequest, Unscorable, attempt
 from unprm.openai.models import MIN_LOGPROB
-from unprm.thoughts import blanked
-from unprm.types import Aggregate, Combination, Evidence, Probability, Solution, Split
+from unprm.steps import blanked
+from unprm.types import (
+    DEFAULT_STRATEGY,
+    Aggregate,
+    AnswerGroup,
+    Combination,
+    ComparedAs,
+    Cut,
+    DecidedBy,
+    Evidence,
+    Extraction,
+    ModelDescription,
+    Probability,
+    Solution,
+    Split,
+    Usage,
+)
 from unprm.validation_messages import listed
 from unprm.votes.registry import VOTES, Strategy, VoteTerms
 from unprm.votes.vote import Terms, Vote
 from unprm.votes.wrf import WrfTerms
-from unprm.wire.types import (
-    MAX_PAIRS,
-    MAX_SOLUTIONS,
-    ExtractionField,
-    FreeText,
-    Gold,
-    ModelName,
-    OnInvalid,
-    Request,
-    SplitField,
-    Text,
-    WireModel,
-    check_one,
+
+MAX_SOLUTIONS = 256
+"""Maximum number of candidates in one request; a server may be configured for fewer."""
+
+MAX_PAIRS = 4096
+"""Maximum number of answers to be graded in one request."""
+
+MAX_FIELDS = 64
+"""Maximum fields in an object: far more than any needs, few enough that each unknown one can be reported."""
+
+SPLIT = (
+    "Where texts are split into steps: `paragraph` at blank lines, `step` before lines that begin with `Step k`, "
+    "`line` at line breaks; `auto`: the first of these that finds more than one step."
 )
+EXTRACTION = (
+    "Where answers are found: `boxed` in boxes only; `stated` also in <answer> tags, after “answer is”, “Answer:” (in "
+    "many languages) and ####, and in a bare last line; `auto` also takes the last number or words of a text that "
+    "states none, if another solution or the right answer equals them; `last_number` falls back to the last number; "
+    "`choice` takes the letters of the options stated last."
+)
+Text = Annotated[str, StringConstraints(pattern=r"[^\s\x1c-\x1f]")]
+"""A string that is not blank as `str.strip` defines it: the ASCII separators U+001C to U+001F count as blank."""
+FreeText = Annotated[str, StringConstraints(pattern=r"^")]
+"""A string that UTF-8 can encode; it may be blank."""
+Gold = Annotated[list[Text], Field(min_length=1, max_length=16, fail_fast=True)]
+"""Right answers."""
+ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,200}$")]
+OnInvalid = Literal["unscored", "refuse"]
+SplitField = Annotated[Split, Field(description=SPLIT)]
+ExtractionField = Annotated[Extraction, Field(description=EXTRACTION)]
+
+
+def check_one(model: BaseModel, *names: str) -> None:
+    """Raises `ValueError` unless exactly one of these fields is given."""
+    given = [name for name in names if getattr(model, name) is not None]
+    if len(given) != 1:
+        raise ValueError(f"expected exactly one of {' and '.join(names)}, got {' and '.join(given) or 'neither'}")
+
+
+class Request(BaseModel):
+    """Base of what is sent in a request: a field that is null counts as left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+
+class WireModel(BaseModel):
+    """Base of requests and responses: a field that the contract does not know is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limit_fields(cls, data: Any) -> Any:
+        if isinstance(data, dict) and len(data) > MAX_FIELDS:
+            raise ValueError(f"an object has {len(data)} fields, the limit is {MAX_FIELDS}")
+        return data
+
 
 T = TypeVar("T")
 
@@ -533,3 +596,302 @@ def _request_of(vote: Vote) -> type[Candidates]:
 
 VOTE_REQUESTS: dict[Strategy, type[Candidates]] = {name: _request_of(vote) for name, vote in VOTES.items()}
 """The request model of each vote."""
+
+LONGEST_COMPARED = 1000
+"""Maximum characters of an answer in the outcomes of `CompareResponse`, which would repeat it for every vote, and in
+the gateway's reports, where it may be the arguments of tool calls."""
+
+_is_none = partial(is_, None)
+
+
+def _missing(description: str | None = None) -> Any:
+    """A field that a response has only if it isn't None."""
+    return Field(default=None, exclude_if=_is_none, description=description)
+
+
+class Unscored(WireModel):
+    """Why a candidate has no reward."""
+
+    code: Literal["blank", "solution_too_long", "too_many_steps", "no_verdict"]
+    detail: str
+
+    @classmethod
+    def of(cls, error: Unscorable) -> Self:
+        return cls.model_validate({"code": error.code, "detail": str(error)})
+
+
+class Demonstration(WireModel):
+    """A notice that a demonstration model gave the scores. They mean nothing unless `in_domain`: the problem is of the
+    kind that the model knows."""
+
+    in_domain: bool
+    detail: str
+
+
+DemonstrationField = Annotated[
+    Demonstration | None,
+    Field(description="null unless a demonstration model gave the scores."),
+]
+
+
+class Score(WireModel):
+    """What a solution scores, null if the vote needs no scores or it can't be scored; `first_error`: index of the first
+    step below the threshold."""
+
+    id: str | None
+    answer: str | None = Field(description="The answer sent or found; null if there is none.")
+    read: Literal["stated", "weak"] | None = Field(
+        None,
+        description="How the answer was found: `stated`, or `weak`: the text ends in it, and another solution, or the "
+        "right answer, equals it. null without an answer.",
+    )
+    reward: float | None
+    step_scores: list[float] | None = Field(description="One per step.")
+    first_error: int | None
+    unscored: Unscored | None
+    step_log_odds: list[float] | None = _missing()
+    message_scores: dict[str, float] | None = _missing(
+        "For a trajectory: scores by the index of the assistant message."
+    )
+    cut: dict[str, Cut] | None = _missing("For a trajectory: the truncated messages, by index.")
+    confidence: float | None = _missing("As used by a vote by confidence; missing in other votes.")
+
+
+class ScoredSolution(Score):
+    """A solution with its steps and their scores."""
+
+    steps: list[str]
+    step_spans: list[tuple[int, int]] | None = _missing(
+        "[start, end) of each step in the text that was sent, in Unicode code points; missing unless asked "
+        "for, and for what was sent in steps."
+    )
+    last_tokens: list[int] | None = _missing(
+        "For each step the index of the token, among the `offsets`, with its last character; missing without them."
+    )
+    correct: bool | None = _missing("Whether the answer is right; missing without `gold`.")
+    compared_as_text: bool | None = _missing("As in `/grade`; missing without `gold`.")
+    combined_reward: float | None = _missing(
+        "By the request's `combination`; missing without `gold`, and with `process` without a step score."
+    )
+
+
+class ScoreResponse(WireModel):
+    """Scores in the order of the request."""
+
+    model: str
+    demonstration: DemonstrationField = None
+    aggregate: Aggregate
+    combination: Combination | None = _missing("How `combined_reward` is made; missing without `gold`.")
+    solutions: list[ScoredSolution]
+    usage: Usage
+
+
+class Grade(WireModel):
+    """The grade of an answer, null if none was sent or found. `compared_as_text`: whether the answer, or the right one,
+    could not be compared as mathematics in time."""
+
+    id: str | None
+    correct: bool
+    answer: str | None
+    compared_as_text: bool
+    weak: bool = Field(
+        default=False, exclude_if=not_, description="Whether the text states no answer, but ends in the right one."
+    )
+
+
+class GradeResponse(WireModel):
+    """Grades in the order of the request."""
+
+    grades: list[Grade]
+
+
+class VoteCalibrationOut(WireModel):
+    """The calibration that decides which elected answers are accepted: the name and number of its questions, and its
+    date. `confidence`: the probability, over such questions, that a risk is kept. `model`: the source of its rewards,
+    null if they were given."""
+
+    pool: str
+    problems: int
+    date: str
+    confidence: float
+    model: str | None
+
+
+class AppliedCalibration(VoteCalibrationOut):
+    """Why an answer is accepted or not: its `certainty` must reach the vote's `threshold` for the risk (null: none can
+    be accepted), and the candidates must be `within` the calibrated range. `outside`: which of their statistics are
+    not: number of `candidates`, `share` of the most frequent answer, `highest_reward`."""
+
+    strategy: Strategy
+    risk: float
+    certainty: float
+    threshold: float | None
+    within: bool
+    outside: list[str]
+
+
+Accept = Annotated[
+    bool | None,
+    Field(
+        exclude_if=_is_none,
+        description="Whether the answer is accepted at the request's `risk`; missing without one or for an "
+        "uncalibrated vote.",
+    ),
+]
+ComparedAsField = Annotated[
+    ComparedAs,
+    Field(
+        exclude_if=lambda kind: kind == "stated",
+        description="How the elected answer is compared with others: `json`, by its values; `short_text`, a reply that "
+        "is itself an answer, by its words; `tool_call`; `none`: nobody has an answer, and every candidate stands for "
+        "itself. Missing where it is stated, and compared as mathematics.",
+    ),
+]
+ReadFrom = Annotated[
+    Literal["weak"] | None,
+    Field(
+        exclude_if=_is_none,
+        description="`weak` if no candidate states the elected answer: several end in it, as in “So he walks 5 miles.”",
+    ),
+]
+Calibrated = Annotated[AppliedCalibration | None, Field(exclude_if=_is_none, description="The basis of `accept`.")]
+
+
+class Election(WireModel):
+    """The outcome of one vote."""
+
+    strategy: Strategy
+    answer: str
+    solution_index: int
+    decided_by: DecidedBy = Field(
+        description="`unanimous`: all solutions have the answer; `only_answer`: no other answer could be read, and "
+        "some have none (`without_answer_count`)."
+    )
+    compared_as: ComparedAsField = "stated"
+    read_from: ReadFrom = None
+    tie: bool
+    tied_answers: list[str]
+    margin: float | None
+    candidates: list[AnswerGroup]
+    accept: Accept = None
+    calibration: Calibrated = None
+
+
+class Voted(WireModel):
+    """The solutions a vote was taken on."""
+
+    solutions: list[Score]
+    unscored_count: int = Field(
+        description="Solutions that can't be scored: their answers still count, without a reward."
+    )
+    without_answer_count: int = Field(description="Solutions without an answer: they count in N but for no class.")
+    compared_as_text: list[int] = Field(
+        description="Indices of solutions whose answers could not be compared as mathematics in time."
+    )
+    model: str
+    demonstration: DemonstrationField = None
+    usage: Usage
+
+
+class VoteResponse(Voted, Election):
+    """The outcome of a vote, with its solutions."""
+
+    _request_id: str | None = PrivateAttr(None)
+    why_majority: str | None = _missing("Why a vote that was not named is by majority; missing otherwise.")
+
+    @property
+    def request_id(self) -> str | None:
+        """Of a server's response, in a client: for its `feedback`."""
+        return self._request_id
+
+
+class CompareResponse(Voted):
+    """The outcome of every vote, over one scoring pass; `agree`: all elect the same answer. Answers in `strategies` are
+    truncated to 1,000 characters; `solutions` has them whole."""
+
+    strategies: dict[Strategy, Election]
+    agree: bool
+
+
+class FeedbackResponse(WireModel):
+    """What was noted. `accept`: as in the vote, null if it named no risk."""
+
+    correct: bool
+    accept: bool | None
+
+
+class PreviewResponse(WireModel):
+    """The model's exact input; step k is scored at index `positions[k]` of `token_ids`."""
+
+    model: str
+    family: str
+    text: str
+    token_ids: list[int]
+    tokens: list[str]
+    positions: list[int]
+    steps: list[str]
+
+
+class ProblemDetails(WireModel):
+    """An error by RFC 9457, as `application/problem+json`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
+    errors: list[FieldError] = Field(default=[])
+
+
+class LimitsOut(WireModel):
+    """The server's limits."""
+
+    max_solutions: int
+    max_steps_per_solution: int
+    max_tokens_per_solution: int
+    max_body_bytes: int
+    max_queued_tokens: int
+    max_request_seconds: float
+    max_candidates: int | None = Field(
+        default=None,
+        description="Candidates per gateway answer (`unprm.budget`); null without a gateway.",
+    )
+
+
+class ModelState(WireModel):
+    """A model's state as `/admin/models` reports it; `detail`: why it is not ready."""
+
+    name: str
+    state: Literal["loading", "ready", "failed"]
+    base: str | None = None
+    adapter: str | None = None
+    detail: str | None = None
+
+
+class ModelsResponse(WireModel):
+    """All models: the default first, then the other served ones, then the models that are loading or failed to load."""
+
+    models: list[ModelState]
+
+
+class ModelResponse(ModelDescription):
+    """A served model, all their names, and the server's limits; `demo` marks the embedded model, which knows only its
+    own small domain."""
+
+    max_tokens: int = Field(default=0, exclude=True)
+    models: list[str]
+    default_strategy: Strategy = Field(
+        default=DEFAULT_STRATEGY,
+        description="The vote of `POST /vote`; with a demonstration model, the one outside its domain.",
+    )
+    vote_calibration: VoteCalibrationOut | None = Field(
+        default=None, description="The basis of `risk`; null without --vote-calibration."
+    )
+    limits: LimitsOut
+
+
+class StatusResponse(WireModel):
+    """Response of a health probe."""
+
+    status: Literal["ok"] = "ok"
