@@ -198,11 +198,6 @@ def weak_readings(texts: Mapping[int, str], problem: str = "") -> dict[int, str]
     return {index: reading for index, reading in readings.items() if reading is not None}
 
 
-def shortened(answer: str, longest: int | None) -> str:
-    """The answer in at most so many characters, and an ellipsis if it has more; None for any number."""
-    return answer if longest is None or len(answer) <= longest else answer[:longest] + "…"
-
-
 def why_unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | None:
     """Why no model can score the solution, judged by its steps alone."""
     if not solution.steps:
@@ -234,7 +229,7 @@ class Ballot:
     @classmethod
     def of(cls, request: Candidates, max_steps: int) -> Self:
         """The solutions and their answers, in the order of the request. Raises `InvalidRequest` as
-        `Candidates.candidates`."""
+        `Candidates.candidates`, and `Unscorable` if the request says to refuse."""
         ballot = cls(request, [], [])
         for index, solution in enumerate(request.candidates(max_steps)):
             if solution.answer is None and solution.text.strip():
@@ -243,6 +238,8 @@ class Ballot:
             ballot.solutions.append(replace(solution, answer=answer))
             given = None if solution.step_scores is None else StepScores(solution.step_scores)
             ballot.scores.append(why_unscorable(index, solution, max_steps) or given)
+        if request.on_invalid == "refuse":
+            raise_first_unscorable(ballot.scores, request.place)
         return ballot
 
     def read_unstated(self) -> None:
@@ -302,26 +299,26 @@ class Ballot:
         """The rewards or confidences that the vote takes; None if it takes none or there are none."""
         return {"none": None, "reward": self.rewards, "confidence": self.confidences}[VOTES[strategy].signal]
 
-    def outcome(self, strategy: Strategy, longest: int | None = None) -> Election:
-        """Takes a vote; raises `NoAnswer` if no solution has an answer. `longest`: maximum characters of an answer."""
-        election = self._decide(strategy, longest)
-        members = election.candidates[0].members
+    def decide(self, strategy: Strategy, longest: int | None = None) -> Election:
+        """Takes a vote; raises `NoAnswer` if no solution has an answer. Of an answer with more than `longest`
+        characters, the first that many and an ellipsis are in the outcome."""
+        answers = [each.answer or "" for each in self.solutions]
+        if longest is not None:
+            answers = [each if len(each) <= longest else each[:longest] + "…" for each in answers]
+        election = decide(self.rule(strategy), self.classes, self.rewards, self.request, self.confidences, answers)
         election.strategy, election.compared_as = strategy, self.solutions[election.solution_index].compared_as
-        if self.weak.issuperset(members):
+        if self.weak.issuperset(election.candidates[0].members):
             election.read_from = "weak"
+        return election
+
+    def outcome(self, strategy: Strategy, longest: int | None = None) -> Election:
+        """As `decide`, with what follows an election."""
+        election = self.decide(strategy, longest)
         if self.on_election is None:
             return election
-        elected = self.solutions[members[0]].answer or ""
+        elected = self.solutions[election.candidates[0].members[0]].answer or ""
         record = ElectionRecord.of(election, elected, self.classes, self.rewards, self.request)
         return election.model_copy(update=self.on_election(record))
-
-    def leader(self, strategy: Strategy, longest: int) -> str:
-        """The answer that a vote on the candidates so far elects, in at most so many characters; raises `NoAnswer`."""
-        return self._decide(strategy, longest).answer
-
-    def _decide(self, strategy: Strategy, longest: int | None) -> Election:
-        answers = [shortened(each.answer or "", longest) for each in self.solutions]
-        return decide(self.rule(strategy), self.classes, self.rewards, self.request, self.confidences, answers)
 
     def score_response(self, scorer: Scorer) -> ScoreResponse:
         placed = isinstance(self.request, ScoreRequest) and self.request.step_spans
@@ -438,7 +435,7 @@ def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
     scored and the request has no right answer, or one can't and it says to refuse, and the scorer's errors."""
     if not scorer.name and not request.has_all_scores:
         raise NoModel
-    ballot = _parse(request, scorer)
+    ballot = Ballot.of(request, scorer.max_steps)
     golds = request.right_answers if isinstance(request, ScoreRequest) else None
     yield from _score(ballot, scorer, range(request.count) if golds is None else ())
     response = ballot.score_response(scorer)
@@ -527,7 +524,7 @@ def prepare_ballot(
     vote needs one; `InvalidRequest` without a problem to score by; and the scorer's errors.
     """
     on_election = scorer.on_election(request, strategies)
-    ballot = _parse(request, scorer)
+    ballot = Ballot.of(request, scorer.max_steps)
     ballot.on_election = on_election
     yield from _classify(ballot)
     if all(name is None for name in ballot.classes):
@@ -559,14 +556,6 @@ def raise_first_unscorable(outcomes: Iterable[object], place: str) -> None:
         if isinstance(each, Unscorable):
             each.pointer = place.format(each.index)
             raise each
-
-
-def _parse(request: Candidates, scorer: Scorer) -> Ballot:
-    """Raises `Unscorable` if the request says to refuse."""
-    ballot = Ballot.of(request, scorer.max_steps)
-    if request.on_invalid == "refuse":
-        raise_first_unscorable(ballot.scores, request.place)
-    return ballot
 
 
 def _classify(ballot: Ballot) -> Work[None]:

@@ -41,6 +41,8 @@ _FENCE = re.compile(r"^[ \t]{0,12}(?P<fence>`{3,}|~{3,})[^\S\n]*(?P<info>[^\n`]*
 _BRACKET = re.compile(r"(?<!\\)\\[\[\]]")
 _DOLLARS = re.compile(r"(?P<alone>^[ \t]{0,12}\$\$[ \t\r]{0,12}$)|\$\$", re.MULTILINE)
 _ENVIRONMENT = re.compile(r"\\(?P<edge>begin|end)\s?\{(?P<name>[A-Za-z]{1,32}\*?)\}")
+_BLOCK = re.compile(r"```|~~~|\\[\[\]]|\$\$|\\begin")
+"""In a text with any block."""
 _TEXTUAL = frozenset(["document", "proof", "solution", "enumerate", "itemize"])
 """Environments that contain prose, whose paragraphs are steps."""
 
@@ -101,6 +103,8 @@ def _is_inside(position: int, whole: Sequence[TextSpan]) -> bool:
 
 def _blocks(text: str) -> list[TextSpan]:
     """The outermost blocks of a text, with their delimiters, in order. Unclosed ones don't count. Linear time."""
+    if not _BLOCK.search(text):
+        return []
     fences = list(_fences(text))
     # what looks like mathematics inside a fence is code
     prose = _blanked(text, fences)

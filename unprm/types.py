@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
@@ -42,7 +43,7 @@ ComparedAs = Literal["stated", "json", "short_text", "tool_call", "none"]
 themselves an answer (`short_text`) by their words; calls of tools (`tool_call`) by name and arguments;
 without any answer (`none`) every candidate stands for itself."""
 
-Milliseconds = Annotated[float, PlainSerializer(lambda ms: round(ms, 1), return_type=float)]
+Milliseconds = Annotated[float, PlainSerializer(partial(round, ndigits=1), return_type=float)]
 """Told to a tenth."""
 
 _EXACT = ConfigDict(extra="forbid")

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import is_, not_
+from operator import eq, is_, not_
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
@@ -86,25 +86,22 @@ def check_one(model: BaseModel, *names: str) -> None:
 
 
 class Request(BaseModel):
-    """Base of what is sent in a request: a field that is null counts as left out."""
+    """Base of the objects in a request: a field that is null counts as left out."""
 
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, data: Any) -> Any:
-        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+        if not isinstance(data, dict):
+            return data
+        if len(data) > MAX_FIELDS:
+            raise ValueError(f"an object has {len(data)} fields, the limit is {MAX_FIELDS}")
+        return {name: value for name, value in data.items() if value is not None}
 
 
 class WireModel(BaseModel):
     """Base of requests and responses: a field that the contract does not know is refused."""
 
     model_config = ConfigDict(extra="forbid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _limit_fields(cls, data: Any) -> Any:
-        if isinstance(data, dict) and len(data) > MAX_FIELDS:
-            raise ValueError(f"an object has {len(data)} fields, the limit is {MAX_FIELDS}")
-        return data
 
 
 T = TypeVar("T")
@@ -159,7 +156,9 @@ class SolutionIn(WireModel, Request):
         """The solution, split into steps, of which those beyond the maximum are one. `thoughts`: whether those of a
         text are steps. Raises `InvalidRequest` if there are not as many steps as step scores."""
         text = self.text if self.text is None or thoughts else blanked(self.text)
-        spans = None if text is None else attempt(lambda: tuple(step_text.spans(text, split, max_steps)), _whole(text))
+        spans = None if text is None else attempt(lambda: tuple(step_text.spans(text, split, max_steps)), None)
+        if spans is None and text is not None:  # could not be split
+            spans = ((0, len(text)),) if text.strip() else ()
         steps = tuple(self.steps or step_text.pieces(text or "", spans or ()))
         scores = None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(steps) != len(scores) and len(steps) <= max_steps:
@@ -171,22 +170,18 @@ class SolutionIn(WireModel, Request):
             scores,
             confidence_of(self.confidence, self.token_logprobs),
             spans=spans,
-            last_tokens=self._last_tokens(spans or (), index),
+            last_tokens=None if self.offsets is None else _last_tokens(spans or (), self.offsets, index),
             text=step_text.join(steps) if self.text is None else self.text,
         )
 
-    def _last_tokens(self, spans: Sequence[step_text.TextSpan], index: int) -> tuple[int, ...] | None:
-        if self.offsets is None:
-            return None
-        try:
-            return tuple(step_text.last_tokens(spans, self.offsets))
-        except ValueError as error:
-            raise InvalidRequest(f"solution {index}: {error}", f"/solutions/{index}/offsets") from None
 
-
-def _whole(text: str) -> tuple[step_text.TextSpan, ...]:
-    """The only step of a text that could not be split."""
-    return ((0, len(text)),) if text.strip() else ()
+def _last_tokens(
+    spans: Sequence[step_text.TextSpan], offsets: Sequence[step_text.TextSpan], index: int
+) -> tuple[int, ...]:
+    try:
+        return tuple(step_text.last_tokens(spans, offsets))
+    except ValueError as error:
+        raise InvalidRequest(f"solution {index}: {error}", f"/solutions/{index}/offsets") from None
 
 
 def with_scores(solutions: Any, step_scores: Any) -> list[Any]:
@@ -515,7 +510,7 @@ class CompareRequest(_Scorable, VoteTerms, RiskTerms):
     """Candidates for all votes."""
 
 
-class PairIn(WireModel):
+class PairIn(WireModel, Request):
     """A candidate's answer and the right one. With neither answer nor text there is no answer, which is not right."""
 
     id: str | None = Field(None, description="Returned with this pair's grade.")
@@ -534,14 +529,14 @@ class PairIn(WireModel):
         return _gold_list(self.gold)
 
 
-class GradeRequest(WireModel):
+class GradeRequest(WireModel, Request):
     """Answers to be graded, each by its own right answers."""
 
     pairs: list[PairIn] = Field(min_length=1, max_length=MAX_PAIRS, fail_fast=True)
     extraction: ExtractionField = "auto"
 
 
-class FeedbackRequest(WireModel):
+class FeedbackRequest(WireModel, Request):
     """Whether the answer of an earlier vote was right, or the right answer, to be compared with it."""
 
     request_id: str = Field(description="`X-Request-ID` of the response to a vote, or to a chat completion.")
@@ -741,7 +736,7 @@ Accept = Annotated[
 ComparedAsField = Annotated[
     ComparedAs,
     Field(
-        exclude_if=lambda kind: kind == "stated",
+        exclude_if=partial(eq, "stated"),
         description="How the elected answer is compared with others: `json`, by its values; `short_text`, a reply that "
         "is itself an answer, by its words; `tool_call`; `none`: nobody has an answer, and every candidate stands for "
         "itself. Missing where it is stated, and compared as mathematics.",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from unprm.election.decide import decide_by, drop_unanswered, needed_signal
+from unprm.election.decide import decide, drop_unanswered, needed_signal
 from unprm.types import AnswerGroup
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.votes.vote import Terms
@@ -64,4 +64,5 @@ def _vote(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], te
     lacking = values is None and needed_signal(strategy, classes, terms) != "none"
     if lacking or all(name is None for name in classes):
         return None
-    return decide_by(strategy, classes, values, terms)
+    rewards = None if VOTES[strategy].signal == "confidence" else values
+    return decide(strategy, classes, rewards, terms, values)

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from unprm.errors import InvalidRequest, NoAnswer
 from unprm.types import AnswerGroup, DecidedBy
 from unprm.votes.registry import DEFAULTS, VOTES, Strategy
-from unprm.votes.vote import TIE, Signal, Tally, Values, Vote, by_frequency, known, mean
+from unprm.votes.vote import TIE, Signal, Tally, Values, by_frequency, known, mean
 from unprm.wire import Election
 
 Value = TypeVar("Value")
@@ -65,16 +65,22 @@ def decide(
     Raises `NoAnswer` if no candidate has an answer; `RewardsMissing` if `needed_signal` names rewards, `ValueError` if
     it names confidences, and no candidate with an answer has one.
     """
-    ballots, ranked, frequency = _ranked(strategy, classes, rewards, terms, confidences, answers)
-    tied = _tied(ranked)
+    given = {"none": None, "reward": rewards, "confidence": confidences}[VOTES[strategy].signal]
+    ballots, ranked, frequency = _ranked(strategy, classes, given, terms, rewards, answers)
+    best, tied, margin = ranked[0], _tied(ranked), None
+    decided_by: DecidedBy = "majority" if frequency else VOTES[strategy].decided_by
+    if len(ranked) == 1:
+        decided_by = "unanimous" if best.count == ballots.total else "only_answer"
+    elif best.score is not None and ranked[1].score is not None:
+        margin = max(0.0, best.score - ranked[1].score)  # the winner of a tie may have a slightly lower score
     return Election.model_construct(  # every value is of its type
         strategy=strategy,
-        answer=ranked[0].answer,
-        solution_index=representative(ranked[0].members, None if frequency else ballots.values),
-        decided_by=_decided_by(VOTES[strategy], ballots, frequency),
+        answer=best.answer,
+        solution_index=representative(best.members, None if frequency else ballots.values),
+        decided_by=decided_by,
         tie=len(tied) > 1,
         tied_answers=[group.answer for group in tied] if len(tied) > 1 else [],
-        margin=_margin(ranked),
+        margin=margin,
         candidates=ranked,
     )
 
@@ -82,37 +88,23 @@ def decide(
 def elected(
     strategy: Strategy, classes: Sequence[int | None], values: Values | None, terms: BaseModel = DEFAULTS
 ) -> int | None:
-    """The class that `decide` elects, with values of the one signal that the vote takes."""
-    _, ranked, _ = _ranked(strategy, classes, *_given(strategy, values, terms), None)
+    """The class that `decide` elects, with values of the signal that the vote takes."""
+    _, ranked, _ = _ranked(strategy, classes, values, terms, values, None)
     return classes[ranked[0].members[0]]
-
-
-def decide_by(
-    strategy: Strategy, classes: Sequence[int | None], values: Values | None, terms: BaseModel = DEFAULTS
-) -> Election:
-    """As `decide`, with values of the one signal that the vote takes."""
-    return decide(strategy, classes, *_given(strategy, values, terms))
-
-
-def _given(
-    strategy: Strategy, values: Values | None, terms: BaseModel
-) -> tuple[Values | None, BaseModel, Values | None]:
-    """The values as rewards or confidences, whichever the vote takes, around the terms."""
-    return (None, terms, values) if VOTES[strategy].signal == "confidence" else (values, terms, None)
 
 
 def _ranked(
     strategy: Strategy,
     classes: Sequence[int | None],
-    rewards: Values | None,
+    given: Values | None,
     terms: BaseModel,
-    confidences: Values | None,
+    rewards: Values | None,
     answers: Sequence[str] | None,
 ) -> tuple[Tally, list[AnswerGroup], bool]:
-    """The input of a vote, its groups, scored, the best first, and whether frequency alone decides. As `decide`."""
+    """The input of a vote, with `given` values of its signal; the groups, scored, the best first; and whether frequency
+    alone decides. As `decide`."""
     vote = VOTES[strategy]
-    given = {"none": None, "reward": rewards, "confidence": confidences}[vote.signal]
-    values = None if given is None else drop_unanswered(classes, given)
+    values = None if given is None or vote.signal == "none" else drop_unanswered(classes, given)
     ballots = tally(classes, terms, values, answers)
     if not ballots.groups:
         raise NoAnswer(len(classes))
@@ -127,31 +119,16 @@ def _ranked(
         group.score = score
         if of_members := known(group.members, rewards or ()):
             group.mean_reward, group.max_reward = mean(of_members), max(of_members)
-    return ballots, _rank(ballots.groups, by_reward=vote.signal == "reward" and not frequency), frequency
-
-
-def _decided_by(vote: Vote, ballots: Tally, frequency: bool) -> DecidedBy:
-    if len(ballots.groups) == 1:
-        return "unanimous" if ballots.counts == [ballots.total] else "only_answer"
-    return "majority" if frequency else vote.decided_by
-
-
-def _rank(classes: Sequence[AnswerGroup], *, by_reward: bool) -> list[AnswerGroup]:
-    """Best first: repeatedly takes the preferred class among those tied with the best remaining one."""
-    left, ranked = list(classes), []
-    while left:
-        best = min(_tied(left), key=_preference if by_reward else _frequency)
+    by_reward = vote.signal == "reward" and not frequency
+    left, ranked = list(ballots.groups), list[AnswerGroup]()
+    while left:  # the preferred of those tied with the best of the rest
+        best = min(
+            _tied(left),
+            key=lambda group: (-group.count, -(group.mean_reward or 0.0) if by_reward else 0.0, group.members[0]),
+        )
         left.remove(best)
         ranked.append(best)
-    return ranked
-
-
-def _preference(answer: AnswerGroup) -> tuple[int, float, int]:
-    return (-answer.count, -(answer.mean_reward or 0.0), answer.members[0])
-
-
-def _frequency(answer: AnswerGroup) -> tuple[int, int]:
-    return (-answer.count, answer.members[0])
+    return ballots, ranked, frequency
 
 
 def _tied(classes: Sequence[AnswerGroup]) -> list[AnswerGroup]:
@@ -161,13 +138,6 @@ def _tied(classes: Sequence[AnswerGroup]) -> list[AnswerGroup]:
         return list(classes)
     top = max(scores)
     return [c for c in classes if c.score is not None and top - c.score <= TIE]
-
-
-def _margin(ranked: Sequence[AnswerGroup]) -> float | None:
-    if len(ranked) < 2 or ranked[0].score is None or ranked[1].score is None:
-        return None
-    # the winner of a tie may have a slightly lower score
-    return max(0.0, ranked[0].score - ranked[1].score)
 
 
 def representative(members: Sequence[int], values: Values | None) -> int:

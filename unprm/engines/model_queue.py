@@ -14,9 +14,9 @@ import math
 import threading
 import time
 from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -292,14 +292,13 @@ class ModelQueue:
         if self._unreachable is not None:
             raise ModelUnavailable(self._unreachable)
 
-    @contextmanager
-    def reserve(self, tokens: int, caller: str = "") -> Iterator[Reservation]:
+    def reserve(self, tokens: int, caller: str = "") -> Reservation:
         """Reserves room in the queue for about this many tokens while they are encoded: until `score` has queued them,
-        or the block ends. Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable`."""
+        or the block `with` the reservation ends. Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable`."""
         self._check_open()
-        with Reservation(self.room, caller) as reservation:
-            reservation.take(tokens)
-            yield reservation
+        reservation = Reservation(self.room, caller)
+        reservation.take(tokens)
+        return reservation
 
     def _check_open(self) -> None:
         if self._closed:

@@ -128,7 +128,7 @@ class RunningElection:
             raise DeadlineExceeded((1 - _RESERVE) * context.seconds) from None
         self._ballot = await self._vote(self._plan.strategy)
         if self._ballot is not None:
-            self._leader = self._ballot.leader(self._plan.strategy, LONGEST_COMPARED)
+            self._leader = self._ballot.decide(self._plan.strategy, LONGEST_COMPARED).answer
         await self._stop_if_decided()
         if self.stopped is None and self._observe is not None:
             self._observe(self._progress(len(self.sampling.samples)))
