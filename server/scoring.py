@@ -24,7 +24,7 @@ from unprm.pipeline import (
     solution_length,
 )
 from unprm.task_groups import all_of
-from unprm.types import Encoded, Solution, Usage
+from unprm.types import Encoded, Solution, StepTag, Usage
 from unprm.votes.registry import Strategy
 from unprm.wire import Candidates
 
@@ -50,6 +50,11 @@ class RequestScorer(Scorer):
         self._service, self.models, self.lease = service, models, lease
         self.name = "+".join(model.name for model in models)
         self.max_steps = service.settings.max_steps
+
+    @property
+    def tags(self) -> Sequence[StepTag]:
+        """Those of the models that are loaded."""
+        return [tag for model in self.models if (tag := model.tag) is not None]
 
     @property
     def demo(self) -> str | None:

@@ -10,8 +10,7 @@ from unprm.calibration import Calibration
 from unprm.engines.judge.engine import TAG, JudgeFormat, texts
 from unprm.engines.judge.layouts import verdicts
 from unprm.engines.judge.methods import Stepwise
-from unprm.steps import at_separator
-from unprm.types import Encoded, ModelDescription, Prompt, StepScores
+from unprm.types import Encoded, ModelDescription, Prompt, StepScores, StepTag
 
 _SPAN = 2**32
 
@@ -25,15 +24,12 @@ class FakeFormat(JudgeFormat):
     """The texts' bytes, which no judge is asked about; the text shows `ş` for each tag."""
 
     family = "fake"
+    tag = StepTag(TAG, "ş")
 
     _methods: ClassVar = {None: _Unasked(verdicts(), 1, 1)}
 
     def __init__(self) -> None:
         pass
-
-    def steps(self, text: str, most: int) -> list[str] | None:
-        """As `Format`; `ş` is the separator."""
-        return at_separator(text, "ş", most)
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         """As `Format`; `ş` is the tag."""

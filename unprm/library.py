@@ -10,7 +10,7 @@ from unprm.answers.equivalence import Equivalence
 from unprm.election.decide import RewardsMissing
 from unprm.errors import Unscorable
 from unprm.pipeline import Compare, MatchPairs, Outcome, Score, Scorer, Work, encode, run
-from unprm.types import Engine, Solution, Usage
+from unprm.types import Engine, Solution, StepTag, Usage
 from unprm.validation_messages import listed, summary, unknown, validation_errors
 from unprm.wire import MAX_PAIRS, VOTE_REQUESTS, Grade, GradeRequest, ScoreRequest, VoteResponse, with_scores
 
@@ -95,6 +95,11 @@ class LocalScorer(Scorer):
         self.name = "" if engine is None else engine.description.name
         self.usage = Usage()
         self._engine = engine
+
+    @property
+    def tags(self) -> Sequence[StepTag]:
+        tag = None if self._engine is None else self._engine.format.tag
+        return [] if tag is None else [tag]
 
     @property
     def demo(self) -> str | None:

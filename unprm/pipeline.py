@@ -45,6 +45,7 @@ from unprm.types import (
     ModelDescription,
     Solution,
     StepScores,
+    StepTag,
     Usage,
 )
 from unprm.votes.registry import VOTES, Strategy
@@ -104,6 +105,11 @@ class Scorer(ABC):
     name: str
     usage: Usage
     max_steps = sys.maxsize
+
+    @property
+    @abstractmethod
+    def tags(self) -> Sequence[StepTag]:
+        """The step tags of its models, at which texts are split."""
 
     @property
     @abstractmethod
@@ -227,17 +233,17 @@ class Ballot:
     on_election: OnElection | None = None
 
     @classmethod
-    def of(cls, request: Candidates, max_steps: int) -> Self:
+    def of(cls, request: Candidates, scorer: Scorer) -> Self:
         """The solutions and their answers, in the order of the request. Raises `InvalidRequest` as
         `Candidates.candidates`, and `Unscorable` if the request says to refuse."""
         ballot = cls(request, [], [])
-        for index, solution in enumerate(request.candidates(max_steps)):
+        for index, solution in enumerate(request.candidates(scorer.max_steps, scorer.tags)):
             if solution.answer is None and solution.text.strip():
                 ballot.texts[index] = solution.text
             answer = answer_of(solution.answer, solution.text, request.extraction)
             ballot.solutions.append(replace(solution, answer=answer))
             given = None if solution.step_scores is None else StepScores(solution.step_scores)
-            ballot.scores.append(why_unscorable(index, solution, max_steps) or given)
+            ballot.scores.append(why_unscorable(index, solution, scorer.max_steps) or given)
         if request.on_invalid == "refuse":
             raise_first_unscorable(ballot.scores, request.place)
         return ballot
@@ -435,7 +441,7 @@ def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
     scored and the request has no right answer, or one can't and it says to refuse, and the scorer's errors."""
     if not scorer.name and not request.has_all_scores:
         raise NoModel
-    ballot = Ballot.of(request, scorer.max_steps)
+    ballot = Ballot.of(request, scorer)
     golds = request.right_answers if isinstance(request, ScoreRequest) else None
     yield from _score(ballot, scorer, range(request.count) if golds is None else ())
     response = ballot.score_response(scorer)
@@ -524,7 +530,7 @@ def prepare_ballot(
     vote needs one; `InvalidRequest` without a problem to score by; and the scorer's errors.
     """
     on_election = scorer.on_election(request, strategies)
-    ballot = Ballot.of(request, scorer.max_steps)
+    ballot = Ballot.of(request, scorer)
     ballot.on_election = on_election
     yield from _classify(ballot)
     if all(name is None for name in ballot.classes):

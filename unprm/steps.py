@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from statistics import fmean
 
-from unprm.types import Aggregate, Combination, Split
+from unprm.types import Aggregate, Combination, Split, StepTag
 
 TextSpan = tuple[int, int]
 """A position in a text: `(start, end)` in characters."""
@@ -47,9 +47,10 @@ _TEXTUAL = frozenset(["document", "proof", "solution", "enumerate", "itemize"])
 """Environments that contain prose, whose paragraphs are steps."""
 
 
-def split(text: str, mode: Split = "auto", most: int | None = None) -> list[str]:
+def split(text: str, mode: Split = "auto", most: int | None = None, tags: Sequence[StepTag] = ()) -> list[str]:
     """The steps of a solution's text, stripped, none empty, without thoughts; `[]` for blank text. `most`: all steps
-    beyond that many are left together as one.
+    beyond that many are left together as one. `tags`: of the models that read them; a text that has one is split there,
+    whatever the mode.
 
     - ``auto``: split at blank lines; if there are none, before each line that begins with `Step k` (what precedes
       the first is a step of its own); if there is none either, at every line.
@@ -58,18 +59,46 @@ def split(text: str, mode: Split = "auto", most: int | None = None) -> list[str]
     No step ends inside a code fence, display mathematics or an environment; a rule (``---``) or a bare delimiter of
     display mathematics is not a step. Linear in the length.
     """
-    text = blanked(text)
-    return pieces(text, spans(text, mode, most))
+    plain = blanked(text)
+    return pieces(plain, spans(plain, mode, most, tags, exact=plain == text))
 
 
-def spans(text: str, mode: Split = "auto", most: int | None = None) -> Iterator[TextSpan]:
+def spans(
+    text: str, mode: Split = "auto", most: int | None = None, tags: Sequence[StepTag] = (), *, exact: bool = False
+) -> Iterator[TextSpan]:
     """Positions of the steps of `split` in a text without thoughts: `(start, end)` in characters, without surrounding
-    space."""
-    whole = _blocks(text)
-    cut = _auto(text, whole) if mode == "auto" else _between(_CUTS[mode], text, whole)
-    found = ((start, end) for start, end in cut if not _NO_STEP.fullmatch(text, start, end))
+    space. `exact`: but with the space between tags that a prompt has too."""
+    tag, places = tagged(text, tags)
+    if tag is not None:
+        found = _between(places, text, strip=not (exact and tag.apart))
+    else:
+        whole = _blocks(text)
+        cut = _auto(text, whole) if mode == "auto" else _outside(_CUTS[mode], text, whole)
+        found = ((start, end) for start, end in cut if not _NO_STEP.fullmatch(text, start, end))
     yield from islice(found, most)
     yield from ((start, len(text.rstrip())) for start, _ in islice(found, 1))
+
+
+def tagged(text: str, tags: Sequence[StepTag]) -> tuple[StepTag | None, list[TextSpan]]:
+    """The first of the tags that the text has, and its positions; none within a word, as ş in Turkish or " ки" in
+    Russian is: a tag of letters after another letter or before a small one."""
+    for tag in tags:
+        starts, ends = tag.text[:1].isalpha(), tag.text[-1:].isalpha()
+        places = [
+            (start, end)
+            for start, end in (match.span() for match in re.finditer(re.escape(tag.text), text))
+            if not (starts and (before := text[start - 1 : start]).isalpha() and before != tag.text[-1])
+            and not (ends and (after := text[end : end + 1]).islower() and after != tag.text[0])
+        ]
+        if places:
+            return tag, places
+    return None, []
+
+
+def untagged(text: str, tags: Sequence[StepTag]) -> str:
+    """The text with a line end in place of each of its tags."""
+    edges = [0, *(edge for place in tagged(text, tags)[1] for edge in place), len(text)]
+    return "\n".join(text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True))
 
 
 def pieces(text: str, spans: Iterable[TextSpan]) -> list[str]:
@@ -79,20 +108,25 @@ def pieces(text: str, spans: Iterable[TextSpan]) -> list[str]:
 
 def _auto(text: str, whole: Sequence[TextSpan]) -> Iterator[TextSpan]:
     for cut in (_BLANK_LINE, _STEP_LINE):
-        found = _between(cut, text, whole)
+        found = _outside(cut, text, whole)
         if len(first := list(islice(found, 2))) > 1:
             return chain(first, found)
-    return _between(_STEP_LINE if _STEP_LINE.match(text.lstrip()) else _LINE_END, text, whole)
+    return _outside(_STEP_LINE if _STEP_LINE.match(text.lstrip()) else _LINE_END, text, whole)
 
 
-def _between(cut: re.Pattern[str], text: str, whole: Sequence[TextSpan]) -> Iterator[TextSpan]:
+def _outside(cut: re.Pattern[str], text: str, whole: Sequence[TextSpan]) -> Iterator[TextSpan]:
     """The spans between the matches of `cut` outside the blocks `whole`, without surrounding space."""
     cuts = (match.span() for match in cut.finditer(text))
+    return _between((span for span in cuts if not _is_inside(span[0], whole)), text)
+
+
+def _between(cuts: Iterable[TextSpan], text: str, *, strip: bool = True) -> Iterator[TextSpan]:
+    """The spans between the cuts that are not blank. `strip`: without surrounding space."""
     start = 0
-    for end, after in chain((span for span in cuts if not _is_inside(span[0], whole)), [(len(text), len(text))]):
+    for end, after in chain(cuts, [(len(text), len(text))]):
         piece = text[start:end]
         if piece.strip():
-            yield start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
+            yield (start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())) if strip else (start, end)
         start = after
 
 
@@ -199,15 +233,6 @@ def last_tokens(spans: Sequence[TextSpan], offsets: Sequence[TextSpan]) -> list[
             raise ValueError(f"no token has the last character of step {number}, which is character {end - 1}")
         found.append(visible[before - 1])
     return found
-
-
-def at_separator(text: str, separator: str, most: int) -> list[str] | None:
-    """What stands between a family's separators in a text, and is not blank; None if it has no separator. Where they
-    part it into more than `most` parts and an end, that many and one are returned, of which the last has the rest."""
-    if not separator or separator not in text:
-        return None
-    parts = text.split(separator, most + 1)
-    return parts[: most + 1] if len(parts) > most + 1 else [part for part in parts if part.strip()]
 
 
 def join(steps: Sequence[str]) -> str:

@@ -306,6 +306,15 @@ class StepScores(NamedTuple):
     missing: int = 0
 
 
+class StepTag(NamedTuple):
+    """The token that ends each step of a family. `text`: that in a prompt. `apart`: whether a prompt's parts between
+    tags are encoded separately, or tags with the text around them."""
+
+    id: int
+    text: str
+    apart: bool = True
+
+
 class Format(Protocol):
     """Turns a problem and a solution's steps into the input of a PRM family."""
 
@@ -318,9 +327,9 @@ class Format(Protocol):
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Token ids and scored positions; `len(positions) == len(steps)` always."""
 
-    def steps(self, text: str, most: int) -> list[str] | None:
-        """The steps of a solution in which the family's separator is after each, as in a prompt; None if there is no
-        separator. `most`: a number of steps that is not reached by more than one."""
+    @property
+    def tag(self) -> StepTag | None:
+        """What ends each step, also in a caller's text; None if the family has no tag."""
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         """Token ids of a prompt, in which special tokens and step tags are what they say. Raises `InvalidRequest` if

@@ -2,11 +2,11 @@
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import eq, is_, not_
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -40,6 +40,7 @@ from unprm.types import (
     Probability,
     Solution,
     Split,
+    StepTag,
     Usage,
 )
 from unprm.validation_messages import listed
@@ -121,8 +122,25 @@ _RIGHT = "Step 1: 23 + 45 = 68. The answer is \\boxed{68}."
 _WRONG = "Step 1: 23 + 45 = 69. The answer is \\boxed{69}."
 
 
+class Reading(NamedTuple):
+    """How a text is split into steps, of which those beyond `max_steps` are one. `tags`: the step tags of its models;
+    `thoughts`: whether those of a text are steps."""
+
+    split: Split
+    max_steps: int
+    tags: Sequence[StepTag]
+    thoughts: bool
+
+    def spans(self, text: str, *, exact: bool) -> Iterator[step_text.TextSpan]:
+        return step_text.spans(text, self.split, self.max_steps, self.tags, exact=exact)
+
+
 class SolutionIn(WireModel, Request):
     """A candidate solution: either free text or a list of steps."""
+
+    compared_as: ClassVar[ComparedAs] = "stated"
+    evidence: ClassVar[Evidence | None] = None
+    """What its steps are judged by."""
 
     id: str | None = Field(None, description="Returned with this solution's result.")
     text: FreeText | None = Field(None, description="Free text, split into steps by the request's `split`.")
@@ -152,11 +170,11 @@ class SolutionIn(WireModel, Request):
     def characters(self) -> int:
         return len(self.text or "") + sum(map(len, self.steps or ()))
 
-    def candidate(self, split: Split, index: int, max_steps: int, *, thoughts: bool) -> Solution:
-        """The solution, split into steps, of which those beyond the maximum are one. `thoughts`: whether those of a
-        text are steps. Raises `InvalidRequest` if there are not as many steps as step scores."""
-        text = self.text if self.text is None or thoughts else blanked(self.text)
-        spans = None if text is None else attempt(lambda: tuple(step_text.spans(text, split, max_steps)), None)
+    def candidate(self, index: int, reading: "Reading") -> Solution:
+        """The solution, split into steps. Raises `InvalidRequest` if there are not as many steps as step scores."""
+        sent, max_steps, tags = self.text, reading.max_steps, reading.tags
+        text = sent if sent is None or reading.thoughts else blanked(sent)
+        spans = None if text is None else attempt(lambda: tuple(reading.spans(text, exact=text == sent)), None)
         if spans is None and text is not None:  # could not be split
             spans = ((0, len(text)),) if text.strip() else ()
         steps = tuple(self.steps or step_text.pieces(text or "", spans or ()))
@@ -170,8 +188,10 @@ class SolutionIn(WireModel, Request):
             scores,
             confidence_of(self.confidence, self.token_logprobs),
             spans=spans,
+            evidence=self.evidence,
+            compared_as=self.compared_as,
             last_tokens=None if self.offsets is None else _last_tokens(spans or (), self.offsets, index),
-            text=step_text.join(steps) if self.text is None else self.text,
+            text=step_text.join(steps) if sent is None else step_text.untagged(sent, tags),
         )
 
 
@@ -267,7 +287,7 @@ class TrajectoryIn(WireModel, Request):
     def characters(self) -> int:
         return sum(map(len, self._rendered.steps))
 
-    def candidate(self, split: Split, index: int, max_steps: int, *, thoughts: bool) -> Solution:
+    def candidate(self, index: int, reading: "Reading") -> Solution:
         """The trajectory as a solution. Raises `InvalidRequest` if its steps are not as many as its step scores."""
         rendered, scores = self._rendered, None if self.step_scores is None else tuple(self.step_scores)
         if scores is not None and len(scores) != len(rendered.steps):
@@ -410,16 +430,14 @@ class Candidates(TrajectoryTerms):
         pairs = zip(self.candidate_problems, self._sent, strict=True)
         return [len(problem or "") + each.characters for problem, each in pairs if each.step_scores is None]
 
-    def candidates(self, max_steps: int = sys.maxsize) -> list[Solution]:
-        """The solutions, split into steps, of which those beyond the maximum are one; `answer` is the caller's, not
-        extracted yet.
+    def candidates(self, max_steps: int = sys.maxsize, tags: Sequence[StepTag] = ()) -> list[Solution]:
+        """The solutions, split into steps as by `Reading`; `answer` is the caller's, not extracted yet.
 
         Raises `InvalidRequest` for a text whose number of steps differs from its number of step scores.
         """
+        reading = Reading(self.split, max_steps, tags, self.thoughts == "score")
         return [
-            replace(
-                each.candidate(self.split, index, max_steps, thoughts=self.thoughts == "score"), problem=problem or ""
-            )
+            replace(each.candidate(index, reading), problem=problem or "")
             for index, (problem, each) in enumerate(zip(self.candidate_problems, self._sent, strict=True))
         ]
 
@@ -567,15 +585,13 @@ class PreviewRequest(TrajectoryTerms):
             raise ValueError("problem is required with a solution")
         return self
 
-    def read(self, max_steps: int) -> Solution:
-        """The solution split into steps, of which those beyond the maximum are one. Raises
-        `InvalidRequest` as `Candidates.candidates`."""
+    def read(self, max_steps: int, tags: Sequence[StepTag]) -> Solution:
+        """The solution split into steps. Raises `InvalidRequest` as `Candidates.candidates`."""
         problem, sent = self.problem, self.trajectory or _as_object(self.solution or "")
         if self.trajectory is not None:
             problem = self.problem_of(problem, self.render(self.trajectory, "/trajectory"))
-        return replace(
-            sent.candidate(self.split, 0, max_steps, thoughts=self.thoughts == "score"), problem=problem or ""
-        )
+        reading = Reading(self.split, max_steps, tags, self.thoughts == "score")
+        return replace(sent.candidate(0, reading), problem=problem or "")
 
 
 def _request_of(vote: Vote) -> type[Candidates]:

@@ -12,7 +12,7 @@ from unprm.engines.model_queue import ModelQueue, Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
 from unprm.fair_shares import Capacity, Reservation
 from unprm.models.options import LoadModelRequest, public_name
-from unprm.types import Engine
+from unprm.types import Engine, StepTag
 from unprm.wire import ModelState
 
 from ..lease import UseCount
@@ -84,6 +84,11 @@ class Model:
     def engine(self) -> Engine:
         """Raises `ModelUnavailable` until it is loaded."""
         return self.queue.engine
+
+    @property
+    def tag(self) -> StepTag | None:
+        """Its step tag; None if its family has none, and until it is loaded."""
+        return None if self._queue is None else self.engine.format.tag
 
     @property
     def name(self) -> str:

@@ -146,9 +146,8 @@ class PairsRequest(Form):
 
 
 def _solution(problem: str, text: str, format: Format, max_steps: int) -> Solution:
-    """A text with the family's separators is split there, any other as elsewhere."""
-    steps = format.steps(text, max_steps)
-    return Solution(tuple(step_text.split(text, "auto", max_steps) if steps is None else steps), problem=problem)
+    tags = () if format.tag is None else (format.tag,)
+    return Solution(tuple(step_text.split(text, "auto", max_steps, tags)), problem=problem)
 
 
 def _read_prompts(request: ClassifyRequest, format: Format, max_steps: int) -> tuple[list[Solution], str]:

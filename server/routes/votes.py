@@ -97,11 +97,12 @@ async def grade(service: TheService, request: GradeRequest, lease: TheLease) -> 
 async def preview(service: TheService, request: PreviewRequest, lease: TheLease) -> PreviewResponse:
     """Shows the exact text, token ids and scored positions of one solution, without running the model."""
     with service.models.chosen(request.model) as (model,):
-        solution = await lease.read(partial(request.read, service.settings.max_steps))
+        scorer = RequestScorer(service, [model], lease)
+        solution = await lease.read(partial(request.read, service.settings.max_steps, scorer.tags))
         place = "/solution" if request.trajectory is None else "/trajectory"
         pipeline.raise_first_unscorable([pipeline.why_unscorable(0, solution, service.settings.max_steps)], place)
         with model.encoding([solution_length(solution)], lease.share):
-            encoded = (await RequestScorer(service, [model], lease).encode(model, {0: solution}))[0]
+            encoded = (await scorer.encode(model, {0: solution}))[0]
         pipeline.raise_first_unscorable([encoded], place)
         assert isinstance(encoded, Encoded)
         return await lease.read(partial(_shown, model, solution, encoded))

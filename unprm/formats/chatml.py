@@ -7,9 +7,9 @@ from typing import ClassVar
 from tokenizers import Tokenizer
 
 from unprm.formats.family import Ensemble, Family, Head, KnownModel, LikelihoodRatio, Readout
-from unprm.formats.pieces import Draft, PieceFormat, StepTag
+from unprm.formats.pieces import Draft, PieceFormat
 from unprm.steps import numbered
-from unprm.types import Encoded
+from unprm.types import Encoded, StepTag
 
 START, END = "<|im_start|>", "<|im_end|>"
 SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}."

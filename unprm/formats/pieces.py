@@ -4,13 +4,12 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
 from tokenizers import AddedToken, Tokenizer
 
 from unprm.errors import InvalidRequest, ModelInvalid
-from unprm.steps import at_separator
-from unprm.types import Encoded, Prompt
+from unprm.types import Encoded, Prompt, StepTag
 
 _UNKNOWN = "\U0010fffd"
 """A character that no vocabulary has an entry for."""
@@ -106,15 +105,6 @@ class Pieces:
         return ids
 
 
-class StepTag(NamedTuple):
-    """The token that ends each step of a family. `text`: that in a prompt. `apart`: whether a prompt's parts between
-    tags are encoded separately, or tags with the text around them."""
-
-    id: int
-    text: str
-    apart: bool = True
-
-
 class PieceFormat:
     """Common base of the formats: `pieces`, and ids as readable text. `marks`: the template's own tokens; further ones
     may be given for a model. `tag`: None for a family without a step tag, which reads no prompts.
@@ -132,11 +122,6 @@ class PieceFormat:
         self.pieces = Pieces(tokenizer, (*self.marks, *marks))
         # entries consist of bytes or characters, and a text has at least as many bytes as characters
         self.longest_token = max(map(len, self.pieces.tokenizer.get_vocab()))
-
-    def steps(self, text: str, most: int) -> list[str] | None:
-        if self.tag is None or (parts := at_separator(text, self.tag.text, most)) is None:
-            return None
-        return parts if self.tag.apart else [part.strip() for part in parts]
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         if not isinstance(prompt.content, str):

@@ -9,9 +9,9 @@ from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Family, Head, KnownModel, Verdicts
-from unprm.formats.pieces import PieceFormat, StepTag, token_id
+from unprm.formats.pieces import PieceFormat, token_id
 from unprm.steps import numbered
-from unprm.types import Encoded
+from unprm.types import Encoded, StepTag
 
 SPACE = "▁"
 """A space, as SentencePiece writes it; in a text, this character can't be distinguished from a space."""

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 
 from unprm.errors import ModelInvalid
 from unprm.formats.family import LAYER, Family, Head, Readout, Verdicts
-from unprm.formats.pieces import PieceFormat, Pieces, StepTag
-from unprm.types import Encoded
+from unprm.formats.pieces import PieceFormat, Pieces
+from unprm.types import Encoded, StepTag
 from unprm.validation_messages import summary, validation_errors
 
 CONFIG_NAME = "prm_config.json"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count, zip_longest
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -18,7 +18,7 @@ from unprm.openai.completion import Completion, Samples, is_json
 from unprm.openai.errors import APIResponseError
 from unprm.task_groups import all_of, first_of
 from unprm.trajectories import Function, Message, Reading, render
-from unprm.types import Solution, Split
+from unprm.types import ComparedAs, Evidence
 from unprm.wire import AnySolution, SolutionIn, confidence_of
 
 from ...lease import Lease
@@ -306,17 +306,14 @@ class Sampling:
 class JsonSolution(SolutionIn):
     """A candidate whose answer is JSON, in canonical form."""
 
-    def candidate(self, split: Split, index: int, max_steps: int, *, thoughts: bool) -> Solution:
-        return replace(super().candidate(split, index, max_steps, thoughts=thoughts), compared_as="json")
+    compared_as: ClassVar[ComparedAs] = "json"
 
 
 class ActionSolution(SolutionIn):
     """A candidate whose answer is an action, whose result nobody knows yet: it is compared as text."""
 
-    def candidate(self, split: Split, index: int, max_steps: int, *, thoughts: bool) -> Solution:
-        return replace(
-            super().candidate(split, index, max_steps, thoughts=thoughts), compared_as="tool_call", evidence="before"
-        )
+    compared_as: ClassVar[ComparedAs] = "tool_call"
+    evidence: ClassVar[Evidence | None] = "before"
 
 
 class _Round:

@@ -25,6 +25,7 @@ from unprm.engines.torch.heads import EnsembleHead
 from unprm.errors import InvalidRequest, ModelInvalid
 from unprm.formats.registry import families, known_models
 from unprm.models.load import load_engine
+from unprm.steps import split
 from unprm.types import Prompt
 
 BETA = 0.05
@@ -92,15 +93,14 @@ def test_a_rendered_prompt_is_scored_at_the_family_s_tags(name, engines):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_solution_s_text_is_split_at_the_family_s_separator(name, engines):
     form = engines[name].format
-    assert form.steps("\n\n".join(STEPS), 9) is None
     if form.tag is None:
         return
+    assert split("\n\n".join(STEPS), tags=[form.tag]) == STEPS
     steps = [f"Step {number}: {step}" for number, step in enumerate(STEPS, 1)]
     between = "\n" if name == "math-shepherd" else ""
     text = between.join(f"{step}{form.tag.text}" for step in steps)
-    assert form.steps(text, 3) == steps
-    assert form.encode(PROBLEM, form.steps(text, 3)) == form.encode(PROBLEM, steps)
-    assert len(form.steps(text * 100, 3)) == 4
+    assert split(text, tags=[form.tag]) == steps
+    assert len(split(text * 100, most=3, tags=[form.tag])) == 4
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from unprm.engines.judge.layouts import shown
 from unprm.engines.judge.methods import Inquiry, JudgeMethods
 from unprm.errors import InvalidRequest, ModelUnreachable
 from unprm.task_groups import all_of
-from unprm.types import Encoded, ModelDescription, Prompt, StepScores
+from unprm.types import Encoded, ModelDescription, Prompt, StepScores, StepTag
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +27,7 @@ class JudgeFormat:
     family = "judge"
     longest_token = 1
     system = ""
+    tag: StepTag | None = None
 
     def __init__(self, methods: JudgeMethods) -> None:
         self._methods = methods
@@ -41,10 +42,6 @@ class JudgeFormat:
         # the wordings are about as long for all kinds of steps
         asked = self._methods[None].prompt_tokens(problem, steps)
         return Encoded(tuple(ids), tuple(positions), response, asked=asked)
-
-    def steps(self, text: str, most: int) -> list[str] | None:
-        """None: it has no separator."""
-        return None
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
         raise InvalidRequest("a judge reads no prompts, it is asked about texts: send messages")
