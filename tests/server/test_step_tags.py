@@ -30,7 +30,7 @@ def family(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     options = {} if request.param in ("qwen-prm", "skywork") else {"family": request.param}
     engine = load_engine(str(place), device="cpu", **options)
     text = TAGGED[request.param]
-    with upstream(text, "So 43.") as reasoner, serving(engine, upstream_url=reasoner.url) as running:
+    with upstream(text, "The answer is 43.") as reasoner, serving(engine, upstream_url=reasoner.url) as running:
         yield running, text
 
 
