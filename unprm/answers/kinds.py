@@ -7,7 +7,7 @@ none; the first that holds is taken.
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,9 @@ MAX_BYTES, MAX_WORDS = 60, 8
 """Of a short text; docs/answers.md says on what they were measured."""
 _INDEX = re.compile("0|[1-9][0-9]*")
 """Of a list's item in a JSON pointer."""
+_LONGER = 8
+"""Times the length of a reply that its canonical form may have: 1e20, say, becomes 21 figures."""
+_SPELLED = json.JSONEncoder(ensure_ascii=False).encode
 _MARKS = " \t*_`\"'“”‘’«»"
 CLAUSE = words("clause")
 
@@ -61,18 +64,51 @@ def _each(read: Callable[[str], str | None], replies: Iterable[str]) -> list[str
     return [attempt(partial(read, reply), None) for reply in replies]
 
 
-def json_answer(reply: str, schema: Any = None, vote_on: Sequence[str] = ()) -> str | None:
+class Schema:
+    """A JSON schema, `root`, as far as it says which lists are unordered. Each reference in it is looked up once, so
+    that the cost of all look-ups is linear in its length, however large the answers and however many."""
+
+    def __init__(self, root: Any = None) -> None:
+        self.root = root
+        self._targets: dict[str, Any] = {}
+
+    def below(self, schema: Any, name: str | None) -> Any:
+        """The part of the schema for the value of that name, or for a list's items; a reference is followed once."""
+        found = schema.get("items" if name is None else "properties") if isinstance(schema, dict) else None
+        if name is not None:
+            found = found.get(name) if isinstance(found, dict) else None
+        reference = found.get("$ref") if isinstance(found, dict) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return found
+        if reference not in self._targets:
+            target = self.root
+            try:
+                for name in _names(reference):
+                    target = _named(target, name)
+            except (LookupError, ValueError):
+                target = found
+            self._targets[reference] = target
+        return self._targets[reference]
+
+
+def json_answer(reply: str, schema: Schema | None = None, vote_on: Sequence[str] = ()) -> str | None:
     """The JSON object or array that a reply is, also as a block of code, in canonical form. With `vote_on`, JSON
     pointers (RFC 6901): the value that the only one points to, or an object of values by pointer. None of what is no
-    such JSON, or lacks one of these values. `schema`: of the JSON, if it is one."""
-    value = json_value(reply)
-    try:
-        picked = {pointer: _at(value, schema, pointer.split("/")[1:], schema) for pointer in vote_on}
-    except (ValueError, LookupError):
-        return None
+    such JSON, lacks one of these values, or would be `_LONGER` times as long as the reply. `schema`: of the JSON."""
+    value, schema = json_value(reply), schema or Schema()
     if not isinstance(value, dict | list):
         return None
-    return canonical_json(picked if len(picked) > 1 else next(iter(picked.values()), _plain(value, schema, schema)))
+    if not vote_on:
+        return _written(value, schema, schema.root)
+    picked: dict[str, str] = {}
+    try:
+        for pointer in vote_on:
+            picked[pointer] = _picked(value, pointer, schema)
+            if sum(map(len, picked.values())) > _LONGER * len(reply):
+                return None
+    except (ValueError, LookupError):
+        return None
+    return _object(picked) if len(picked) > 1 else next(iter(picked.values()))
 
 
 def json_value(reply: str) -> Any:
@@ -83,43 +119,56 @@ def json_value(reply: str) -> Any:
 
 
 def canonical_json(value: Any) -> str:
-    """One text for equal values: names in order, no white space, whole numbers without a fraction (as RFC 8785)."""
-    return json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    """One text for equal values, at most `_LONGER` times as long as they were: names in order, no white space, whole
+    numbers without a fraction, and from 1e21 on with an exponent (as RFC 8785)."""
+    return _written(value, Schema(), None)
 
 
-def _plain(value: Any, schema: Any = None, root: Any = None) -> Any:
-    """The value with whole numbers without a fraction, and the items in order of lists that the schema calls unique."""
+def _written(value: Any, schema: Schema, at: Any) -> str:
+    """The canonical text of a value; the items of lists that their schema, `at`, calls unique are in order."""
     if isinstance(value, dict):
-        return {name: _plain(each, _schema_of(schema, name, root), root) for name, each in value.items()}
+        return _object({name: _written(each, schema, schema.below(at, name)) for name, each in value.items()})
     if isinstance(value, list):
-        items = [_plain(each, _schema_of(schema, None, root), root) for each in value]
-        unordered = isinstance(schema, dict) and schema.get("uniqueItems") is True
-        return sorted(items, key=canonical_json) if unordered else items
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+        of_items = schema.below(at, None)
+        items = [_written(each, schema, of_items) for each in value]
+        if isinstance(at, dict) and at.get("uniqueItems") is True:
+            items.sort()
+        return f"[{','.join(items)}]"
+    return _number(value) if type(value) in (int, float) else _SPELLED(value)
 
 
-def _at(value: Any, schema: Any, path: Sequence[str], root: Any) -> Any:
-    """The plain value at a path; raises `LookupError` or `ValueError` if there is none."""
-    for part in path:
-        name = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(value, dict | list):
-            raise LookupError(name)
-        schema = _schema_of(schema, name if isinstance(value, dict) else None, root)
-        if isinstance(value, list) and not _INDEX.fullmatch(name):
-            raise LookupError(name)
-        value = value[name] if isinstance(value, dict) else value[int(name)]
-    return _plain(value, schema, root)
+def _object(texts: Mapping[str, str]) -> str:
+    return "{" + ",".join(f"{_SPELLED(name)}:{text}" for name, text in sorted(texts.items())) + "}"
 
 
-def _schema_of(schema: Any, name: str | None, root: Any) -> Any:
-    """The schema of the value of that name, or of an item; a reference is followed once."""
-    found = schema.get("items" if name is None else "properties") if isinstance(schema, dict) else None
-    if name is not None:
-        found = found.get(name) if isinstance(found, dict) else None
-    if isinstance(found, dict) and str(found.get("$ref")).startswith("#/"):
-        with suppress(LookupError, ValueError):
-            return _at(root, None, str(found["$ref"]).split("/")[1:], None)
-    return found
+def _number(value: float) -> str:
+    if abs(value) >= 1e21:
+        with suppress(OverflowError):
+            if (rounded := float(value)) == value:
+                return repr(rounded)
+    return str(int(value)) if int(value) == value else repr(value)
+
+
+def _picked(value: Any, pointer: str, schema: Schema) -> str:
+    """The canonical text of what a pointer points to; raises `LookupError` or `ValueError` if there is nothing."""
+    at = schema.root
+    for name in _names(pointer):
+        at = schema.below(at, name if isinstance(value, dict) else None)
+        value = _named(value, name)
+    return _written(value, schema, at)
+
+
+def _names(pointer: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+
+
+def _named(value: Any, name: str) -> Any:
+    """The value of that name, or the item of that number. Raises `LookupError` or `ValueError`."""
+    if isinstance(value, dict):
+        return value[name]
+    if not isinstance(value, list) or not _INDEX.fullmatch(name):
+        raise LookupError(name)
+    return value[int(name)]
 
 
 def _short_texts(replies: Sequence[str]) -> list[str | None]:

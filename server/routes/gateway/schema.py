@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from unprm.answers.kinds import Schema
 from unprm.errors import InvalidRequest
 from unprm.openai.completion import is_json, joined_text
 from unprm.openai.models import Json, JsonList
@@ -54,7 +56,7 @@ class ElectionSettings(VoteTerms, RiskTerms):
     exclude_args: list[str] = Field(
         default=[], max_length=64, description="Arguments to ignore when tool calls are compared."
     )
-    vote_on: list[Annotated[str, Field(pattern="^/")]] = Field(
+    vote_on: list[Annotated[str, Field(pattern="^/", max_length=1024)]] = Field(
         default=[], max_length=64, description='JSON pointers to what answers in JSON are compared by: `["/label"]`.'
     )
     show_samples: bool = Field(
@@ -135,12 +137,12 @@ class ChatRequest(UpstreamRequest):
         form = self.response_format if isinstance(self.response_format, dict) else {}
         return bool(self.unprm.vote_on) or form.get("type") in ("json_object", "json_schema")
 
-    @property
-    def schema_of_answer(self) -> Any:
-        """The JSON schema of the answer; None if there is none, or it is not where it belongs."""
+    @cached_property
+    def schema_of_answer(self) -> Schema:
+        """The JSON schema of the answer; without content if there is none, or it is not where it belongs."""
         form = self.response_format if isinstance(self.response_format, dict) else {}
         named = form.get("json_schema")
-        return named.get("schema") if isinstance(named, dict) else None
+        return Schema(named.get("schema") if isinstance(named, dict) else None)
 
     @property
     def may_call(self) -> bool:

@@ -1,9 +1,12 @@
 """Replies without a marked answer: what they are, and how they are compared."""
 
+import time
+from collections.abc import Callable
+
 import pytest
 
 import unprm
-from unprm.answers.kinds import json_answer
+from unprm.answers.kinds import Schema, canonical_json, json_answer
 from unprm.errors import NoAnswer
 from unprm.wire import VoteResponse
 
@@ -95,10 +98,12 @@ def test_json_is_compared_by_its_values(texts: list[str], answer: str, count: in
     assert found.compared_as == ("stated" if answer == "5" else "json")
 
 
-SCHEMA = {
-    "properties": {"tags": {"$ref": "#/$defs/tags"}, "rank": {"type": "array"}},
-    "$defs": {"tags": {"type": "array", "uniqueItems": True}},
-}
+SCHEMA = Schema(
+    {
+        "properties": {"tags": {"$ref": "#/$defs/tags"}, "rank": {"type": "array"}},
+        "$defs": {"tags": {"type": "array", "uniqueItems": True}},
+    }
+)
 
 
 def test_lists_are_in_order_unless_the_schema_calls_their_items_unique() -> None:
@@ -106,9 +111,9 @@ def test_lists_are_in_order_unless_the_schema_calls_their_items_unique() -> None
     assert json_answer(one) != json_answer(other)
     assert json_answer(one, SCHEMA) == json_answer(other, SCHEMA) == '{"rank":[2,1],"tags":["a","b"]}'
     assert json_answer(one, SCHEMA, ["/tags"]) == json_answer(other, SCHEMA, ["/tags"]) == '["a","b"]'
-    assert json_answer("[2, 1]", {"uniqueItems": True}) == "[1,2]"
+    assert json_answer("[2, 1]", Schema({"uniqueItems": True})) == "[1,2]"
     for odd in (7, [], {"properties": 3, "items": 4}, {"properties": {"tags": {"$ref": "#/x"}}}, {"$ref": "#/$ref"}):
-        assert json_answer(one, odd) == json_answer(one)
+        assert json_answer(one, Schema(odd)) == json_answer(one)
 
 
 def test_pointers_pick_what_is_compared() -> None:
@@ -126,6 +131,62 @@ def test_pointers_pick_what_is_compared() -> None:
         "/score/a~1b/١",
     ):
         assert json_answer(text, None, [missing]) is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "written"),
+    [
+        (
+            [1.0, 2, 1e20, 10**20, -0.0, 0.5, True, None],
+            "[1,2,100000000000000000000,100000000000000000000,0,0.5,true,null]",
+        ),
+        ([1e21, 10**21, 10**22, 1e308, -1e308], "[1e+21,1e+21,1e+22,1e+308,-1e+308]"),
+        ([10**21 + 1, 10**400], f"[{10**21 + 1},{10**400}]"),
+        ({"b": "é\n😀", "a": {"d": [], "c": {}}}, '{"a":{"c":{},"d":[]},"b":"é\\n😀"}'),
+    ],
+)
+def test_equal_values_have_one_text_which_is_not_much_longer(sent: object, written: str) -> None:
+    assert canonical_json(sent) == written
+
+
+def test_pointers_to_the_same_values_make_no_long_answer() -> None:
+    text, pointers = '{"a":' * 60 + f'"{"x" * 9000}"' + "}" * 60, ["/a" * depth for depth in range(1, 61)]
+    assert json_answer(text, None, pointers[:4]) is not None
+    assert json_answer(text, None, pointers) is None
+
+
+def _enum(size: int) -> tuple[str, Schema]:
+    return f"[{'1,' * 2000}1]", Schema({"items": {"$ref": "#/$defs/d"}, "$defs": {"d": {"enum": [*range(size)]}}})
+
+
+_OBJECT = '{"a":1},'
+
+
+def _path(size: int) -> tuple[str, Schema]:
+    items = {"properties": {"a": {"$ref": "#/a" + "/a" * size}}}
+    return f"[{_OBJECT * 2000}1]", Schema({"items": items})
+
+
+@pytest.mark.parametrize("make", [_enum, _path])
+def test_a_schema_costs_no_more_with_each_item(make: Callable[[int], tuple[str, Schema]]) -> None:
+    def seconds(size: int) -> float:
+        text, schema = make(size)
+        begun = time.process_time()
+        json_answer(text, schema)
+        return time.process_time() - begun
+
+    assert seconds(50_000) < 4 * max(seconds(5), 0.01)
+
+
+def test_lists_in_lists_are_put_in_order_once() -> None:
+    def seconds(depth: int) -> float:
+        schema = {"uniqueItems": True, "items": {"$ref": "#/$defs/list"}}
+        text = "[" * depth + ",".join(map(str, range(20_000))) + "]" * depth
+        begun = time.process_time()
+        assert json_answer(text, Schema(schema | {"$defs": {"list": schema}})) is not None
+        return time.process_time() - begun
+
+    assert seconds(150) < 4 * max(seconds(2), 0.01)
 
 
 @pytest.mark.parametrize("text", ["7", '"a"', "{", "[1, NaN]", '{"a":' * 300, "Here: {}", "{} {}", ""])
