@@ -78,7 +78,7 @@ class Lease:
     `size`: bytes of the texts to be read for it, which are its body and, in the gateway, what the upstream answers;
     `code`: the error's, if the response is an error, for the log and the metrics; `election`: the one that it held, for
     the journal; `response_id`: of the gateway's answer; `media_type`: of the response, once it has begun; `spent`: cost
-    of what threads have read for it.
+    of what threads have read for it; `charged`: whether it has taken any tokens of the quota.
 
     Once admitted: `deadline`, a time of the event loop's clock, `seconds` after its arrival; `hurried`: whether the
     caller wants the answer much sooner than the server's limit; `memory`: bytes that it holds until it ends.
@@ -103,6 +103,7 @@ class Lease:
     deadline: float = math.inf
     seconds: float = 0.0
     hurried: bool = False
+    charged: bool = False
 
     @asynccontextmanager
     async def admitted(self, seconds: float, limit: float) -> AsyncIterator[None]:
@@ -148,8 +149,33 @@ class Lease:
         """Takes bytes of memory until the end of the block."""
         return Reservation(self.admission.bodies, self.share)
 
+    @asynccontextmanager
+    async def reserving(self, tokens: int) -> AsyncIterator[Callable[[int], None]]:
+        """Takes tokens from the caller's quota before they are used. Yields a function that gets the number of those
+        that were; the difference is given back at the end. Unless it was called, a failure gives back all, but a
+        cancellation none: nobody knows what had been used by then. Raises `Overloaded` if others have used up the
+        quota."""
+        used: int | None = None
+
+        def use(number: int) -> None:
+            nonlocal used
+            used = number
+
+        if self.quota is not None and not self.charged:
+            self.quota.check()
+        self.charge(tokens)
+        try:
+            yield use
+        except Exception:
+            used = used or 0
+            raise
+        finally:
+            if used is not None:
+                self.charge(used - tokens)
+
     def charge(self, tokens: int) -> None:
         """Takes tokens from the caller's quota, or gives back a negative number of them."""
+        self.charged = True
         if self.quota is not None:
             self.quota.charge(tokens)
 

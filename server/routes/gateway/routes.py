@@ -83,7 +83,7 @@ class Gateway:
         """The upstream's answer unchanged, streamed or not, to a request for a number of completions."""
         check_count(count, self.service.settings)
         dump = partial(request.model_dump, mode="json", exclude_unset=True, exclude={"unprm"})
-        parts = self.upstream.relay(path, await self.context.read(dump), self.context)
+        parts = self.upstream.relay(path, await self.context.read(dump), count, self.context)
         streamed = (await anext(parts)).startswith(b"text/event-stream")
         # whatever else the upstream calls it: nobody's browser is to take it for a page
         headers = {"X-Content-Type-Options": "nosniff"}
@@ -151,7 +151,6 @@ async def count(gateway: TheGateway, request: CountRequest) -> Json:
     body = await gateway.context.read(chat.for_upstream) | {"max_tokens": 1}
     body.pop("tool_choice", None)  # no call ends within a token
     await gateway.upstream.sample(body, 1, gateway.context, Listener(lambda _, sampled: counted.count(sampled)))
-    gateway.context.charge(counted.usage.total)
     return {"input_tokens": counted.context_tokens}
 
 

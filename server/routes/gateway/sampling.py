@@ -128,7 +128,6 @@ class Sampling:
 
             def arrive(number: int, part: Samples) -> None:
                 source.sampled.count(part)
-                self.context.charge(part.usage.total)
                 round.arrive(start + number, part, shown=apart)
 
             show = (lambda number, text: round.show(start + number, text)) if apart else None

@@ -36,6 +36,9 @@ _UNREAD = 65_536
 """A stream is parsed whenever so many bytes have come, or a completion has ended; line by line if it is shown."""
 _BYTES = 4
 """Bytes that count as one token where the upstream tells no number of them."""
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_MOST_TOKENS = 131_072
+"""Tokens that are reserved for a completion at most: hardly any model writes more, whatever limit a request names."""
 _ENDING = re.compile(rb'"finish_reason": ?"')
 _WITH_LOGPROBS = 8
 """An answer may be as long as a request's body; with log-probabilities, this many times as long."""
@@ -124,7 +127,7 @@ class Upstream:
 
     async def models(self, context: Lease) -> list[Json]:
         """The upstream's models. Raises as `sample`."""
-        async with self._memory_for(context, {}) as take:
+        async with self._place(context, MAX_CONCURRENT), self._memory_for(context, {}) as take:
             with _upstream_errors():
                 answer = await self._client.fetch("/models", None, take)
                 return await context.read(partial(_read_models, answer), len(answer))
@@ -136,14 +139,19 @@ class Upstream:
                 return card
         raise HTTPException(404, "the upstream has no model of this name; /v1/models lists those that it has")
 
-    async def relay(self, path: str, body: Json, context: Lease) -> AsyncGenerator[bytes, None]:
-        """The upstream's answer as it arrives: first the media type, then the body in parts. Raises as `sample`.
+    async def relay(self, path: str, body: Json, count: int, context: Lease) -> AsyncGenerator[bytes, None]:
+        """The upstream's answer as it arrives, of `count` completions: first the media type, then the body in parts.
+        Raises as `sample`.
 
-        At the end, also of a broken answer, its tokens are charged: as many as it reports at last; without a report a
-        token for every four bytes of the request, and of the answer, or for each event of a stream.
+        Tokens are reserved as by `_complete`. At the end, also of a broken answer, as many are charged as it reports at
+        last; without a report one for every four bytes of the request, and of the answer, or each event of a stream.
         """
         content = await context.read(partial(encoded, body | self._model))
-        async with self._place(context, MAX_CONCURRENT), aclosing(self._client.parts(path, content)) as parts:
+        async with (
+            context.reserving(self._most_tokens(body, content, count)) as use,
+            self._place(context, MAX_CONCURRENT),
+            aclosing(self._client.parts(path, content)) as parts,
+        ):
             with _upstream_errors():
                 yield await anext(parts)
                 size, events, end = 0, 0, b""
@@ -154,10 +162,17 @@ class Upstream:
                         yield part
                 finally:
                     written = events if body.get("stream") else size // _BYTES
-                    context.charge(int([len(content) // _BYTES + written, *_TOTAL.findall(end)][-1]))
+                    use(int([len(content) // _BYTES + written, *_TOTAL.findall(end)][-1]))
 
     async def close(self) -> None:
         await self._client.close()
+
+    def _most_tokens(self, body: Json, content: bytes, count: int) -> int:
+        """Tokens that `count` completions may take: those of the prompt, by its bytes, and of each completion the limit
+        that the body sets."""
+        limits = [limit for name in _LIMITS if type(limit := body.get(name)) is int and limit > 0]
+        limit = min([*limits, _MOST_TOKENS] if limits else [self._service.settings.gateway_max_tokens])
+        return len(content) // _BYTES + count * limit
 
     def _place(self, context: Lease, limit: int) -> asyncio.Semaphore:
         """One of the caller's `limit` places."""
@@ -186,10 +201,11 @@ class Upstream:
 
     async def _complete(self, body: Json, first: int, count: int, context: Lease, listener: Listener) -> Samples:
         """The listener gets the whole answer; or if it is streamed, each completion once it is written, and at last the
-        tokens of all, estimated if not all were waited for."""
+        tokens of all, estimated if not all were waited for. The most tokens that it may take are reserved meanwhile."""
         stream, unread, sampled = CompletionStream(count), bytearray(), Samples()
         content = await context.read(partial(encoded, body))
         async with (
+            context.reserving(self._most_tokens(body, content, count)) as use,
             self._place(context, MAX_CONCURRENT),
             self._memory_for(context, body) as take,
             aclosing(self._client.parts("/chat/completions", content)) as parts,
@@ -227,10 +243,12 @@ class Upstream:
                     usage = stream.usage or estimate
                     cost = Samples([], stream.model, stream.id, usage, usage.prompt_tokens)
                     sampled.count(cost)
+                    use(usage.total)
                     listener.arrive(first, cost)
             if not streamed:
                 whole = partial(_read_completions, bytes(unread), count, listener.keeps_tokens)
                 sampled = await context.read(whole, len(unread))
+                use(sampled.usage.total or (len(content) + len(unread)) // _BYTES)
                 listener.arrive(first, sampled)
         return sampled
 
