@@ -245,7 +245,10 @@ def trl(directory: Path) -> Path:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytelevel(*map(special, LLAMA)), bos_token=LLAMA[0])
     tokenizer.save_pretrained(directory)
     return _causal(
-        LlamaForTokenClassification(LlamaConfig(vocab_size=len(tokenizer), num_labels=2, **SHAPE)), directory
+        LlamaForTokenClassification(
+            LlamaConfig(vocab_size=len(tokenizer), num_labels=2, step_separator="\n", **SHAPE)  # type: ignore[call-arg]
+        ),
+        directory,
     )
 
 

@@ -1,12 +1,14 @@
-"""Readers of records: from JSON lines, plain or compressed, and from data sets on the hub.
+"""Readers of records: from JSON lines and JSON arrays, plain or compressed, and from data sets on the hub.
 
 Every reader raises `RecordInvalid` with the file, the line, the field and what was expected.
 """
 
 import codecs
 import gzip
+import re
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -27,21 +29,65 @@ class Identified(Protocol):
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Identified)
+ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+"""Of the files that are read in a directory and those below it, in the order of their paths."""
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _MADE_BY: dict[type, str] = {SampledQuestion: "sample", SelectedSolution: "select", ResolvedSolution: "annotate"}
 
 
 def read(path: Path, kind: type[T]) -> Iterator[T]:
-    """The records of a file, `.gz` or plain; blank lines are skipped."""
+    """The records of a file; as `from_file`, without numbers."""
     return (record for _, record in from_file(path, kind))
 
 
 def from_file(path: Path, kind: type[T]) -> Iterator[tuple[int, T]]:
-    for number, line in lines(path):
-        yield number, parse(line, kind, str(path), number)
+    """The records of a file, `.gz` or plain, numbered by `rows`."""
+    return ((number, parse(row, kind, str(path), number)) for number, row in rows(path))
 
 
-def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file, `.gz` or plain, that are not blank, with their numbers; without a byte order mark."""
+def records_of(source: str, split: str, kind: type[T]) -> Iterator[tuple[int, T]]:
+    """The numbered records in the rows of `rows_of`."""
+    return ((number, parse(row, kind, name, number)) for name, number, row in rows_of(source, split))
+
+
+def rows_of(source: str | Path, split: str) -> Iterator[tuple[str, int, object]]:
+    """Each row with the name of its file and its number: of a file, of the files of a directory, or of the split of the
+    hub's data set of that name. Raises `RecordInvalid` if there is none."""
+    place = Path(source)
+    if place.exists():
+        yield from ((str(path), *row) for path in files(place) for row in rows(path))
+    elif not _HUB_NAME.fullmatch(str(source)) or place.name.endswith(ENDINGS):
+        raise RecordInvalid(str(source), 0, "there is no such file or directory")
+    else:
+        yield from ((str(source), *row) for row in from_hub(str(source), split))
+
+
+def files(place: Path) -> list[Path]:
+    """The file itself, or the files that end with `ENDINGS` in a directory and below it, by path. Raises
+    `RecordInvalid` without any."""
+    found = sorted(path for path in place.rglob("*") if path.name.endswith(ENDINGS)) if place.is_dir() else [place]
+    if not found:
+        raise RecordInvalid(str(place), 0, f"the directory has no file that ends with {', '.join(ENDINGS)}")
+    return found
+
+
+def rows(path: Path) -> Iterator[tuple[int, object]]:
+    """The rows of a file, `.gz` or plain: lines of JSON, as bytes with their numbers, without blank ones; or the values
+    of a JSON array, counted from 1."""
+    numbered = _lines(path)
+    number, first = next(numbered, (0, b""))
+    if not first.lstrip().startswith(b"["):
+        yield from chain([(number, first)] if number else [], numbered)
+        return
+    content = first + b"".join(line for _, line in numbered)
+    try:
+        yield from enumerate(adapter(list[object]).validate_json(content), 1)
+    except ValidationError:
+        yield 1, content  # a row whose error is that of the file
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers; without a byte order mark."""
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rb") as file:
@@ -53,25 +99,15 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise RecordInvalid(str(path), 0, f"not a whole gzip file ({error})") from error
 
 
-def json_lines(place: Path) -> list[Path]:
-    """The file itself, or a directory's `.jsonl` and `.jsonl.gz` files by name. Raises `RecordInvalid` without any."""
-    files = sorted(place.glob("*.jsonl*")) if place.is_dir() else [place]
-    if not files:
-        raise RecordInvalid(str(place), 0, "the directory has no .jsonl or .jsonl.gz file")
-    return files
-
-
-def from_hub(name: str, split: str, kind: type[T]) -> Iterator[tuple[int, T]]:
+def from_hub(name: str, split: str) -> Iterator[tuple[int, object]]:
     """The rows of a data set on the hub, numbered from 1."""
     import datasets
 
     try:
-        rows = datasets.load_dataset(name, split=split)
+        yield from enumerate(datasets.load_dataset(name, split=split), 1)
     except (FileNotFoundError, ConnectionError, datasets.exceptions.DatasetNotFoundError) as error:
         explanation = str(error).partition("\n")[0]
         raise RecordInvalid(name, 0, f"neither a file here nor a data set of the hub: {explanation}") from error
-    for number, row in enumerate(rows, 1):
-        yield number, parse(row, kind, name, number)
 
 
 def parse(row: object, kind: type[T], source: str, number: int) -> T:

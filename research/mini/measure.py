@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from research.mini.checker import first_error
 from training.evaluate.judging import JudgedCandidates
-from training.evaluate.metrics import Share, first_error_score, percent
+from training.evaluate.metrics import FirstErrorFigures, Share, percent
 from training.evaluate.right_votes import STUDIED, right_share
 from unprm import steps
 from unprm.answers.extraction import extract
@@ -77,7 +77,7 @@ def measure(base: Path, prm: str, problems: int, seed: str, progress: Progress) 
     scored = [solution for group in groups for solution in group]
     labels = [s.actual is None or k < s.actual for s in scored for k in range(len(s.step_scores))]
     values = [value for s in scored for value in s.step_scores]
-    first_errors = first_error_score([steps.first_error(s.step_scores) for s in scored], [s.actual for s in scored])
+    first_errors = FirstErrorFigures.of([steps.first_error(s.step_scores) for s in scored], [s.actual for s in scored])
     judged = list(map(_judged, groups))
     return MiniFigures(
         problems=problems,

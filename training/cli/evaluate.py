@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,7 +25,7 @@ app = group("Measure a PRM on a benchmark.")
 console = Console(stderr=True)
 
 _OUTPUT_HELP = "Directory for scores and results; the same command goes on there."
-_DATA_HELP = "File or directory of JSON lines (.gz too), or the hub's data set."
+_DATA_HELP = "File or directory of JSON lines or arrays (.gz too), or the hub's data set."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class PrmOptions:
     )
     adapter: Annotated[str | None, typer.Option(help="Its adapter, if the model is a base.")] = None
     family: Annotated[str | None, typer.Option(help="Its model family, if not detected: see `unprm models`.")] = None
+    separator: Annotated[str | None, typer.Option(help="Text after each step, for a checkpoint of TRL's.")] = None
     engine: Annotated[
         Literal["auto", "torch", "vllm"], typer.Option(help="auto: vLLM on CUDA if installed, otherwise torch.")
     ] = "auto"
@@ -52,7 +53,8 @@ class PrmOptions:
             return
         from unprm.models.load import load_engine
 
-        with closing(load_engine(self.model, adapter=self.adapter, family=self.family, engine=self.engine)) as loaded:
+        options = {name: value for name, value in asdict(self).items() if name != "server"}
+        with closing(load_engine(**options)) as loaded:
             yield EngineScorer(loaded)
 
 

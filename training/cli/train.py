@@ -1,7 +1,7 @@
 """The commands that train, publish and calibrate a PRM: train, merge-adapter, push, calibrate."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -9,8 +9,12 @@ from rich.console import Console
 from unprm.commands import Given, option, with_options
 
 from .. import stage
-from ..prm.train_settings import PROBE_OPTIONS, TRAIN_PRESETS, TUNE_DEFAULTS, TrainSettings
+from ..prm.train_settings import PROBE_OPTIONS, TRAIN_PRESETS, TUNE_DEFAULTS, ProbeSummary, TrainSettings
 from .evaluate import PrmOptions
+
+if TYPE_CHECKING:
+    from ..prm.probe import ProbeTrainer
+    from ..prm.train import Trainer
 
 console = Console(stderr=True)
 
@@ -36,51 +40,30 @@ def train(
         )
     if tune == "all" and (beside := [name for name in given if name.startswith("lora_")]):
         raise typer.BadParameter("with all weights trained there is no adapter", param_hint=option(beside[0]))
-    if tune == "none":
-        _train_probe(given, preset)
-        return
-    from ..prm.train import Trainer
-
     settings = TrainSettings(**TRAIN_PRESETS[preset] | TUNE_DEFAULTS[tune] | given)
-    trainer = Trainer(settings)
-    if trainer.processes.is_first:
-        console.print(str(trainer.memory), highlight=False, soft_wrap=True)
-        _print_dropped(trainer.dropped, trainer.dropped_held_out)
-    with stage.progress(console, shown=trainer.processes.is_first) as progress:
+    if tune == "none":
+        from ..prm import probe
+
+        if beside := [name for name in given if name not in PROBE_OPTIONS] or ["preset"] * (preset != "paper"):
+            raise typer.BadParameter("a probe of a frozen base is fitted without it", param_hint=option(beside[0]))
+        trainer: Trainer | ProbeTrainer = probe.ProbeTrainer(settings)
+    else:
+        from ..prm import train as training
+
+        trainer = training.Trainer(settings)
+    shown = trainer.processes.is_first
+    if shown:
+        console.print(trainer.plan(), highlight=False, soft_wrap=True)
+        for name, count in (("--data", trainer.dropped), ("--validation", trainer.dropped_held_out)):
+            if count:
+                console.print(f"{name}: {count} solutions longer than the model's window are left out")
+    with stage.progress(console, shown=shown) as progress:
         summary = trainer.train(progress)
-    if trainer.processes.is_first:
-        counts = f"{summary.steps} steps on {summary.examples} solutions"
-        console.print(f"{counts}, loss {summary.loss:.4f}; wrote {settings.output}")
+    if shown:
+        if isinstance(summary, ProbeSummary):
+            console.print(summary.table)
+        console.print(f"{summary}; wrote {settings.output}", highlight=False, soft_wrap=True)
     trainer.processes.leave()
-
-
-def _print_dropped(training: int, validation: int) -> None:
-    for name, count in (("--data", training), ("--validation", validation)):
-        if count:
-            console.print(f"{name}: {count} solutions longer than the model's window are left out")
-
-
-def _train_probe(given: Given, preset: str) -> None:
-    from ..prm.probe import ProbeTrainer
-
-    if beside := [name for name in given if name not in PROBE_OPTIONS] or (["preset"] if preset != "paper" else []):
-        raise typer.BadParameter("a probe of a frozen base is fitted without it", param_hint=option(beside[0]))
-    trainer = ProbeTrainer(TrainSettings(**given))
-    _print_dropped(trainer.dropped, trainer.dropped_held_out)
-    with stage.progress(console) as progress:
-        summary = trainer.train(progress)
-    console.print(summary.table())
-    layers = ", ".join(map(str, summary.layers))
-    figures = [f"calibration error {summary.crossed.calibration_error:.3f}"]
-    if held_out := summary.held_out:
-        auroc = "" if held_out.auroc is None else f"AUROC {held_out.auroc:.3f}, "
-        figures.append(f"held out {auroc}calibration error {held_out.calibration_error:.3f}")
-    console.print(
-        f"a probe of layers {layers}, of {summary.steps} steps of {summary.examples} solutions; {'; '.join(figures)}; "
-        f"wrote {trainer.settings.output}",
-        highlight=False,
-        soft_wrap=True,
-    )
 
 
 def merge_adapter(

@@ -3,7 +3,6 @@
 import hashlib
 import random
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -48,8 +47,8 @@ def load_questions(
     per: str | None = None,
     unanswerable: bool = False,
 ) -> tuple[list[Question], int]:
-    """The questions of a JSONL file, or of the hub's data set of that name, and the number of those left out because
-    their answer is `None`; `unanswerable`: none is left out.
+    """The questions of a file, of those in a directory, or of the hub's data set of that name, and the number of those
+    left out because their answer is `None`; `unanswerable`: none is left out.
 
     `limit`: as many are drawn with the seed; with `per`, as many for each value of this field, independently of the
     other values.
@@ -58,8 +57,7 @@ def load_questions(
     Raises `RecordInvalid` for a record without a problem or an answer, with a duplicate id, or without the field `per`;
     if there is no question; and if a value of `per` has fewer questions than the limit.
     """
-    kind, place = dict[str, Any], Path(source)
-    rows = list(sources.from_file(place, kind) if place.is_file() else sources.from_hub(source, split, kind))
+    rows = list(sources.records_of(source, split, dict[str, Any]))
     questions = [_question(row, source, number, extraction) for number, row in rows]
     sources.by_id(source, ((number, question) for (number, _), question in zip(rows, questions, strict=True)))
     kept = [

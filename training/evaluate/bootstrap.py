@@ -78,9 +78,8 @@ class Estimate:
 
     @property
     def share(self) -> Share:
-        """The value with its 95 % interval, clipped to [0, 1]; for a figure that is a share."""
-        interval = self.interval()
-        return Share(interval.mean, max(interval.low, 0.0), min(interval.high, 1.0))
+        """The value with its 95 % interval; for a figure that is a share."""
+        return Share.wilson(self.value, float(self.resampled.var()), self.questions)
 
     @property
     def p(self) -> float:

@@ -1,47 +1,27 @@
 """Quality metrics of a PRM."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from unprm import steps
 
 BINS = 15
 
 
-@dataclass(frozen=True, slots=True)
-class FirstErrorScore:
-    """ProcessBench's measure: how often the first wrong step is found; all in [0, 1].
-
-    `erroneous`: share of the wrong solutions whose first wrong step was named exactly; `correct`: share of the
-    right ones in which no step was called wrong; `f1`: their harmonic mean.
-    """
-
-    erroneous: float
-    correct: float
-
-    @property
-    def f1(self) -> float:
-        total = self.erroneous + self.correct
-        return 2 * self.erroneous * self.correct / total if total else 0.0
-
-
-def first_error_score(predicted: Sequence[int | None], actual: Sequence[int | None]) -> FirstErrorScore:
-    """Compares predicted first errors (None: none) with the actual ones; both kinds must occur."""
-    pairs = list(zip(predicted, actual, strict=True))
-    erroneous = [guess == truth for guess, truth in pairs if truth is not None]
-    correct = [guess is None for guess, truth in pairs if truth is None]
-    if not erroneous or not correct:
-        raise ValueError(f"{len(erroneous)} wrong and {len(correct)} right solutions: both kinds are needed")
-    return FirstErrorScore(sum(erroneous) / len(erroneous), sum(correct) / len(correct))
+Z = float(ndtri(0.975))
+"""Deviations of the normal distribution that 95 % are within."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A mean of shares in [0, 1], or of differences of shares, with its 95 % bootstrap interval."""
+    """A share in [0, 1], or a difference of shares, with its 95 % interval."""
 
     mean: float
     low: float
@@ -49,11 +29,16 @@ class Share:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """The mean of independent values."""
-        array = np.asarray(values, dtype=float)
-        picks = np.random.default_rng(0).integers(0, len(array), (2000, len(array)))
-        low, high = np.quantile(array[picks].mean(axis=1), [0.025, 0.975])
-        return cls(sum(values) / len(values), float(low), float(high))
+        """The mean of independent values in [0, 1]."""
+        return cls.wilson(float(np.mean(values)), float(np.var(values)) / len(values), len(values))
+
+    @classmethod
+    def wilson(cls, share: float, variance: float, count: float) -> Self:
+        """A share with Wilson's interval (1927), which has a width even at 0 and at 1. `variance`: of the estimated
+        share, p(1 − p)/n for outcomes that are 0 or 1; `count`: of the outcomes."""
+        centre = (count * share + Z * Z / 2) / (count + Z * Z)
+        half = Z * math.sqrt(count * count * variance + Z * Z / 4) / (count + Z * Z)
+        return cls(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)))
 
     @property
     def in_percent(self) -> str:
@@ -63,6 +48,45 @@ class Share:
 
 def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstErrorFigures:
+    """ProcessBench's measure, how often the first wrong step is found; shares in [0, 1].
+
+    `erroneous`: share of the `wrong` solutions whose first wrong step was named exactly; `correct`: share of the
+    `right` ones in which no step was called wrong; `f1`: their harmonic mean, with the ends of its interval.
+    `too_long`: solutions that do not fit the model's window; their predictions count as wrong.
+    """
+
+    erroneous: float
+    correct: float
+    f1: float
+    f1_low: float
+    f1_high: float
+    wrong: int
+    right: int
+    too_long: int = 0
+
+    @classmethod
+    def of(cls, predicted: Sequence[int | None], actual: Sequence[int | None], too_long: int = 0) -> Self:
+        """Of predicted first errors (None: none) and the actual ones; both kinds must occur (`ValueError`). The
+        interval's variance is that of the delta method, of as many outcomes as have it where both shares are equal."""
+        pairs = list(zip(predicted, actual, strict=True))
+        named = [guess == truth for guess, truth in pairs if truth is not None]
+        spared = [guess is None for guess, truth in pairs if truth is None]
+        if not named or not spared:
+            raise ValueError(f"{len(named)} wrong and {len(spared)} right solutions: both kinds are needed")
+        first, second = fmean(named), fmean(spared)
+        total = first + second or 1.0
+        parts = second**4 * first * (1 - first) / len(named), first**4 * second * (1 - second) / len(spared)
+        count = 4 / (1 / len(named) + 1 / len(spared))
+        f1 = Share.wilson(2 * first * second / total, 4 * sum(parts) / total**4, count)
+        return cls(first, second, f1.mean, f1.low, f1.high, len(named), len(spared), too_long)
+
+    @property
+    def f1_share(self) -> Share:
+        return Share(self.f1, self.f1_low, self.f1_high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +103,10 @@ class Validation:
     calibration_error: float
     f1: float | None
 
+    def __str__(self) -> str:
+        auroc = "" if self.auroc is None else f"AUROC {self.auroc:.3f}, "
+        return f"{auroc}accuracy {self.accuracy:.3f}, calibration error {self.calibration_error:.3f}"
+
     @classmethod
     def of(cls, scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]]) -> Self:
         """Of solutions' step scores and labels; at least one step."""
@@ -94,7 +122,7 @@ class Validation:
             auroc=float(roc_auc_score(right, values)) if both else None,
             accuracy=float(np.mean((values >= 0.5) == right)),
             calibration_error=_calibration_error(values, right),
-            f1=first_error_score(first, actual).f1 if len(kinds) == 2 else None,
+            f1=FirstErrorFigures.of(first, actual).f1 if len(kinds) == 2 else None,
         )
 
 

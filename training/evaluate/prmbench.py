@@ -17,7 +17,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -98,14 +97,10 @@ Benchmark = Mapping[str, Sequence[PrmBenchSolution]]
 
 
 def load_prmbench(source: str) -> Benchmark:
-    """The benchmark in a JSONL file, plain or `.gz`, in each such file of a directory, or in the hub's data set of that
-    name. Raises `RecordInvalid` for an invalid record, or if there is none."""
+    """The benchmark in a file, in the files of a directory, or in the hub's data set of that name. Raises
+    `RecordInvalid` for an invalid record, or if there is none."""
     solutions: dict[str, PrmBenchSolution] = {}
-    place, kind = Path(source), PrmBenchSolution
-    rows = sources.from_hub(source, "train", kind)
-    if place.exists():
-        rows = chain.from_iterable(sources.from_file(path, kind) for path in sources.json_lines(place))
-    for _, solution in rows:
+    for _, solution in sources.records_of(source, "train", PrmBenchSolution):
         solutions.setdefault(solution.id, solution)
     if not solutions:
         raise RecordInvalid(source, 0, "there is no solution in it")
@@ -141,10 +136,9 @@ def measure(benchmark: Benchmark, scores: Mapping[str, Mapping[str, Scores]]) ->
     every = np.array([*by_question.values()]).reshape(-1, 3)
     # a question is resampled with its solutions of all categories
     resampled = prm_score(weights(len(every)) @ every) if len(every) else np.zeros(1)
-    low, high = np.quantile(resampled, [0.025, 0.975])
     scored = sum(map(len, counts.values()))
     return PrmScores(
-        Share(float(prm_score(every.sum(axis=0))), float(low), float(high)),
+        Share.wilson(float(prm_score(every.sum(axis=0))), float(resampled.var()), max(1, len(every))),
         categories,
         {
             group: sum(categories[name] for name in names) / len(names)

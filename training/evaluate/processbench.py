@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
 from rich.console import Console
 
 from unprm import steps
@@ -21,7 +20,7 @@ from .. import resumable, sources
 from ..schema import BenchmarkSolution, Scores
 from ..sources import Identified
 from . import step_scores
-from .metrics import Share, first_error_score
+from .metrics import FirstErrorFigures
 from .scorers import Scorer
 from .vote_results import in_markdown, read_published
 
@@ -31,7 +30,6 @@ CHOOSING = "gsm8k"
 THRESHOLD = 0.5
 GRID = tuple(k / 100 for k in range(1, 100))
 """Candidate thresholds."""
-RESAMPLES = 2000
 UNSCORED = -2
 """The prediction for a solution that could not be scored: equal to no label."""
 PUBLISHED = read_published("processbench")
@@ -48,23 +46,20 @@ class KnownFirstError(Identified, Protocol):
 
 
 def load_processbench(source: str) -> dict[str, list[BenchmarkSolution]]:
-    """Solutions by subset, read from a JSONL file, plain or `.gz` (a subset is named after its file), from each such
-    file in a directory, or from the hub's data set of that name.
+    """Solutions by subset, read from a file (a subset is named after its file), from the files of a directory, or from
+    the hub's data set of that name.
 
     Raises `RecordInvalid` for an invalid record, a duplicate id or a directory without files; and if all solutions of a
     subset are wrong, or all right.
     """
-    place, kind = Path(source), BenchmarkSolution
-    if not place.exists():
-        return {name: _checked(f"{source} {name}", sources.from_hub(source, name, kind)) for name in SUBSETS}
-    files = sources.json_lines(place)
-    return {path.name.partition(".")[0]: _checked(str(path), sources.from_file(path, kind)) for path in files}
-
-
-def _checked(source: str, rows: Iterable[tuple[int, BenchmarkSolution]]) -> list[BenchmarkSolution]:
-    solutions = list(sources.by_id(source, rows).values())
-    check_kinds(source, solutions)
-    return solutions
+    places = dict.fromkeys(SUBSETS, source)
+    if (place := Path(source)).exists():
+        places = {path.name.partition(".")[0]: str(path) for path in sources.files(place)}
+    subsets = {}
+    for name, where in places.items():
+        subsets[name] = [*sources.by_id(where, sources.records_of(where, name, BenchmarkSolution)).values()]
+        check_kinds(where, subsets[name])
+    return subsets
 
 
 def check_kinds(source: str, samples: Iterable[KnownFirstError]) -> None:
@@ -73,39 +68,11 @@ def check_kinds(source: str, samples: Iterable[KnownFirstError]) -> None:
         raise RecordInvalid(source, 0, "F1 takes wrong solutions and right ones (label -1): both kinds are needed")
 
 
-@dataclass(frozen=True, slots=True)
-class FirstErrorFigures:
-    """Results on one subset at one threshold; shares in [0, 1], F1 with its 95 % bootstrap interval over the samples.
-
-    `erroneous`, `correct`: as in `FirstErrorScore`. `wrong`, `right`: numbers of solutions. `too_long`: samples that do
-    not fit the model's window; their predictions count as wrong.
-    """
-
-    erroneous: float
-    correct: float
-    f1: float
-    f1_low: float
-    f1_high: float
-    wrong: int
-    right: int
-    too_long: int
-
-    @property
-    def f1_share(self) -> Share:
-        return Share(self.f1, self.f1_low, self.f1_high)
-
-
 def figures(samples: Sequence[KnownFirstError], scores: Mapping[str, Scores], threshold: float) -> FirstErrorFigures:
-    """Figures of a subset; both right and wrong solutions must occur (`ValueError`)."""
+    """Figures of a subset at a threshold; both right and wrong solutions must occur (`ValueError`)."""
     predicted = [prediction(scores[sample.id], threshold) for sample in samples]
-    actual = [sample.first_error for sample in samples]
-    measured = first_error_score(predicted, actual)
-    wrong = sum(label is not None for label in actual)
-    low, high = _f1_interval((measured.erroneous, wrong), (measured.correct, len(actual) - wrong))
     too_long = sum(scores[sample.id] is None for sample in samples)
-    return FirstErrorFigures(
-        measured.erroneous, measured.correct, measured.f1, low, high, wrong, len(actual) - wrong, too_long
-    )
+    return FirstErrorFigures.of(predicted, [sample.first_error for sample in samples], too_long)
 
 
 def prediction(scores: Scores, threshold: float) -> int | None:
@@ -116,17 +83,6 @@ def prediction(scores: Scores, threshold: float) -> int | None:
 def best_threshold(samples: Sequence[KnownFirstError], scores: Mapping[str, Scores]) -> float:
     """The threshold with the highest F1 on these samples; of equal ones the one nearest to 0.5."""
     return max(GRID, key=lambda threshold: (figures(samples, scores, threshold).f1, -abs(threshold - THRESHOLD)))
-
-
-def _f1_interval(*shares: tuple[float, int]) -> tuple[float, float]:
-    """95 % bootstrap interval of the harmonic mean of two shares, each `(value, count)`: resampling hits and misses
-    amounts to drawing binomials."""
-    rng = np.random.default_rng(0)
-    first, second = (rng.binomial(count, value, RESAMPLES) / count for value, count in shares)
-    total = first + second
-    harmonic = np.divide(2 * first * second, total, out=np.zeros_like(total), where=total > 0)
-    low, high = np.quantile(harmonic, [0.025, 0.975])
-    return float(low), float(high)
 
 
 @dataclass(frozen=True, slots=True)

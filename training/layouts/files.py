@@ -1,10 +1,10 @@
 """Labelled solutions from files, directories and the hub, in any layout; and from one layout to another."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,6 @@ from . import rows
 
 SHOWN = 20
 """Bad records that an error names; it counts the others."""
-ENDINGS = (".jsonl", ".jsonl.gz", ".json")
-"""Of the files that are read in a directory and those below it, in the order of their paths."""
-
-_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +81,14 @@ def read_labelled(data: Sequence[Path], layout: LayoutName | None = None) -> Ite
     """
     bad: list[RecordInvalid] = []
     count = 0
-    for place in data:
-        for source, number, row in _rows(place):
-            try:
-                fields = _fields(row)
-                yield from LAYOUTS[layout].solutions(fields) if layout else _solutions(fields)
-            except ValueError as error:
-                count += 1
-                if count <= SHOWN:
-                    bad.append(RecordInvalid(source, number, sources.reason(error)))
+    for source, number, row in chain.from_iterable(sources.rows_of(place, "train") for place in data):
+        try:
+            fields = _fields(row)
+            yield from LAYOUTS[layout].solutions(fields) if layout else _solutions(fields)
+        except ValueError as error:
+            count += 1
+            if count <= SHOWN:
+                bad.append(RecordInvalid(source, number, sources.reason(error)))
     if count:
         raise bad[0] if count == 1 else RecordsInvalid(bad, count)
 
@@ -129,33 +124,6 @@ def convert(data: Path, output: Path, to: WrittenLayout, layout: LayoutName | No
         )
     resumable.write_lines(output, written)
     return len(written)
-
-
-def _rows(place: Path) -> Iterator[tuple[str, int, object]]:
-    """Each row's source, its number from 1, and itself: bytes of JSON, or its value."""
-    if not place.exists():
-        if not _HUB_NAME.fullmatch(str(place)) or place.name.endswith(ENDINGS):
-            raise RecordInvalid(str(place), 0, "there is no such file or directory")
-        yield from ((str(place), number, row) for number, row in sources.from_hub(str(place), "train", dict[str, Any]))
-        return
-    files = sorted(path for path in place.rglob("*") if path.name.endswith(ENDINGS)) if place.is_dir() else [place]
-    if not files:
-        raise RecordInvalid(str(place), 0, f"the directory has no file that ends with {', '.join(ENDINGS)}")
-    for path in files:
-        array = _array(path)
-        yield from ((str(path), *row) for row in (sources.lines(path) if array is None else enumerate(array, 1)))
-
-
-def _array(path: Path) -> list[object] | None:
-    """The rows of a file that is a JSON array; None if it has JSON lines."""
-    _, first = next(sources.lines(path), (0, b""))
-    if not first.lstrip().startswith(b"["):
-        return None
-    content = b"".join(line for _, line in sources.lines(path))
-    try:
-        return adapter(list[object]).validate_json(content)
-    except ValueError:
-        return [content]  # one row, whose error is that of the file
 
 
 def _fields(row: object) -> dict[str, Any]:

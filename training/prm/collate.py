@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, count
@@ -17,6 +18,9 @@ from unprm.types import Encoded, Format
 from ..layouts.files import read_labelled
 from ..schema import LabelledSolution
 from ..stage_settings import LayoutName
+
+MOST_HELD_OUT = 500
+"""Solutions held out of the data by default: more would tell little more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,21 @@ def read_examples(
         names = ", ".join(map(str, paths))
         raise ModelInvalid(f"nothing to train on: {len(solutions)} solutions in {names}, none fits {window} tokens")
     return examples, len(solutions) - len(examples)
+
+
+def hold_out(examples: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
+    """The examples to train on, and those held out: of whole problems, drawn by seed, in all at most this share, and
+    `MOST_HELD_OUT`."""
+    sizes = Counter(example.problem for example in examples)
+    problems, room = list(sizes), min(MOST_HELD_OUT, int(share * len(examples)))
+    random.Random(f"{seed}/held out").shuffle(problems)
+    held_out = set[str]()
+    for problem in problems:
+        if sizes[problem] <= room:
+            held_out.add(problem)
+            room -= sizes[problem]
+    parts = ([each for each in examples if (each.problem in held_out) is wanted] for wanted in (False, True))
+    return next(parts), next(parts)
 
 
 def batches(solutions: int, size: int, epoch: int, seed: int) -> Iterator[list[int]]:

@@ -40,7 +40,8 @@ class TrainingJournal:
         self._report("train", row, row["step"])
 
     def validated(self, rows: Sequence[Mapping[str, Any]], step: int) -> None:
-        """Writes the epochs so far, of which the last ended with this step."""
+        """Writes the validations so far, before the training and after each epoch, of which the last was after this
+        step."""
         _write(self.output / VALIDATIONS, rows)
         self._report("validation", rows[-1], step)
 

@@ -190,13 +190,13 @@ class ProbeTrainer:
     """
 
     def __init__(self, settings: TrainSettings) -> None:
-        processes = Processes.join()
-        if processes.count > 1:
+        self.processes = Processes.join()
+        if self.processes.count > 1:
             raise ModelInvalid(
-                f"a probe is trained by one process, not by {processes.count}: start it without torchrun"
+                f"a probe is trained by one process, not by {self.processes.count}: start it without torchrun"
             )
         check_output(settings)
-        self.settings, self.device = settings, processes.device
+        self.settings, self.device = settings, self.processes.device
         self.tokens = settings.batch_tokens or PASS_TOKENS[self.device.type]
         self.base = fetch(settings.base, settings.base_revision)
         shape = read_shape(str(self.base))
@@ -224,6 +224,11 @@ class ProbeTrainer:
         self.dropped_held_out = 0
         if settings.validation:
             self.held_out, self.dropped_held_out = read(HELD_OUT_STATES, settings.validation)
+
+    def plan(self) -> str:
+        """What the run is going to do, in a line."""
+        problems = len(set(self.states.problems))
+        return f"a probe of {len(self.states.right):,} labelled steps of {problems:,} problems"
 
     def train(self, progress: Progress) -> ProbeSummary:
         """Runs the base over what a killed run left, fits the probe, and writes it, its configuration and its card.

@@ -27,7 +27,7 @@ from unprm.formats.unprm import PrmConfig, UnprmFormat
 from ..evaluate.metrics import Validation
 from ..schema import VERDICT
 from .card import write_card
-from .collate import Example, MicroBatch, batches, micro_batches, read_examples
+from .collate import Example, MicroBatch, batches, hold_out, micro_batches, read_examples
 from .heads import make_head
 from .journal import TrainingJournal
 from .loss import LOSSES
@@ -40,6 +40,9 @@ from .train_settings import TrainSettings, TrainSummary
 
 CHOSEN = ("batch_tokens", "gradient_checkpointing")
 """The settings that are chosen by the free memory unless given."""
+
+FEW_STEPS = 50
+"""Optimiser steps below which a run is told that it learns little: the paper's takes 470."""
 
 
 class Trainer:
@@ -73,6 +76,8 @@ class Trainer:
         window = read_shape(str(self.base)).max_position_embeddings
         self.examples, self.dropped = read_examples(settings.data, settings.layout, self.format, window)
         self.held_out, self.dropped_held_out = read_examples(settings.validation, None, self.format, window)
+        if not settings.validation:
+            self.examples, self.held_out = hold_out(self.examples, settings.held_out, settings.seed)
         self.state = RunState(settings.output / STATE, self.processes)
         bf16 = self.compute.autocast if settings.bf16 is None else settings.bf16
         self.settings = replace(settings, bf16=bf16, **self._kept())
@@ -101,6 +106,8 @@ class Trainer:
         first = self._resume()
         settings = {key: str(value) for key, value in asdict(self.settings).items()}
         journal = self.journal.begin(self.steps, settings) if self.journal else None
+        if not first:
+            self._validate(progress, journal)
         left = list(self._batches(first))
         total = self.settings.epochs * _tokens(self.examples)
         done = total - sum(_tokens(batch) for _, batch in left)
@@ -130,20 +137,40 @@ class Trainer:
                 journal.step(row)
             progress.update(task, completed=done, description=self._title())
             over = (step + 1) % self.per_epoch == 0
-            if over and self.held_out:
-                self.validations.append(Validation.of(*self._scored(self.held_out)))
-                if journal:
-                    epochs = enumerate(self.validations, 1)
-                    journal.validated([{"epoch": number, **asdict(each)} for number, each in epochs], step + 1)
+            if over:
+                self._validate(progress, journal)
             if over or (step + 1) % self.settings.checkpoint_every == 0:
                 self._save()
         recent = [row["loss"] for row in self.steps[-max(1, len(self.steps) // 10) :]]
-        summary = TrainSummary(len(self.examples), self.dropped, len(self.steps), fmean(recent))
+        summary = TrainSummary(
+            len(self.examples), self.dropped, len(self.steps), fmean(recent), self.validations, len(self.held_out)
+        )
         self._finish(summary)
         if journal:
             journal.end()
         self.processes.wait()
         return summary
+
+    def plan(self) -> str:
+        """What the run is going to do, in lines."""
+        solutions = f"{len(self.examples):,} solutions, {self.settings.batch_size} a step"
+        lines = [f"{self.total:,} optimiser steps: {self.settings.epochs} epochs of {solutions}"]
+        if self.total < FEW_STEPS:
+            lines.append("that is few: a probe (--tune none --head probe) suits few labels, or a smaller --batch-size")
+        if self.held_out:
+            lines.append(f"{len(self.held_out):,} solutions are held out")
+        return "\n".join([str(self.memory), *lines])
+
+    def _validate(self, progress: Progress, journal: TrainingJournal | None) -> None:
+        """Adds the validation after the last step, if solutions are held out."""
+        if not self.held_out:
+            return
+        self.validations.append(Validation.of(*self._scored(self.held_out)))
+        if journal:
+            rows = [{"epoch": number, **asdict(each)} for number, each in enumerate(self.validations)]
+            journal.validated(rows, len(self.steps))
+            when = f"after epoch {rows[-1]['epoch']}" if self.steps else "untrained"
+            progress.console.print(f"held out, {when}: {self.validations[-1]}", highlight=False, soft_wrap=True)
 
     def _title(self) -> str:
         loss = f", loss {self.steps[-1]['loss']:.4f}" if self.steps else ""

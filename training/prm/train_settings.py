@@ -1,6 +1,7 @@
 """Settings of a training run, and its summary."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -47,6 +48,10 @@ class TrainSettings:
     validation: Annotated[
         tuple[Path, ...], Option(help="Held-out step labels, evaluated after each epoch; their layout is detected.")
     ] = ()
+    held_out: Annotated[
+        float,
+        Option(min=0.0, max=0.5, help="Share of --data held out if there is no --validation, by problems; up to 500."),
+    ] = 0.1
     head: Annotated[
         Literal[HeadName, "probe"],
         Option(
@@ -131,12 +136,19 @@ PROBE_OPTIONS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class TrainSummary:
-    """Summary of a run; `loss` is the mean over the last tenth of its steps."""
+    """Summary of a run; `loss` is the mean over the last tenth of its steps. `validations`: how the scores of the
+    `held_out` solutions' steps fit their labels, before the training and after each epoch."""
 
     examples: int
     dropped_too_long: int
     steps: int
     loss: float
+    validations: Sequence["Validation"] = ()
+    held_out: int = 0
+
+    def __str__(self) -> str:
+        held_out = f"; held out: {self.validations[-1]}" if self.validations else ""
+        return f"{self.steps} steps on {self.examples} solutions, loss {self.loss:.4f}{held_out}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +179,16 @@ class ProbeSummary:
     crossed: "Validation"
     held_out: "Validation | None"
 
+    @property
     def table(self) -> Table:
         made = Table("read from", "log-loss", "AUROC", "in the probe")
         for row in self.rows:
             made.add_row(row.name, f"{row.log_loss:.4f}", f"{row.auroc:.4f}", "yes" if row.chosen else "")
         return made
+
+    def __str__(self) -> str:
+        layers, held_out = ", ".join(map(str, self.layers)), f"; held out: {self.held_out}" if self.held_out else ""
+        return (
+            f"a probe of layers {layers}, of {self.steps} steps of {self.examples} solutions; calibration error "
+            f"{self.crossed.calibration_error:.3f}{held_out}"
+        )

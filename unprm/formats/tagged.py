@@ -115,30 +115,47 @@ class VersaprmFormat(PieceFormat):
 
 class TrlFormat(PieceFormat):
     """What TRL's `PRMTrainer` saves: a language model with a head of two classes on its tokens, which is read at the
-    newline after each step (TRL 1.13). `begin`: the ids that begin a text, one or none."""
+    last token of the `separator` after each step (TRL 1.13). `begin`: the ids that begin a text, one or none."""
 
     family = "trl"
     readout = Head((LAYER,))
-    input_format = "{begin of text, if any}{problem}{step 1}\\n{step 2}\\n… (scored at the newline after each step)"
 
-    def __init__(self, tokenizer: Tokenizer, begin: Sequence[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, begin: Sequence[int], separator: str) -> None:
         super().__init__(tokenizer)
         self._begin = begin
-        (self._separator,) = self.pieces.encode(["\n"])
+        (self._separator,) = self.pieces.encode([separator])
+        end = separator.replace("\n", "\\n")
+        self.input_format = (
+            f"{{begin of text, if any}}{{problem}}{{step 1}}{end}{{step 2}}{end}… (scored after each {end})"
+        )
 
     @classmethod
-    def build(cls, tokenizer: Tokenizer, directory: Path) -> "TrlFormat":
+    def build(cls, tokenizer: Tokenizer, directory: Path, separator: str | None = None) -> "TrlFormat":
+        """The format of the checkpoint in a directory. `separator`: TRL's `step_separator`, in which `\\n` is a
+        newline; by default what config.json has by that name. Raises `ModelInvalid` without any."""
+        separator = separator or json.loads((directory / "config.json").read_text("utf-8")).get("step_separator")
+        if not separator:
+            raise ModelInvalid(
+                "a checkpoint of TRL's does not tell its step_separator: give it by --separator, which was "
+                r"'\n' by TRL's default; '\n\n' is a blank line"
+            )
         path = directory / "tokenizer_config.json"
         begin = json.loads(path.read_text("utf-8")).get("bos_token") if path.exists() else None
         if isinstance(begin, dict):  # as transformers 4 writes it
             begin = begin["content"]
-        return cls(tokenizer, [] if begin is None else [token_id(tokenizer, begin)])
+        begins = [] if begin is None else [token_id(tokenizer, begin)]
+        return cls(tokenizer, begins, separator.replace("\\n", "\n"))
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of problem and steps, each encoded separately, and a separator after each step; scored at the separators'
         last tokens."""
         return self.tagged([problem, *steps], self._separator, self._begin)
 
+
+SEPARATORS = dict.fromkeys(
+    ("HuggingFaceH4/Qwen2.5-Math-1.5B-Instruct-PRM-0.2", "HuggingFaceH4/Qwen2.5-Math-7B-Instruct-PRM-0.2"), "\n\n"
+)
+"""What separated the steps that published checkpoints were trained on, by their authors' scripts."""
 
 FAMILIES = (
     Family(
@@ -175,10 +192,11 @@ FAMILIES = (
     ),
     Family(
         name=TrlFormat.family,
-        about="a language model with a head of two classes that TRL's PRMTrainer made, read at the newline after each "
-        "step",
+        about="a language model with a head of two classes that TRL's PRMTrainer made, read at the separator "
+        "after each step",
         readout=Head,
         architectures=tuple(f"{network}ForTokenClassification" for network in _NETWORKS),
+        models=tuple(KnownModel(name, "not known", size) for name, size in zip(SEPARATORS, (1.5, 7.6), strict=True)),
         build=TrlFormat.build,
     ),
 )

@@ -58,6 +58,9 @@ class ModelOptions(BaseModel):
     )
     positive: _Token | None = Field(default=None, description="Token of the verdict on a right step.")
     negative: _Token | None = Field(default=None, description="Token of the verdict on a wrong step.")
+    separator: _Token | None = Field(
+        default=None, description="Text after each step, for a checkpoint of TRL's: its step_separator."
+    )
     reference: str | None = Field(default=None, description="Reference model of implicit rewards (eurus).")
     beta: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Scale of implicit rewards (eurus)."

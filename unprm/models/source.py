@@ -38,6 +38,7 @@ from unprm.formats.family import (
     Verdicts,
 )
 from unprm.formats.registry import family_named, is_probe, of_architecture, recognise
+from unprm.formats.tagged import SEPARATORS, TrlFormat
 from unprm.models.options import EngineName, EngineOptions, ModelSpec, public_name
 from unprm.types import ModelDescription
 
@@ -78,8 +79,12 @@ class ModelSource:
         if marks:  # those not given are the paper's
             config = unprm.PrmConfig.for_base(tokenizer, files.name, files.base_name, **marks)
             format: PrmFormat = unprm.UnprmFormat(tokenizer, config)
+        elif family.name == TrlFormat.family:
+            format = TrlFormat.build(tokenizer, files.base, spec.separator or SEPARATORS.get(spec.model))
         else:
             format = family.build(tokenizer, files.directory if ours else files.base)
+        if spec.separator and not isinstance(format, TrlFormat):
+            raise ModelInvalid(f"--separator is for models of family {TrlFormat.family}, not {family.name}")
         readout = format.readout
         if marks and isinstance(readout, Verdicts):  # another program trained it, by the model's own logits
             readout = replace(readout, rows_alone=False)

@@ -349,7 +349,7 @@ def test_one_table_has_every_vote_with_every_reward(recorded):
     rewarded = [(vote, reward) for vote in REWARD_STRATEGIES[1:] for reward in vote_results.AGGREGATES]
     assert [(vote, reward) for vote, reward, *_ in cells] == [("majority", "–"), *rewarded, ("any right", "–")]
     assert cells[0][-2].startswith("57.2 (")
-    assert cells[-1][-2] == "100.0 (100.0–100.0)"
+    assert cells[-1][-2] == "100.0 (75.8–100.0)"  # 12 / (12 + 1.96²)
     assert all(vote in recorded[0] for vote in ("any right", "product"))
 
 

@@ -1,10 +1,12 @@
 """Intervals cover as often as they say, whatever varies; p-values by hand."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 
 from training.evaluate.bootstrap import Estimate, holm
-from training.evaluate.metrics import Share
+from training.evaluate.metrics import FirstErrorFigures, Share
 
 QUESTIONS = 100
 TRIALS = 200
@@ -23,6 +25,38 @@ def test_an_interval_covers_what_questions_change():
 def test_an_interval_covers_what_draws_change_although_they_are_not_resampled():
     rng = np.random.default_rng(3)
     assert 0.91 < _covered(lambda: (rng.random((QUESTIONS, 16)) < 0.3).mean(axis=1), 0.3) < 0.98
+
+
+def test_wilson_s_intervals_of_shares():
+    for outcomes, expected in (
+        ([1, 1, 1, 0, 1, 0, 1, 1, 0, 1], (0.7, 0.3968, 0.8922)),
+        ([1, 1, 1, 1, 1], (1.0, 0.5655, 1.0)),
+        ([0, 0, 0, 0, 0], (0.0, 0.0, 0.4345)),
+    ):
+        found = Share.of(outcomes), Estimate.mean(np.array(outcomes, dtype=float)).share
+        assert [astuple(each) for each in found] == [pytest.approx(expected, abs=2e-3)] * 2
+    assert Share.of([0.5] * 5).low < 0.4  # that all are alike is chance, too
+    rng = np.random.default_rng(4)
+    for count, truth in ((5, 0.9), (20, 0.5), (100, 0.97)):
+        drawn = [Share.of(rng.random(count) < truth) for _ in range(2000)]
+        assert 0.9 < np.mean([each.low <= truth <= each.high for each in drawn]) < 0.99
+
+
+def test_an_f1_of_few_solutions_has_an_interval_that_covers_it():
+    assert astuple(FirstErrorFigures.of([1] * 5 + [None] * 5, [1] * 5 + [None] * 5).f1_share) == pytest.approx(
+        (1.0, 10 / (10 + 1.96**2), 1.0), abs=1e-4
+    )
+    assert FirstErrorFigures.of([0] * 5, [1] * 4 + [None]).f1_high > 0.2
+    rng = np.random.default_rng(5)
+    for wrong, right, found, spared in ((30, 30, 0.5, 0.5), (100, 40, 0.3, 0.9), (15, 60, 0.8, 0.95)):
+        truth = 2 * found * spared / (found + spared)
+        hits = 0
+        for _ in range(1000):
+            predicted = [0 if hit else 1 for hit in rng.random(wrong) < found]
+            predicted += [None if hit else 0 for hit in rng.random(right) < spared]
+            share = FirstErrorFigures.of(predicted, [0] * wrong + [None] * right).f1_share
+            hits += share.low <= truth <= share.high
+        assert 920 < hits < 990
 
 
 def test_questions_of_two_prms_are_paired():

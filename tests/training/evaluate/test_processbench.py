@@ -49,6 +49,17 @@ def scored(tmp_path_factory):
     return subsets, bench.score(subsets, EngineScorer(FakeEngine()), output, _quiet()), output
 
 
+@pytest.mark.parametrize("ending", [".json", ".json.gz", ".jsonl.gz"])
+def test_files_are_read_as_in_training(ending, tmp_path):
+    rows = _rows("gsm8k")
+    lines = json.dumps(rows, indent=1) if "json." in f"{ending}." else "\n".join(map(json.dumps, rows))
+    (tmp_path / "below").mkdir()
+    place = tmp_path / "below" / f"gsm8k{ending}"
+    place.write_bytes(gzip.compress(lines.encode()) if ending.endswith(".gz") else lines.encode())
+    assert bench.load_processbench(str(tmp_path)) == bench.load_processbench(str(DATA / "gsm8k.jsonl"))
+    assert bench.load_processbench(str(place))["gsm8k"][0].id == rows[0]["id"]
+
+
 def test_no_threshold_is_chosen_on_the_subset_that_it_would_be_tried_on(scored):
     subsets, scores, _ = scored
     assert list(bench.results(subsets, scores)) == ["fixed", "best on gsm8k"]

@@ -107,7 +107,7 @@ def test_trackers_get_the_figures(base, data, tmp_path):
     rows = _rows(tmp_path / "prm" / "train.jsonl")
     steps = [(step, values["train/loss"]) for step, values in tracker.seen if "train/loss" in values]
     assert steps == [(row["step"], row["loss"]) for row in rows]
-    assert [step for step, values in tracker.seen if "validation/auroc" in values] == [3, 6]
+    assert [step for step, values in tracker.seen if "validation/auroc" in values] == [0, 3, 6]
 
 
 def test_trackers_that_are_not_there_are_named(base, data, tmp_path):

@@ -5,7 +5,7 @@ import json
 import math
 import random
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ from tests.training.solutions import learnable
 from training import resumable
 from training.__main__ import app
 from training.evaluate.metrics import Validation
-from training.prm.collate import Example, batches, micro_batches
+from training.prm.collate import Example, batches, hold_out, micro_batches
 from training.prm.loss import LOSSES
 from training.prm.network import Network
 from training.prm.processes import Processes
@@ -195,11 +195,45 @@ def test_held_out_solutions_are_looked_at_each_epoch(base, data, tmp_path):
     output = tmp_path / "prm"
     Trainer(_settings(base, data, output, validation=(held_out,), epochs=2)).train(QUIET)
     validations = [json.loads(line) for line in (output / "validation.jsonl").read_text().splitlines()]
-    assert [each.pop("epoch") for each in validations] == [1, 2]
+    assert [each.pop("epoch") for each in validations] == [0, 1, 2]  # the untrained base, and both epochs
     engine = load_engine(str(output), device="cpu")
     scores = columns(engine.score([engine.format.encode(s.problem, s.steps) for s in solutions])).values
     again = asdict(Validation.of(scores, [s.labels for s in solutions]))
     assert again == pytest.approx(validations[-1], abs=1e-3)
+
+
+def test_problems_are_held_out_whole_by_default(base, tmp_path):
+    data = tmp_path / "steps.jsonl"
+    solutions = [replace(each, problem=f"Problem: {k % 40}?") for k, each in enumerate(learnable(200))]
+    resumable.write_lines(data, solutions)
+    trainer = Trainer(TrainSettings(base=str(base), data=(data,), output=tmp_path / "prm"))
+    kept, held_out = ({example.problem for example in part} for part in (trainer.examples, trainer.held_out))
+    assert (len(trainer.examples), len(trainer.held_out)) == (180, 20)
+    assert not kept & held_out
+    memory, steps, few, left = trainer.plan().splitlines()
+    assert memory.startswith("memory: ")
+    assert steps == "3 optimiser steps: 3 epochs of 180 solutions, 256 a step"
+    assert left == "20 solutions are held out"
+    assert "--head probe" in few
+    summary = trainer.train(QUIET)
+    assert summary.validations[0].auroc < summary.validations[-1].auroc
+    assert len(summary.validations) == 4
+    assert str(summary).endswith(f"; held out: {summary.validations[-1]}")
+    assert f"| AUROC of 20 held-out solutions | {summary.validations[-1].auroc:.3f}, untrained " in (
+        tmp_path / "prm" / "README.md"
+    ).read_text("utf-8")
+    everything = Trainer(TrainSettings(base=str(base), data=(data,), output=tmp_path / "all", held_out=0.0, epochs=60))
+    assert (len(everything.examples), everything.held_out) == (200, [])
+    assert everything.plan().splitlines()[1:] == ["60 optimiser steps: 60 epochs of 200 solutions, 256 a step"]
+
+
+def test_no_more_is_held_out_than_says_more():
+    examples = [Example(Encoded((1,), (0,)), (1.0,), f"{k % 4000}") for k in range(8000)]
+    kept, held_out = hold_out(examples, 0.1, 0)
+    assert (len(kept), len(held_out)) == (7500, 500)
+    assert hold_out(examples, 0.1, 0)[1] == held_out
+    assert hold_out(examples, 0.1, 1)[1] != held_out
+    assert hold_out(examples[:9], 0.1, 0)[1] == []
 
 
 def test_validation_by_hand():

@@ -24,6 +24,7 @@ from tests.unprm.formats import references
 from unprm.engines.torch.heads import EnsembleHead
 from unprm.errors import InvalidRequest, ModelInvalid
 from unprm.formats.registry import families, known_models
+from unprm.formats.tagged import SEPARATORS
 from unprm.models.load import load_engine
 from unprm.steps import split
 from unprm.types import Prompt
@@ -169,6 +170,29 @@ def test_the_head_of_two_classes_is_recognized_by_its_configuration(places):
     assert load_engine(str(places["skywork"])).description.family == "skywork"
     assert load_engine(str(places["actprm"])).description.family == "actprm"
     assert load_engine(str(places["trl"])).description.family == "trl"
+
+
+def test_what_separated_the_steps_of_trl_s_checkpoints_is_asked_for(places, tmp_path):
+    place = shutil.copytree(places["trl"], tmp_path / "trl")
+    config = json.loads((place / "config.json").read_text("utf-8"))
+    assert config.pop("step_separator") == "\n"
+    (place / "config.json").write_text(json.dumps(config), "utf-8")  # as TRL writes it
+    with pytest.raises(ModelInvalid, match=r"does not tell its step_separator: give it by --separator"):
+        load_engine(str(place))
+    line, blank = (load_engine(str(place), separator=text) for text in (r"\n", r"\n\n"))
+    assert line.description.digest == load_engine(str(place), separator="\n").description.digest
+    assert line.description.digest != blank.description.digest  # scores of one aren't mistaken for the other's
+    assert "{step 1}\\n\\n{step 2}" in blank.description.input_format
+    encoded = blank.format.encode("1 + 1?", ["It is 2."])
+    assert blank.format.text(encoded).endswith("It is 2.\n\n")
+    with pytest.raises(ModelInvalid, match="--separator is for models of family trl, not skywork"):
+        load_engine(str(places["skywork"]), separator="\n")
+
+
+def test_published_checkpoints_of_trl_have_a_known_separator():
+    known = {model.name for family, model in known_models() if family.name == "trl"}
+    assert known == SEPARATORS.keys()
+    assert set(SEPARATORS.values()) == {"\n\n"}
 
 
 def test_published_models_are_named_once_with_their_facts():
