@@ -1,5 +1,5 @@
-"""What fits on a GPU, by the plan that the engine makes before it runs: `python -m benchmarks.sizing` prints the tables
-of docs/sizing.md. Nothing is run, and no GPU is needed."""
+"""What fits on a GPU, by the plan that the engine makes before it runs: `python -m benchmarks.sizing` prints the table
+of docs/hardware.md. Nothing is run, and no GPU is needed."""
 
 from collections.abc import Iterator
 
@@ -21,20 +21,18 @@ HALF_A_BILLION = ONE_AND_A_HALF_BILLION | {
 }
 MODELS = {"0.5B": HALF_A_BILLION, "1.5B": ONE_AND_A_HALF_BILLION, "7B": SEVEN_BILLION}
 CARDS = {"24 GB": 24, "40 GB": 40, "80 GB": 80}
-PEAKS = {"L4, A10": 120, "A100": 312, "H100": 989}
-"""TFLOP/s of dense products in bf16, by their makers."""
 CONTEXT = 10**9
 """Bytes that CUDA itself takes on a card, about."""
 VOTE = 150 + 64 * 300
 """Distinct tokens of a vote on 64 candidates of 300 tokens."""
 
 
-def tables() -> str:
-    """Both tables, in Markdown."""
-    return "\n".join([*_memory(), "", *_time()])
+def table() -> str:
+    """What each model takes on each card, in Markdown."""
+    return "\n".join(_rows())
 
 
-def _memory() -> Iterator[str]:
+def _rows() -> Iterator[str]:
     yield "| model | GPU | weights | a batch | prefix cache | its tokens | votes in it |"
     yield "|---|---|--:|--:|--:|--:|--:|"
     options = EngineOptions()
@@ -52,18 +50,6 @@ def _memory() -> Iterator[str]:
             yield f"| {name} | {card} | {shown} | {tokens:,} | {tokens // VOTE} |"
 
 
-def _time() -> Iterator[str]:
-    cards = [f"{card}, {peak}" for card, peak in PEAKS.items()]
-    yield f"| model | operations a token | {' | '.join(cards)} |"
-    yield f"|---|--:|{'--:|' * len(PEAKS)}"
-    for name, shape in MODELS.items():
-        (decoder,) = _reader(shape).decoders
-        linear = (module.weight.numel() for module in decoder.modules() if isinstance(module, nn.Linear))
-        operations = 2 * sum(linear)
-        times = " | ".join(f"{VOTE * operations / (peak * 1e12):.2f} s" for peak in PEAKS.values())
-        yield f"| {name} | {operations / 1e9:.1f} · 10⁹ | {times} |"
-
-
 def _reader(shape: dict[str, int]) -> AtPositions:
     """A model of this shape in bf16 that has no numbers."""
     meta = torch.device("meta")
@@ -73,4 +59,4 @@ def _reader(shape: dict[str, int]) -> AtPositions:
 
 
 if __name__ == "__main__":
-    print(tables())
+    print(table())

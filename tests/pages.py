@@ -11,7 +11,7 @@ PAGES = "docs/requests.md", "README.md", "docs/quickstart.md"
 _EXAMPLE = re.compile(r"```sh\n(curl [^`]*?)```\n[^`]*```json\n([^`]*?)```")
 EXAMPLES = [(page, *found) for page in PAGES for found in _EXAMPLE.findall((ROOT / page).read_text("utf-8"))]
 """Page, command and answer."""
-AGENT_PAGES = "docs/gateway.md", "docs/client.md", "docs/trajectories.md", "docs/mcp.md"
+AGENT_PAGES = "docs/gateway.md", "docs/client.md", "docs/trajectories.md"
 AGENTS = "".join((ROOT / page).read_text("utf-8") for page in AGENT_PAGES)
 AGENTS_BLOCKS = re.findall(r"```(\w+)\n(.*?)```", AGENTS, re.DOTALL)
 AGENTS_PROGRAMS = [block for language, block in AGENTS_BLOCKS if language == "python"]

@@ -26,7 +26,7 @@ Split = Literal["auto", "paragraph", "step", "line"]
 """Where a solution's text is split into steps."""
 
 DEFAULT_STRATEGY: Final = "wrf"
-"""The vote of the gateway and of the clients if none is named; docs/lab/README.md has the evidence for it."""
+"""The vote of the gateway and of the clients if none is named; docs/lab/votes.md has the evidence for it."""
 
 SamplerName = Literal["transformers", "vllm", "openai", "chat"]
 """What runs a model that writes solutions: a library here, or a server's completions or chat API."""

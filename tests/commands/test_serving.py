@@ -35,20 +35,13 @@ def elected(client: httpx.Client) -> Any:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-@runs("README.md", "git clone")
+@runs("CONTRIBUTING.md", "git clone")
 def test_the_project_is_cloned(world: World, blocks: list[Block]) -> None:
     """From a repository that holds as little as `make` needs."""
-    world.path("origin/Makefile").write_text("serve:\n\t@echo serving in $(CURDIR)\n", "ascii")
+    world.path("origin/Makefile").write_text("test:\n\t@echo testing in $(CURDIR)\n", "ascii")
     world.run("cd origin && git init -q && git add . && git -c user.name=a -c user.email=a@b.c commit -qm a")
     said = world.run(changed(blocks[0].text, {"REPOSITORY= ": f"REPOSITORY={world.path('origin')} "}))
-    assert f"serving in {world.path('unprm')}\n" in said
-
-
-@runs("README.md", "from unprm_client import Client")
-def test_the_client_asks_a_server(world: World, blocks: list[Block]) -> None:
-    with world.serving("unprm serve"):
-        world.path("program.py").write_text(changed(blocks[0].text, {"http://localhost:8000": world.url}), "utf-8")
-        assert world.run("python program.py").split() == ["68", "wrf", "0"]
+    assert f"testing in {world.path('unprm')}\n" in said
 
 
 @runs("README.md", "import unprm\n")
@@ -80,15 +73,16 @@ def test_a_judge_and_an_upstream_are_one_server(world: World, reasoner: str, blo
     check_judged(world, reasoner, blocks[0], "http://localhost:8001/v1")
 
 
-@runs("docs/ollama.md", "serve --upstream-url")
-def test_the_upstream_is_where_ollama_would_be(world: World, reasoner: str, blocks: list[Block]) -> None:
-    with world.serving(changed(blocks[0].text, {"http://localhost:11434": reasoner})) as client:
-        assert elected(client)["sampled"] == 4
+@runs("docs/connect.md", "serve --upstream-url http://localhost:8001/v1\n", "/v1/chat/completions")
+def test_a_server_is_connected(world: World, reasoner: str, blocks: list[Block]) -> None:
+    command, request = blocks
+    with world.serving(changed(command.text, {"http://localhost:8001": reasoner})):
+        assert json.loads(world.run(request.text))["unprm"]["strategy"] == "majority"
 
 
-@runs("docs/ollama.md", "serve --model judge")
-def test_the_judge_is_where_ollama_would_be(world: World, reasoner: str, blocks: list[Block]) -> None:
-    check_judged(world, reasoner, blocks[0], "http://localhost:11434/v1")
+@runs("docs/connect.md", "--model judge")
+def test_the_upstream_itself_is_the_judge(world: World, reasoner: str, blocks: list[Block]) -> None:
+    check_judged(world, reasoner, blocks[0], "http://localhost:8001/v1")
 
 
 def check_judged(world: World, reasoner: str, block: Block, url: str) -> None:
@@ -114,7 +108,7 @@ def test_a_server_has_a_key_of_its_upstream(world: World, reasoner: str, blocks:
         assert elected(client)["sampled"] == 4
 
 
-@runs("docs/mcp.md", "unprm mcp --transport http")
+@runs("docs/client.md", "unprm mcp --transport http")
 def test_tools_are_served_over_http(world: World, blocks: list[Block]) -> None:
     async def names() -> set[str]:
         async with Tools(f"{world.url}/mcp") as client:

@@ -58,11 +58,17 @@ def check_prmbench(world: World, run: str) -> None:
     assert figures["solutions"] == len(figures["categories"]) == 9
 
 
-@runs("README.md", "unprm build")
-def test_a_data_set_is_built(world: World, blocks: list[Block]) -> None:
-    world.run(changed(blocks[0].text, {"--preset mini": "--preset mini --limit 1"}))
+@runs("docs/first-prm.md", "unprm build", "unprm train", "unprm sample", "unprm serve")
+def test_a_first_prm_is_made_measured_and_served(world: World, blocks: list[Block]) -> None:
+    build, train, evaluate, serve = (block.text for block in blocks)
+    world.run(changed(build, {"--limit 60": "--limit 2"}))
     output = world.run("python -c \"import datasets; print(*datasets.load_dataset('runs/mini/dataset')['train'][0])\"")
     assert output.splitlines()[-1].split() == ["prompt", "answer", "completions", "label"]
+    world.run(changed(train, {"--epochs 4": "--epochs 1"}))
+    world.run(changed(evaluate, {"--limit 60": "--limit 2"}))
+    assert "| wrf | min |" in world.path("runs/held-out/votes.md").read_text("utf-8")
+    with world.serving(serve) as client:
+        assert all(0 < reward < 1 for reward in rewards(client))
 
 
 @runs("docs/data.md", "unprm merge annotated.jsonl")
@@ -138,14 +144,14 @@ def test_all_searches_are_compared(world: World, blocks: list[Block]) -> None:
     assert {"uncertainty", "uncertainty-literal", "bayes", "adaptive_binary"} <= set(rows)
 
 
-@runs("docs/lab/README.md", "evaluate best-of-n")
+@runs("docs/lab/votes.md", "evaluate best-of-n")
 def test_votes_on_real_scores(world: World, blocks: list[Block]) -> None:
     world.link("docs", DOCS)
     pools = "{} runs/real/qwen runs/real/mini"
     slow = f"votes {pools} --candidates 4"  # on the largest pool
     fewer = {slow.format("runs/real/math500"): slow.format("")}
     world.run(changed(blocks[0].text, {"--limit 250": "--limit 3"} | fewer))
-    page = tables((DOCS / "lab" / "README.md").read_text("utf-8"))
+    page = tables((DOCS / "lab" / "votes.md").read_text("utf-8"))
     for name, pool in (("math500/votes.md", "min"), ("votes.md", "math500")):
         (measured,) = tables(world.path(f"runs/real/{name}").read_text("utf-8"))
         shown = next(table for table in page if table[0].keys() <= measured[0].keys())
@@ -156,11 +162,11 @@ def test_votes_on_real_scores(world: World, blocks: list[Block]) -> None:
     assert "| cisc | mini |" in world.path("runs/real/votes.md").read_text("utf-8")
 
 
-@runs("docs/lab/README.md", "research recorded")
+@runs("docs/lab/votes.md", "research recorded")
 def test_first_errors_on_real_scores(world: World, blocks: list[Block]) -> None:
     world.link("tests/data", DOCS.parent / "tests" / "data")
     output = world.run(blocks[0].text)
-    page = tables((DOCS / "lab" / "README.md").read_text("utf-8"))
+    page = tables((DOCS / "lab" / "votes.md").read_text("utf-8"))
     (shown,) = (table for table in page if "right ones accepted" in table[0])
     assert [cell for row in shown for cell in row.values() if cell not in output] == []
 
