@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from unprm.errors import FieldError, InvalidRequest, UnprmError
+from unprm.errors import FieldError, InvalidRequest, UnprmError, UpstreamRefused
 from unprm.validation_messages import MAX_ERRORS, field_errors, invalid, unknown
 from unprm.votes.registry import VOTES
 from unprm.wire import ProblemDetails
@@ -92,7 +92,9 @@ def respond(error: Exception, scope: Scope) -> Response:
     if isinstance(error, RequestValidationError):
         error = invalid(field_errors(error.errors(), error.body))
     code = lease.code = code_of(error)
-    row = TABLE[code]
+    row, told = TABLE[code], dict[str, str]()
+    if isinstance(error, UpstreamRefused):
+        row, told = row._replace(status=error.status), dict(error.told)
     detail, retry_after = row.title, row.retry_after
     fields, headers = list[FieldError](), dict[str, str]()
     if code == "internal":
@@ -109,10 +111,12 @@ def respond(error: Exception, scope: Scope) -> Response:
     if retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
     body = details_of(code, detail, lease.request_id, fields[:MAX_ERRORS]).model_dump(mode="json")
+    body["status"] = row.status
     if f"{path}/".startswith(f"{ANTHROPIC}/"):
         body |= {"type": "error", "error": {"type": _ANTHROPIC.get(row.status, "api_error"), "message": detail}}
     elif path.startswith("/v1/"):
-        body["error"] = {"message": detail, "type": code, "param": fields[0].pointer if fields else None, "code": code}
+        param = fields[0].pointer if fields else None
+        body["error"] = {"message": detail, "type": code, "param": param, "code": code} | told
     return Response(json.dumps(body), row.status, headers, MEDIA_TYPE)
 
 

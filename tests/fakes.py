@@ -88,6 +88,8 @@ def openai_server(
         if path == "/props" and not props:
             return Response(status_code=404) if slots is None else JSONResponse({"total_slots": slots})
         body = json.loads(await request.body() or "null")
+        if request.url.query:
+            path += f"?{request.url.query}"
         seen.append(Seen(path, body, request.headers.get("authorization")))
         status = pending.pop(0) if pending else 200
         content = {"error": {"message": f"no: {json.dumps(body)}"}}

@@ -7,7 +7,7 @@ what was expected, and never repeats a user's text.
 import logging
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self, TypeVar
 
@@ -155,9 +155,16 @@ class NoAnswer(InvalidRequest):
 
 
 class UpstreamRefused(RequestRefused):
-    """The gateway's upstream rejects the request, for instance an unknown model or a context that is too long."""
+    """The gateway's upstream rejects the request, for instance an unknown model or a context that is too long.
+
+    `status`: the response's; `told`: `code`, `type` and `param` of the upstream's error, as far as it has them.
+    """
 
     code = "upstream_refused"
+
+    def __init__(self, detail: str, status: int = 400, told: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.told = status, told or {}
 
 
 class UpstreamFailed(TryAgain):

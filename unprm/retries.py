@@ -4,6 +4,8 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 FIRST_WAIT = 0.25
 """Seconds before the second attempt, half as many more or less; doubled for each further one, up to `LONGEST_WAIT`."""
@@ -11,10 +13,14 @@ LONGEST_WAIT = 15.0
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds of an answer's header of this name; its other form, a date, is ignored."""
+    """The seconds of an answer's header of this name, or until the date that it is."""
     value = headers.get("retry-after", "")
-    seconds = float(value) if value.isdecimal() else math.inf
-    return seconds if math.isfinite(seconds) else None
+    if value.isdecimal():
+        return seconds if math.isfinite(seconds := float(value)) else None
+    try:
+        return max(0.0, (parsedate_to_datetime(value).replace(tzinfo=UTC) - datetime.now(UTC)).total_seconds())
+    except ValueError:
+        return None
 
 
 class Attempts:

@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
@@ -19,12 +20,13 @@ from pydantic_core import from_json
 
 from unprm.openai.completion import Choices, Samples
 from unprm.openai.errors import (
-    FIELD_REFUSALS,
     APIConnectionError,
     APIError,
     APIResponseError,
     APIStatusError,
+    ErrorFields,
 )
+from unprm.openai.facts import Facts
 from unprm.retries import Attempts, retry_after
 
 logger = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class _Server:
     """One server; it is avoided until `rests_until`, a time of the client's clock."""
 
     url: str
+    base: httpx.URL
     failures: int = 0
     rests_until: float = 0.0
 
@@ -66,10 +69,11 @@ class _Server:
 class OpenAIClient:
     """Client of one server, or of several of the same model, within one event loop.
 
-    `urls`: base URLs; a final `/v1` may be left out. `api_key`: sent as a bearer token. `timeout`: seconds without a
-    byte after which a server counts as dead; None: no limit. `attempts`: how often a request is sent at most, if a
-    server does not answer or its status is one that may pass. `max_bytes` as `MAX_BYTES`. `observe` is called after
-    every attempt. `sleep` and `clock`: how it waits, and by which seconds a server's rest is counted.
+    `urls` as in `base_url`. `api_key`: sent as a bearer token, to Azure's older addresses as `api-key`, too.
+    `timeout`: seconds without a byte after which a server counts as dead; None: no limit. `attempts`: how often a
+    request is sent at most, if a server does not answer or its status is one that may pass. `max_bytes` as `MAX_BYTES`.
+    `observe` is called after every attempt. `sleep` and `clock`: how it waits, and by which seconds a server's rest is
+    counted.
 
     A request goes to the server that its `affinity` points to (rendezvous hashing: adding or removing a server moves no
     more than its share), so that cached prefixes are reused; while that one rests, to the next. A cancelled call closes
@@ -90,19 +94,22 @@ class OpenAIClient:
     ) -> None:
         self._attempts, self._max_bytes = attempts, max_bytes
         self._observe, self._sleep, self._clock = observe, sleep, clock
-        self._servers = [_Server(url.rstrip("/").removesuffix("/v1")) for url in urls]
-        self._neutral = dict(NEUTRAL)  # without the fields that a server refused
+        self._servers = [_Server(url, base_url(url)) for url in urls]
+        self.facts = Facts(clock)
         self._slots: int | None = None  # 0: not reported
         self._queue: AbstractAsyncContextManager[Any] = nullcontext()
         self._asking = asyncio.Lock()
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        if api_key and any("api-version" in server.base.params for server in self._servers):
+            headers["api-key"] = api_key
         self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            headers=headers,
             timeout=httpx.Timeout(timeout, connect=CONNECT_SECONDS),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
         )
 
     async def post(self, path: str, body: Mapping[str, Any], affinity: str = "") -> Any:
-        """The JSON that is answered to a body at a path below `/v1`. Raises an `APIError`."""
+        """The JSON that is answered to a body at a path below the base URL. Raises an `APIError`."""
         content, attempts = encoded(body), Attempts(self._attempts)
         while True:
             try:
@@ -119,10 +126,11 @@ class OpenAIClient:
 
         No more requests are in flight than there are `slots`: what waits here, for as long as it takes, does not time
         out. Fields that the answer to a refused request names are left out in another try. If that one is accepted,
-        they are never sent again, which is logged once. An answer that names all fields repeats the request and blames
-        none.
+        it is a fact about the server, logged once it is known. An answer that names all fields repeats the request and
+        blames none.
         """
-        neutral = self._neutral
+        neutral = {name: value for name, value in NEUTRAL.items() if not self.facts.get(f"no {name}")}
+        begun = neutral
         await self.slots()
         while True:
             sent = {**neutral, **body}
@@ -130,14 +138,13 @@ class OpenAIClient:
                 async with self._queue:
                     answer = await self.post(path, sent, affinity)
             except APIStatusError as error:
-                unnamed = {name for name in sent if name.encode() not in error.content}
+                unnamed = {name for name in sent if not error.refuses(name)}
                 kept = {name: value for name, value in neutral.items() if name in unnamed}
-                if error.status not in FIELD_REFUSALS or kept == neutral or not unnamed:
+                if kept == neutral or not unnamed:
                     raise
                 neutral = kept
                 continue
-            if refused := [name for name in self._neutral if name not in neutral]:
-                self._neutral = {name: value for name, value in self._neutral.items() if name in neutral}
+            if refused := [name for name in begun if name not in neutral and self.facts.show(f"no {name}")]:
                 logger.warning(
                     "the server refuses %s, so its own values are in force; where that is vLLM, start it with "
                     "--generation-config vllm",
@@ -159,7 +166,8 @@ class OpenAIClient:
     async def _slots_of(self, server: _Server) -> int | None:
         """What llama.cpp says of itself; 0 from another server, None if it can't be reached."""
         try:
-            async with self._http.stream("GET", f"{server.url}/props") as response:
+            root = server.base.path.removesuffix("/v1")
+            async with self._http.stream("GET", server.base.copy_with(path=f"{root}/props")) as response:
                 return max(0, int(from_json(await _read(response, self._max_bytes))["total_slots"]))
         except httpx.HTTPError:
             return None
@@ -188,14 +196,17 @@ class OpenAIClient:
         server = self._pick(affinity)
         method, headers = ("GET", {}) if body is None else ("POST", {"Content-Type": "application/json"})
         with self._connection_errors(server):
-            async with self._http.stream(method, f"{server.url}/v1{path}", content=body, headers=headers) as response:
+            url = server.base.copy_with(path=f"{server.base.path}{path}")
+            async with self._http.stream(method, url, content=body, headers=headers) as response:
                 server.failures, server.rests_until = 0, 0.0
                 if response.status_code != 200:
                     try:
                         content = await _read(response, _MAX_ERROR_BYTES)
                     except APIResponseError:
                         content = b""
-                    raise APIStatusError(server.url, response.status_code, retry_after(response.headers), content)
+                    asked = str(url.copy_with(query=None))
+                    told = ErrorFields.parse(content)
+                    raise APIStatusError(asked, response.status_code, retry_after(response.headers), told)
                 yield response
 
     @contextmanager
@@ -235,7 +246,7 @@ class Completions:
     def __init__(self, client: OpenAIClient, path: str, places: AbstractAsyncContextManager[Any] | None = None) -> None:
         self._client, self._path = client, path
         self._places = places or nullcontext()
-        self._choices = Choices()
+        self._choices = Choices(client.facts)
 
     async def sample(self, body: Mapping[str, Any], count: int, seed: int | None = None, affinity: str = "") -> Samples:
         """`count` completions, or fewer if the server returns none any more, those of each answer in the order of
@@ -264,6 +275,14 @@ class Completions:
 
     async def close(self) -> None:
         await self._client.close()
+
+
+def base_url(url: str) -> httpx.URL:
+    """The base URL that clients of OpenAI's API append paths to: as given; a bare host's is `/v1`, and the address of
+    an endpoint is that of its base."""
+    given = httpx.URL(url)
+    base = re.sub(r"(/chat)?/completions$", "", given.path.rstrip("/"))
+    return given.copy_with(path=base or "/v1")
 
 
 def distance(affinity: str, url: str) -> bytes:

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
-from unprm.openai.errors import APIResponseError, APIStatusError, error_message
+from unprm.openai.errors import APIResponseError, APIStatusError, error_inside
+from unprm.openai.facts import Facts
 from unprm.openai.models import Json, LogProbs, Token
 from unprm.task_groups import gather_outcomes
 
@@ -23,16 +24,18 @@ Known = Annotated[T | None, Field(exclude_if=lambda value: value is None)]
 Part = TypeVar("Part", bound=Sized)
 Ask = Callable[[int, int], Coroutine[Any, Any, Part]]
 """Asks for choices: the number of the first, from 0, which makes its seed, and how many. Returns those that came."""
+FINISHES = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+"""The values of `finish_reason` that the API names; servers send others while a completion goes on, as `""`."""
 
 
 @dataclass(frozen=True)
 class Completion:
     """One completion of a prompt.
 
-    `calls`: its tool calls. `thoughts`: reasoning that the server sends beside the text. `finish`: why it ended, as
-    `stop` or `length`. `length`: characters of the text and the calls. `raw`: all that the server sent, in OpenAI's
-    form: the parts of a text joined, the arguments of a call as the text of a JSON object, each call with an id, a
-    legacy `function_call` as a call.
+    `calls`: its tool calls. `thoughts`: reasoning that the server sends beside the text. `finish`: why it ended, one
+    of `FINISHES`, None if the server says none of them. `length`: characters of the text and the calls. `raw`: all that
+    the server sent, in OpenAI's form: the parts of a text joined, the arguments of a call as the text of a JSON object,
+    each call with an id of its own, a legacy `function_call` as a call.
     """
 
     raw: Json
@@ -50,16 +53,16 @@ class Completion:
         if not isinstance(sent, dict) or not is_json(sent | {"logprobs": None}):
             return None
         message = sent.get("message", {"content": sent["text"]} if "text" in sent else None)
-        finish = sent.get("finish_reason")
-        if not isinstance(message, dict) or not isinstance(finish, str | None):
+        if not isinstance(message, dict):
             return None
+        finish = finish_of(sent)
         message = dict(message)
         if "content" in message:
             message["content"] = joined_text(message["content"])
         calls = message.pop("tool_calls", None)
         if isinstance(legacy := message.get("function_call"), dict) and not calls:
             calls = [{"function": legacy}]
-        calls = [_call(call) for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        calls = _calls(calls) if isinstance(calls, list) else []
         if calls:
             message["tool_calls"] = calls
 
@@ -67,7 +70,7 @@ class Completion:
             return next((text for name in names if isinstance(text := message.get(name), str) and text), "")
 
         return cls(
-            raw=sent | {"message": message},
+            raw=sent | {"message": message, "finish_reason": finish},
             text=(text := said("content")),
             calls=calls,
             thoughts=said("reasoning_content", "reasoning"),
@@ -79,6 +82,11 @@ class Completion:
     @property
     def index(self) -> int:
         return index if isinstance(index := self.raw.get("index"), int) else 0
+
+    @property
+    def ended_by(self) -> str:
+        """`finish`; where the server says none, what a completion of its kind has."""
+        return self.finish or ("tool_calls" if self.calls else "stop")
 
     @property
     def is_cut(self) -> bool:
@@ -197,9 +205,11 @@ class Samples:
         """Reads an answer, of its completions at most `count`. Raises `APIResponseError`."""
         sent = answer.get("choices") if isinstance(answer, dict) else None
         if not isinstance(sent, list):
-            message = error_message(answer)
-            raise APIResponseError("an error" if message else "not a chat completion", message)
-        read = list(map(Completion.read, sent[:count]))
+            raise error_inside(answer) or APIResponseError("not a chat completion")
+        whole = [choice for choice in sent[:count] if not failed(choice)]
+        if sent and not whole:
+            raise error_inside(sent[0]) or APIResponseError("an error", "without a reason")
+        read = list(map(Completion.read, whole))
         if read and not any(read):
             raise APIResponseError("not a chat completion")
         completions, usage = [each or UNREADABLE for each in read], TokenUsage.read(answer.get("usage"))
@@ -225,19 +235,20 @@ class Samples:
 
 
 class Choices:
-    """How many choices one server accepts in a request, found by trying."""
+    """How many choices one server accepts in a request, found by trying: the fact `n`."""
 
-    def __init__(self) -> None:
-        self._accepted: int | None = None
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
 
     async def gather(self, ask: Ask[Part], count: int, limit: int | None = None) -> list[Part | Exception]:
         """Asks for `count` choices in requests of at most `limit`; returns the result or error of every request, in the
         order of the choices.
 
-        A request refused with an `APIStatusError` naming `n` is repeated in halves, missing choices one by one. Later
-        calls begin with the accepted size.
+        A request refused with an `APIStatusError` naming `n` is repeated in halves, missing choices one by one. Once
+        it is known, later calls begin with the accepted size.
         """
-        first_size = size = min(number for number in (self._accepted, limit, count) if number is not None)
+        known = self._facts.get("n")
+        first_size = size = min(number for number in (known, limit, count) if number is not None)
         left, results = [(0, count)], list[tuple[int, Part | Exception]]()
         while left:
             parts = [
@@ -257,8 +268,11 @@ class Choices:
                     size = max(1, min(size, len(result)))
         results.sort(key=itemgetter(0))
         outcomes = [result for _, result in results]
-        if size < first_size and not all(isinstance(outcome, Exception) for outcome in outcomes):
-            self._accepted = size
+        if not all(isinstance(outcome, Exception) for outcome in outcomes):
+            if size < first_size:
+                self._facts.show("n", size)
+            elif size > 1:
+                self._facts.contradict("n")
         return outcomes
 
 
@@ -270,15 +284,35 @@ def joined_text(content: Any) -> Any:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _call(call: Json) -> Json:
-    made: Json = {"type": "function"} | call | {"id": call.get("id") or f"call_{uuid.uuid4().hex}"}
-    made.pop("index", None)  # which only streams have
-    if isinstance(function := call.get("function"), dict):
-        arguments = function.get("arguments")
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        # some servers say nothing, or null, where there are no arguments
-        made["function"] = function | {"arguments": "{}" if text in ("", "null") else text}
-    return made
+def finish_of(choice: Json) -> str | None:
+    """The reason why a choice ended; None if the server names none of the API's."""
+    named = choice.get("finish_reason")
+    return named if isinstance(named, str) and named in FINISHES else None
+
+
+def failed(choice: Any) -> bool:
+    """Whether a server says that a choice broke off, as routers do with an error of the provider's."""
+    return isinstance(choice, dict) and bool(choice.get("error") or choice.get("finish_reason") == "error")
+
+
+def _calls(sent: Sequence[Any]) -> list[Json]:
+    """The tool calls, without empty ones, in OpenAI's form, each with an id of its own."""
+    calls = dict[str, Json]()
+    for call in sent:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(call, dict) or (isinstance(function, dict) and not any(function.values())):
+            continue
+        id = sent_id if isinstance(sent_id := call.get("id"), str) else ""
+        if not id or id in calls:
+            id = f"call_{uuid.uuid4().hex}"
+        calls[id] = made = call | {"type": call.get("type") or "function", "id": id}
+        made.pop("index", None)  # which only streams have
+        if isinstance(function, dict):
+            arguments = function.get("arguments")
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            # some servers say nothing, or null, where there are no arguments
+            made["function"] = function | {"arguments": "{}" if text in ("", "null") else text}
+    return list(calls.values())
 
 
 def is_json(value: Any) -> bool:

@@ -2,14 +2,15 @@
 
     APIError
     ├── APIConnectionError   no answer: the server can't be reached, or the connection broke
-    ├── APIStatusError       an answer with a status other than 200
-    └── APIResponseError     an answer that is not JSON, or too large
+    ├── APIStatusError       an answer with a status other than 200, or an error inside a 200 that has its own
+    └── APIResponseError     an answer that is not JSON, not of the API, or too large
 
 An error's text never repeats what was sent or answered, so it may be logged.
 """
 
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 from pydantic_core import from_json
 
@@ -18,6 +19,9 @@ _MAX_MESSAGE = 500
 FIELD_REFUSALS = {400, 422}
 """Statuses for a request with a field that the server does not know."""
 _RETRYABLE = {408, 409, 425, 429, 500, 502, 503, 504}
+_WORDS = ("message", "detail", "msg", "error")
+"""Where servers put the words of an error: OpenAI in `error.message`, SGLang in `message`, FastAPI in `detail`, also a
+list with a `msg` and a place for each field."""
 
 
 class APIError(Exception):
@@ -39,43 +43,89 @@ class APIConnectionError(APIError):
         self.reason = reason
 
 
-class APIStatusError(APIError):
-    """A status other than 200.
+@dataclass(frozen=True, slots=True)
+class ErrorFields:
+    """A server's error in the fields of OpenAI's API, read in any server's form; `status`: in an answer with status
+    200 the status that the error has itself.
 
-    `message`: the server's own words, if any; they may repeat what was
-    sent and are for the caller alone; so may `content`, the answer's body, or its beginning.
+    The words may repeat what was sent and are for the caller alone.
     """
 
-    def __init__(self, url: str, status: int, retry_after: float | None, content: bytes) -> None:
-        super().__init__(f"{url} answered {status}")
-        self.status, self.retry_after, self.content = status, retry_after, content
-        self.message = _message(content)
+    message: str | None = None
+    code: str | None = None
+    type: str | None = None
+    param: str | None = None
+    status: int | None = None
+
+    @classmethod
+    def read(cls, answer: Any) -> Self:
+        """Reads an answer: a text, or JSON."""
+        first = answer[0] if isinstance(answer, list) and answer else answer
+        outer = first if isinstance(first, dict) else {}
+        inner = error if isinstance(error := outer.get("error"), dict) else outer
+
+        def text(name: str) -> str | None:
+            return value[:_MAX_MESSAGE] if isinstance(value := inner.get(name), str) and value else None
+
+        statuses = [
+            int(value) for name in ("status", "code") if re.fullmatch("[45]\\d\\d", value := str(inner.get(name)))
+        ]
+        return cls(_words(answer), text("code"), text("type"), text("param"), next(iter(statuses), None))
+
+    @classmethod
+    def parse(cls, content: bytes) -> Self:
+        """Reads a body: JSON, or a text that is no page."""
+        try:
+            return cls.read(from_json(content))
+        except ValueError:
+            text = content.decode(errors="replace").strip()
+            return cls.read(None if text.startswith("<") else text)
+
+
+class APIStatusError(APIError):
+    """A status other than 200, and what the server says of it; `url`: what was asked, without its query, None for an
+    error inside a 200."""
+
+    def __init__(self, url: str | None, status: int, retry_after: float | None, told: ErrorFields) -> None:
+        super().__init__(f"{url} answered {status}" if url else f"an error inside a 200: {status}")
+        self.url, self.status, self.retry_after, self.told = url, status, retry_after, told
         self.retryable = status in _RETRYABLE
+
+    @property
+    def message(self) -> str | None:
+        """The server's words, cut, as they are handed on."""
+        return self.told.message and self.told.message[:_MAX_MESSAGE]
 
     def refuses(self, field: str) -> bool:
         """Whether the server refuses a request and names this field."""
-        return self.status in FIELD_REFUSALS and re.search(rf"\b{field}\b", self.message or "") is not None
+        named = f"{self.told.param} {self.told.message}"
+        return self.status in FIELD_REFUSALS and re.search(rf"\b{field}\b", named) is not None
 
 
 class APIResponseError(APIError):
-    """An answer with status 200 that can't be read; `message`: the server's own words, as in `APIStatusError`."""
+    """An answer with status 200 that can't be read; `message`: the server's own words, as in `ErrorFields`."""
 
     def __init__(self, problem: str, message: str | None = None) -> None:
         super().__init__(problem)
         self.message = message
 
 
-def _message(content: bytes) -> str | None:
-    try:
-        return error_message(from_json(content))
-    except ValueError:
+def error_inside(answer: Any) -> APIError | None:
+    """The error that an answer with status 200 is; None for other answers."""
+    if not (isinstance(answer, dict) and (answer.get("error") or answer.get("object") == "error")):
         return None
+    told = ErrorFields.read(answer)
+    if told.status is None:
+        return APIResponseError("an error", (told.message or "without a reason")[:_MAX_MESSAGE])
+    return APIStatusError(None, told.status, None, told)
 
 
-def error_message(answer: Any) -> str | None:
-    """The message of an answer that is an error, in OpenAI's form or as a text; None for other answers."""
-    try:
-        error = answer["error"]
-        return str(error if isinstance(error, str) else error["message"])[:_MAX_MESSAGE]
-    except (KeyError, TypeError):
-        return None
+def _words(value: Any) -> str | None:
+    """The words of an error, with the places that a list of errors names."""
+    if isinstance(value, list):
+        return "; ".join(filter(None, map(_words, value))) or None
+    if not isinstance(value, dict):
+        return " ".join(value.split()) or None if isinstance(value, str) else None
+    words = next(filter(None, (_words(value.get(name)) for name in _WORDS)), None)
+    place = ".".join(map(str, loc)) if isinstance(loc := value.get("loc"), list) else None
+    return ": ".join(filter(None, (place, words))) or None

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from unprm.openai.completion import UNREADABLE, Completion, TokenUsage, joined_text
-from unprm.openai.errors import APIResponseError, error_message
+from unprm.openai.completion import UNREADABLE, Completion, TokenUsage, failed, finish_of, joined_text
+from unprm.openai.errors import APIResponseError, error_inside
 from unprm.openai.models import Json
 
 _DATA = b"data:"
@@ -37,7 +37,7 @@ class CompletionStream:
 
     def feed(self, data: bytes) -> list[tuple[int, Completion | str]]:
         """Reads the next part of the stream; returns pieces of texts, and completions that end, each with its index.
-        Raises `APIResponseError`."""
+        Raises `APIResponseError`, and the error that the server sends."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         parts: list[tuple[int, Completion | str]] = []
         for line in lines:
@@ -48,11 +48,11 @@ class CompletionStream:
     def _read(self, event: bytes) -> Iterator[tuple[int, Completion | str]]:
         try:
             value = from_json(event, allow_inf_nan=False)
-            if value.get("error"):
-                raise APIResponseError("an error", error_message(value) or "without a reason")
+            if (error := error_inside(value)) is not None:
+                raise error
             self.model, self.id = (str(value.get(name) or getattr(self, name)) for name in ("model", "id"))
             usage = sent if isinstance(sent := value.get("usage"), dict) else None
-            choices = (value["choices"] if usage is None else value.get("choices")) or ()
+            choices = value.get("choices") or ()  # without any it may be a sign of life
             if usage is not None:
                 self._count(TokenUsage.read(usage), last=not choices)
             for part in choices:
@@ -83,7 +83,10 @@ class CompletionStream:
         more = {name: value for name, value in part.items() if name not in ("delta", "message") and value is not None}
         self._kept += sum(len(name) + len(str(value)) for name, value in more.items() if choice.get(name) != value)
         choice |= more
-        if part.get("finish_reason") is not None:
+        if failed(part):  # it costs this choice, and is told if the choice is asked for alone
+            self._waited_for.remove(index)
+            del self._open[index]
+        elif finish_of(part):
             yield self._end(index)
 
     def _end(self, index: int) -> tuple[int, Completion]:
@@ -103,8 +106,10 @@ def _join(message: Json, delta: Json, in_call: bool = False) -> int:
         if name == "tool_calls":
             calls: dict[Any, Json] = message.setdefault(name, {})
             for part in value or ():
-                place = part.get("index")
-                added += _join(calls.setdefault(len(calls) if place is None else place, {}), part, in_call=True)
+                place = len(calls) if (index := part.get("index")) is None else index
+                if _begins_another(calls.get(place, {}), part):
+                    calls[object()] = calls.pop(place)
+                added += _join(calls.setdefault(place, {}), part, in_call=True)
         elif isinstance(value, dict) and (in_call or name == "function_call") and name not in _IN_PIECES:
             added += _join(message.setdefault(name, {}), value, in_call=True)
         elif isinstance(value, str | list) and type(before) is type(value) and (name in _IN_PIECES or not in_call):
@@ -114,3 +119,9 @@ def _join(message: Json, delta: Json, in_call: bool = False) -> int:
             message[name] = value
             added += len(name) + len(str(value))
     return added
+
+
+def _begins_another(call: Json, part: Json) -> bool:
+    """Whether a part with the number of a call belongs to a further one: it has a name, and an id of its own."""
+    named = isinstance(function := part.get("function"), dict) and function.get("name")
+    return bool(named and part.get("id") and call.get("id") and part["id"] != call["id"])

@@ -48,7 +48,7 @@ class _Endpoint(Completions):
                 return list(map(self._read, found))
         except APIError as error:
             words = f": {error.message}" if isinstance(error, APIStatusError) and error.message else ""
-            raise SamplerFailed(f"POST /v1{self._path}: {error} ({error.attempts} attempts){words}") from error
+            raise SamplerFailed(f"POST {self._path}: {error} ({error.attempts} attempts){words}") from error
         raise SamplerFailed(f"{count} completions were asked for, {len(found)} came back")
 
 

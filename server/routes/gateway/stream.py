@@ -29,7 +29,10 @@ _PARTS = 1000
 
 
 def chat_completion(request: ChatRequest, id: str, elected: ElectionResult) -> Json:
-    choices = [choice.raw | {"index": index} for index, choice in enumerate(elected.choices[: request.n or 1])]
+    choices = [
+        choice.raw | {"index": index, "finish_reason": choice.ended_by}
+        for index, choice in enumerate(elected.choices[: request.n or 1])
+    ]
     report = elected.report.model_dump(mode="json")
     about = _head("chat.completion", id, elected.sampled.model or request.model)
     return about | {"choices": choices, "usage": elected.sampled.usage.for_chat(), "unprm": report}
@@ -62,9 +65,8 @@ class Chunks:
                 yield self._chunk({"content": part}, index=index, logprobs=logprobs)
             if calls := [{"index": number} | call for number, call in enumerate(choice.calls)]:
                 yield self._chunk({"tool_calls": calls}, index=index)
-            reason = choice.finish or "stop"
             report = {} if index else {"unprm": elected.report.model_dump(mode="json", exclude={"solutions"})}
-            yield self._chunk({}, reason, index, **report)
+            yield self._chunk({}, choice.ended_by, index, **report)
         if self._usage:
             yield _encoded(self._common | {"choices": [], "usage": elected.sampled.usage.for_chat()})
         yield event(b"[DONE]")

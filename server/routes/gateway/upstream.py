@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
@@ -32,6 +33,9 @@ _LONG, _MAX_LONG = 2**20, 2
 _PER_REQUEST = 16
 """Maximum number of candidates per request; with log-probabilities, which are long, one."""
 _STREAMED: Json = {"stream": True, "stream_options": {"include_usage": True}}
+_NAMES_OF_LIMIT = ("max_tokens", "max_completion_tokens")
+"""The names that upstreams have for the maximum number of tokens."""
+_LEAST_LIMIT = 64
 _UNREAD = 65_536
 """A stream is parsed whenever so many bytes have come, or a completion has ended; line by line if it is shown."""
 _BYTES = 4
@@ -39,7 +43,9 @@ _BYTES = 4
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _MOST_TOKENS = 131_072
 """Tokens that are reserved for a completion at most: hardly any model writes more, whatever limit a request names."""
-_ENDING = re.compile(rb'"finish_reason": ?"')
+_ENDING = re.compile(rb'"finish_reason": ?"\w')
+_KEPT = {400, 404, 413, 422}
+"""Statuses of refusals that are answered as they are; 400 for others, which are about the gateway's own access."""
 _WITH_LOGPROBS = 8
 """An answer may be as long as a request's body; with log-probabilities, this many times as long."""
 _TOTAL = re.compile(rb'(?<!\\)"total_tokens"\s*:\s*(\d{1,15})')
@@ -63,7 +69,7 @@ class Listener:
 
 
 class Upstream:
-    """One upstream; its URL may end in `/v1`, and its model replaces a request's. The caller sets the deadline.
+    """One upstream, whose model replaces a request's. The caller sets the deadline.
 
     What is sent and answered is encoded and parsed as the service reads texts, and counted in the caller's share of
     memory meanwhile. `context`: of the request that it is done for.
@@ -75,8 +81,8 @@ class Upstream:
         )
         self._model = {} if options.model is None else {"model": options.model}
         self._service = service
-        self._choices = Choices()
-        self._refused: set[str] = set()
+        self._facts = self._client.facts
+        self._choices = Choices(self._facts)
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
     async def sample(self, body: Json, count: int, context: Lease, listener: Listener) -> None:
@@ -102,28 +108,43 @@ class Upstream:
                 raise results[0]
 
     async def _ask(self, body: Json, first: int, count: int, context: Lease, listener: Listener) -> Samples:
-        """The completions of one request. What the upstream refuses of the fields added to it is left out from then
-        on. Raises an `APIError`."""
+        """The completions of one request. Fields added to it that the upstream refuses are left out in another try, and
+        a limit of tokens is replaced. Raises an `APIError`."""
         # several are streamed, so that each comes as soon as it is written
         streamed = count > 1 or (listener.show is not None and not body.get("logprobs"))
-        added: Json = dict(_STREAMED) if streamed else {}
-        if not body.keys() & {"max_tokens", "max_completion_tokens"}:
-            added["max_tokens"] = self._service.settings.gateway_max_tokens
-        refused = self._refused
+        stream: Json = {
+            name: value for name, value in _STREAMED.items() if streamed and not self._facts.get(f"no {name}")
+        }
+        limits = iter([{}]) if body.keys() & {*_NAMES_OF_LIMIT} else self._limits()
+        limit = next(limits)
         while True:
-            added = {name: value for name, value in added.items() if name not in refused}
             try:
-                sampled = await self._complete(body | added, first, count, context, listener)
-                if count > 1 or len(sampled) > 0 or "stream" not in added:
+                sampled = await self._complete(body | stream | limit, first, count, context, listener)
+                if _NAMES_OF_LIMIT[1] in limit:
+                    self._facts.show("limits", _NAMES_OF_LIMIT[::-1])
+                if count > 1 or len(sampled) > 0 or not stream:
                     return sampled
-                refused = {*_STREAMED}
+                stream = {}
             except APIStatusError as error:
-                refused = {name for name in added if error.refuses(name)}
-                if not refused:
+                if any(map(error.refuses, limit)) and (smaller := next(limits, None)):
+                    limit = smaller
+                    continue
+                refused = {*_STREAMED} if error.refuses("stream") else {*filter(error.refuses, stream)}
+                if not refused & stream.keys():
                     raise
-                if "stream" in refused:
-                    refused.add("stream_options")
-                self._refused |= refused - {"max_tokens"}  # for which there may be room after a shorter prompt
+                for name in refused:
+                    self._facts.show(f"no {name}")
+                stream = {name: value for name, value in stream.items() if name not in refused}
+
+    def _limits(self) -> Iterator[Json]:
+        """The gateway's limit of tokens, in the forms in which it is tried: by its other name, then smaller, for there
+        may be less room after a long prompt."""
+        most = self._service.settings.gateway_max_tokens
+        names = self._facts.get("limits", _NAMES_OF_LIMIT)
+        yield {names[0]: most}
+        yield {names[1]: most}
+        while (most := most // 4) >= _LEAST_LIMIT:
+            yield {names[0]: most}
 
     async def models(self, context: Lease) -> list[Json]:
         """The upstream's models. Raises as `sample`."""
@@ -304,11 +325,17 @@ def _upstream_errors() -> Iterator[None]:
 
 def _refusal(error: APIStatusError) -> UnprmError:
     status = error.status
+    words = f": {error.message}" if error.message else ""
     if status in (429, 503):
         seconds = 1.0 if error.retry_after is None else min(error.retry_after, LONGEST_RETRY_AFTER)
-        return Overloaded(f"the upstream is overloaded ({status})", seconds)
+        return Overloaded(f"the upstream is overloaded ({status}){words}", seconds)
     if status in (401, 403):
         return UpstreamFailed(f"the upstream refuses the gateway's key ({status}); it is set by --upstream-key")
     if 400 <= status < 500:
-        return UpstreamRefused(f"the upstream answered {status}: {error.message or 'without a reason'}")
-    return UpstreamFailed(f"the upstream answered {status}")
+        tried = f" to {urlsplit(error.url).path}" if error.url and status in (404, 405) else ""
+        told = {name: value for name in ("code", "type", "param") if (value := getattr(error.told, name)) is not None}
+        reason = words or ": without a reason"
+        return UpstreamRefused(
+            f"the upstream answered {status}{tried}{reason}", status if status in _KEPT else 400, told
+        )
+    return UpstreamFailed(f"the upstream answered {status}{words}")

@@ -84,14 +84,31 @@ def test_a_stream_is_read_as_an_answer_would_be() -> None:
 @pytest.mark.parametrize("field", ["stream", "stream_options", "max_tokens"])
 def test_what_the_upstream_refuses_is_not_sent_again(field: str) -> None:
     refused = refusal(400, f"Unsupported parameter: '{field}'")
-    with upstream(boxed(1), boxed(2), errors={0: refused}) as reasoner, gateway(reasoner) as running:
-        report = running.post(PATH, ask(budget=2)).json()["unprm"]
-        running.post(PATH, ask(budget=2))
-    assert report["sampled"] == 2
-    sent = [{name for name in ("stream", "stream_options", "max_tokens") if name in body} for body in reasoner.bodies]
-    kept = {"stream", "stream_options", "max_tokens"} - {field} - ({"stream_options"} if field == "stream" else set())
-    # a limit is refused where the prompt leaves no room for it, so the next one gets one again
-    assert sent[1:] == [kept, kept | ({"max_tokens"} if field == "max_tokens" else set())]
+    with upstream(boxed(1), boxed(2), errors={0: refused, 2: refused}) as reasoner, gateway(reasoner) as running:
+        for _ in range(3):
+            assert running.post(PATH, ask(budget=2)).json()["unprm"]["sampled"] == 2
+    added = {"stream", "stream_options", "max_tokens"}
+    sent = [{name for name in (*added, "max_completion_tokens") if name in body} for body in reasoner.bodies]
+    kept = added - {field} - ({"stream_options"} if field == "stream" else set())
+    if field == "max_tokens":
+        kept.add("max_completion_tokens")
+    assert sent == [added, kept, added, kept, kept]  # a single refusal may have been that of one request
+
+
+def test_a_limit_without_room_becomes_smaller_and_is_never_left_out() -> None:
+    words = "'max_tokens' or 'max_completion_tokens' is too large: the context has 2048 tokens, the prompt 100"
+    with (
+        upstream(boxed(1), errors=dict.fromkeys(range(3), refusal(400, words))) as reasoner,
+        upstream(boxed(1), errors=dict.fromkeys(range(99), refusal(400, words))) as narrow,
+        gateway(reasoner) as running,
+    ):
+        assert running.post(PATH, ask(budget=1)).status_code == 200
+        with gateway(narrow) as strict:
+            assert words in strict.post(PATH, ask(budget=1)).json()["detail"]
+    named = [(name, body[name]) for body in reasoner.bodies for name in body if name.endswith("_tokens")]
+    assert named == [("max_tokens", 8192), ("max_completion_tokens", 8192), ("max_tokens", 2048), ("max_tokens", 512)]
+    assert [name for body in narrow.bodies for name in body if name == "max_tokens"] == ["max_tokens"] * 4
+    assert all(body.keys() & {"max_tokens", "max_completion_tokens"} for body in narrow.bodies)
 
 
 def test_a_candidate_is_limited_where_its_request_sets_no_limit() -> None:

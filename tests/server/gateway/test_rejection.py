@@ -99,7 +99,7 @@ def test_upstreams_are_asked_in_turn_until_an_answer_is_accepted(tmp_path: Path)
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
-        (JSONResponse({"error": {"message": "no"}}, 500), "the upstream answered 500"),
+        (JSONResponse({"error": {"message": "no"}}, 500), "the upstream answered 500: no"),
         (
             Response('data: {"error": {"message": "busy"}}\n\n', media_type="text/event-stream"),
             "the upstream's answer is an error: busy",

@@ -11,7 +11,7 @@ import pytest
 from tests.fakes import Refusal, at_once, openai_server
 from tests.support import PATIENCE, free_port
 from unprm.openai.client import NEUTRAL, PAUSE, OpenAIClient, distance
-from unprm.openai.errors import APIConnectionError, APIError, APIResponseError, APIStatusError
+from unprm.openai.errors import APIConnectionError, APIError, APIResponseError, APIStatusError, ErrorFields
 from unprm.retries import FIRST_WAIT
 from unprm.task_groups import all_of
 
@@ -41,7 +41,7 @@ def _post(client: OpenAIClient, body: Any = None) -> Any:
     return _run(client, lambda: client.post("/chat/completions", body or {"n": 1}))
 
 
-@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
+@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/", "/v1/chat/completions"])
 def test_json_goes_in_and_comes_out(end: str) -> None:
     read: list[int] = []
 
@@ -58,6 +58,28 @@ def test_json_goes_in_and_comes_out(end: str) -> None:
     assert [request.path for request in seen] == ["/v1/completions", "/v1/models"]
     assert sum(read) == len(b'{"answer": null}')
     assert {request.authorization for request in seen} == {"Bearer secret"}
+
+
+@pytest.mark.parametrize(
+    ("end", "asked"),
+    [
+        ("/v1beta/openai/", "/v1beta/openai/chat/completions"),
+        ("/api/paas/v4", "/api/paas/v4/chat/completions"),
+        ("/inference", "/inference/chat/completions"),
+        ("/openai/deployments/d?api-version=2024-10-21", "/openai/deployments/d/chat/completions"),
+        ("/openai/deployments/d/chat/completions?api-version=1", "/openai/deployments/d/chat/completions"),
+    ],
+)
+def test_a_base_url_is_used_as_given(end: str, asked: str) -> None:
+    with openai_server(_echo, statuses=[404]) as (url, seen):
+        client = _client(url + end, key="k")
+
+        async def story() -> Any:
+            with pytest.raises(APIStatusError, match=f"{asked} answered 404"):
+                await client.post("/chat/completions", {})
+
+        _run(client, story)
+    assert seen[0].path.partition("?")[::2] == (asked, end.partition("?")[2])
 
 
 def test_without_a_key_none_is_sent() -> None:
@@ -127,7 +149,7 @@ def test_a_server_that_asks_for_patience_is_left_alone_as_long() -> None:
 
 @pytest.mark.parametrize(
     ("value", "seconds"),
-    [("17", 17.0), ("0", 0.0), ("-1", None), ("Tue, 24 Nov 2026 05:00:00 GMT", None), ("9" * 400, None)],
+    [("17", 17.0), ("0", 0.0), ("-1", None), ("Tue, 24 Nov 1994 05:00:00 GMT", 0.0), ("9" * 400, None), ("soon", None)],
 )
 def test_retry_after_is_known_to_the_caller(value: str, seconds: float | None) -> None:
     with (
@@ -197,9 +219,10 @@ def test_what_a_strict_server_names_is_sent_no_more(refusal: Any, caplog: pytest
         return refusal(unknown) if unknown else {"answer": body}
 
     with openai_server(strict) as (url, seen):
-        answers = _samples(_client(url), {"seed": 1}, {"seed": 2})
-    assert answers == [{"answer": {"top_k": -1, "seed": 1}}, {"answer": {"top_k": -1, "seed": 2}}]
-    assert sum(request.body["seed"] == 2 for request in seen) == 1
+        answers = _samples(_client(url), {"seed": 1}, {"seed": 2}, {"seed": 3})
+    assert answers == [{"answer": {"top_k": -1, "seed": seed}} for seed in (1, 2, 3)]
+    assert sum(request.body["seed"] == 2 for request in seen) > 1
+    assert sum(request.body["seed"] == 3 for request in seen) == 1
     assert [record.getMessage() for record in caplog.records] == [
         "the server refuses min_p, repetition_penalty, repeat_penalty, so its own values are in force; where that is "
         "vLLM, start it with --generation-config vllm"
@@ -405,8 +428,24 @@ def test_a_server_that_is_not_there_yet_is_asked_for_its_slots_again() -> None:
         (b'{"error": {"message": "too long"}}', "too long"),
         (b'{"error": "too long"}', "too long"),
         (b'{"error": {"code": 1}}', None),
+        (b'[{"error": {"code": 400, "message": "too long"}}]', "too long"),
+        (b'{"object": "error", "message": "too long", "code": 400}', "too long"),
+        (b'{"status": 400, "error": "Bad Request", "message": "too long"}', "too long"),
+        (b'{"detail": "too long"}', "too long"),
+        (b'{"detail": [{"loc": ["body", "n"], "msg": "too long"}, {"loc": ["m"]}]}', "body.n: too long; m"),
+        (b"too\nlong\n", "too long"),
         (b"<html>", None),
     ],
 )
 def test_an_error_has_the_words_of_the_server(content: bytes, words: str | None) -> None:
-    assert APIStatusError("http://a", 400, None, content).message == words
+    assert ErrorFields.parse(content).message == words
+
+
+def test_an_error_has_the_fields_of_the_api() -> None:
+    inner = {"message": "m", "code": "context_length_exceeded", "type": "invalid_request_error", "param": "messages"}
+    own = ErrorFields.read({"error": inner})
+    assert own == ErrorFields("m", "context_length_exceeded", "invalid_request_error", "messages", None)
+    top = ErrorFields.read({"object": "error", "message": "m", "type": "NotFoundError", "param": None, "code": 404})
+    assert top == ErrorFields("m", None, "NotFoundError", None, 404)
+    odd = ErrorFields.read({"error": {"message": "m", "code": {"a": 1}, "type": 5, "param": [], "status": "429"}})
+    assert odd == ErrorFields("m", status=429)

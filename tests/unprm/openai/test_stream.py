@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from unprm.openai.completion import Completion
-from unprm.openai.errors import APIResponseError
+from unprm.openai.errors import APIResponseError, APIStatusError
 from unprm.openai.stream import CompletionStream
 
 CHOICES = 4
@@ -111,12 +111,58 @@ def test_usage_may_come_without_choices() -> None:
     assert stream.usage is not None
 
 
-@pytest.mark.parametrize("error", [{"code": 500}, ["busy"], {"message": "busy"}, "busy"], ids=str)
+@pytest.mark.parametrize("error", [{"type": "x"}, ["busy"], {"message": "busy"}, "busy"], ids=str)
 def test_an_error_in_any_form_ends_the_stream(error: Any) -> None:
     data = {"error": error, "choices": []}
     with pytest.raises(APIResponseError, match="an error") as caught:
         CompletionStream(CHOICES).feed(f"data: {json.dumps(data)}\n\n".encode())
     assert caught.value.message in ("busy", "without a reason")
+    with pytest.raises(APIStatusError, match="an error inside a 200: 429"):
+        CompletionStream(CHOICES).feed(b'data: {"error": {"code": 429}}\n\n')
+
+
+@pytest.mark.parametrize("goes_on", ["", None, "null"])
+def test_only_the_reasons_of_the_api_end_a_completion(goes_on: Any) -> None:
+    made = ended(*(part({"content": text}, finish_reason=goes_on) for text in "ab"), part({}, finish_reason="length"))
+    assert [(index, each.text, each.finish) for index, each in made] == [(0, "ab", "length")]
+
+
+def test_a_completion_with_another_reason_ends_with_the_stream() -> None:
+    ((_, completion),) = ended(part({"content": "5"}, finish_reason="eos"), b"data: [DONE]\n\n")
+    assert (completion.text, completion.finish, completion.raw["finish_reason"]) == ("5", None, None)
+
+
+@pytest.mark.parametrize("sent", [{"error": {"code": 502}}, {"finish_reason": "error"}], ids=str)
+def test_a_choice_that_broke_off_costs_itself(sent: dict[str, Any]) -> None:
+    events = part({"content": "4"}), part({"content": "5"}, 1), part({}, **sent), part({}, 1, finish_reason="stop")
+    assert [(index, completion.text) for index, completion in ended(*events, b"data: [DONE]\n\n")] == [(1, "5")]
+
+
+def test_a_sign_of_life_has_no_choices() -> None:
+    for data in ({"id": "x"}, {"choices": None}, {"type": "ping"}):
+        assert read(f"data: {json.dumps(data)}\n\n".encode()) == []
+
+
+def _call(id: Any, name: str | None = "look", arguments: str = "{}", **more: Any) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}, **more}
+
+
+@pytest.mark.parametrize(
+    ("calls", "arguments"),
+    [
+        ([_call("a", index=0), _call("b", arguments='{"a": 1}', index=0)], ["{}", '{"a": 1}']),
+        ([_call("a", index=0), _call("a", index=1)], ["{}", "{}"]),
+        ([_call("a", arguments='{"a"', index=0), _call("b", None, ": 1}", index=0)], ['{"a": 1}']),
+        ([_call("", "", "", index=0), _call("a", index=1)], ["{}"]),
+        ([_call("a", index=0, type=None), _call("b", index=1, type=None)], ["{}", "{}"]),
+    ],
+    ids=["one index", "one id", "an id for each piece", "an empty one first", "without a type"],
+)
+def test_parallel_calls_are_kept_apart(calls: list[dict[str, Any]], arguments: list[str]) -> None:
+    made = message(*(part({"tool_calls": [each]}) for each in calls))["tool_calls"]
+    assert [call["function"]["arguments"] for call in made] == arguments
+    assert {call["type"] for call in made} == {"function"}
+    assert len({call["id"] for call in made}) == len(made)
 
 
 def test_all_that_is_kept_counts() -> None:
