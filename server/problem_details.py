@@ -94,7 +94,7 @@ def respond(error: Exception, scope: Scope) -> Response:
     code = lease.code = code_of(error)
     row, told = TABLE[code], dict[str, str]()
     if isinstance(error, UpstreamRefused):
-        row, told = row._replace(status=error.status), dict(error.told)
+        row, told = row._replace(status=error.status or row.status), dict(error.told)
     detail, retry_after = row.title, row.retry_after
     fields, headers = list[FieldError](), dict[str, str]()
     if code == "internal":
