@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from unprm.answers.equivalence import Begun, is_integer, texts
-from unprm.election.acceptance import OnElection, on_election
 from unprm.engines.model_queue import ScoredItems
 from unprm.errors import DeadlineExceeded, Unscorable
 from unprm.pipeline import (
@@ -25,8 +24,6 @@ from unprm.pipeline import (
 )
 from unprm.task_groups import all_of
 from unprm.types import Encoded, Solution, StepTag, Usage
-from unprm.votes.registry import Strategy
-from unprm.wire import Candidates
 
 from .lease import Lease
 from .models.model import Model, ModelReservation
@@ -49,7 +46,8 @@ class RequestScorer(Scorer):
     def __init__(self, service: Service, models: Sequence[Model], lease: Lease) -> None:
         self._service, self.models, self.lease = service, models, lease
         self.name = "+".join(model.name for model in models)
-        self.max_steps = service.settings.max_steps
+        self.max_steps, self.calibration = service.settings.max_steps, service.vote_calibration
+        self.note = None if service.journal is None else partial(setattr, lease, "election")
 
     @property
     def tags(self) -> Sequence[StepTag]:
@@ -60,13 +58,6 @@ class RequestScorer(Scorer):
     def demo(self) -> str | None:
         """The name of the first of the models that is a demonstration. Raises `ModelUnavailable`."""
         return next((model.name for model in self.models if model.engine.description.demo), None)
-
-    def on_election(self, request: Candidates, strategies: Sequence[Strategy]) -> OnElection | None:
-        """The election is judged by the server's calibration, and kept for its journal if it is the request's only
-        one."""
-        kept = self._service.journal is not None and len(strategies) == 1
-        note = partial(setattr, self.lease, "election") if kept else None
-        return on_election(self._service.vote_calibration, request, strategies, self.name, note)
 
     @property
     def usage(self) -> Usage:  # type: ignore[override]

@@ -161,7 +161,6 @@ def _options(kind: Any, given: bool) -> Iterator[inspect.Parameter]:
 
 
 def _texts(model: Any) -> Iterator[inspect.Parameter]:
-    """The options of a model."""
     hints = get_type_hints(model)
     groups = {
         name: getattr(each, "GROUP", None) for each in reversed(model.__mro__) for name in inspect.get_annotations(each)

@@ -1,7 +1,6 @@
-"""Every error that unprm raises on purpose, in a program, and in a client whose server reports it.
+"""Every error that unprm raises on purpose, also in clients. `code` is stable, and the key of the server's statuses.
 
-`code` is stable: clients and the server's table of statuses rely on it. The message says what was sent and
-what was expected, and never repeats a user's text.
+A message says what was sent and what was expected, and never repeats a user's text.
 """
 
 import logging
@@ -274,8 +273,8 @@ FAILURES = _Failures()
 
 
 def attempt(read: Callable[[], T], otherwise: T) -> T:
-    """The result of reading a text; `otherwise` if the reader fails, which is counted and logged: the error's type and
-    line, since its message may repeat the text. An `UnprmError` passes."""
+    """The result of reading a text; `otherwise` if the reader fails, which is counted and logged by the error's type
+    and line, since its message may repeat the text. An `UnprmError` passes."""
     try:
         return read()
     except UnprmError:

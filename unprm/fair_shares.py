@@ -1,8 +1,7 @@
-"""A caller's share of what is limited, by one rule: nobody takes more than it leaves to others, and whoever has had
-least is next.
+"""A caller's share of what is limited: nobody takes more than it leaves to others, and whoever has had least is next.
 
-`Capacity` is held for a while, such as memory or room in a queue. A `FairQueue` deals out what is used up: the time of
-threads, or the tokens of a batch. A `Quota` is a rate that was agreed on.
+`Capacity` is held for a while, as memory; a `FairQueue` deals out what is used up, as a thread's time; a `Quota` is a
+rate.
 """
 
 import time
@@ -16,11 +15,11 @@ from unprm.errors import Overloaded
 
 
 class Capacity:
-    """`limit` units, called `noun` in errors. A caller may take more only if it then holds at most as much as stays
-    free: one caller alone gets half, the next half of the rest, and there is always some for another.
+    """`limit` units, called `noun` in errors. A caller may hold at most as much as then stays free: one alone gets
+    half, the next half of the rest (dynamic thresholds, Choudhury and Hahne, 1998).
 
-    An amount counts as half of the limit at most, so that any is taken when nothing is held. `wait`: seconds until this
-    many units may be free again. The rule is that of dynamic thresholds in switches (Choudhury and Hahne, 1998).
+    An amount counts as half of the limit at most, so that any is taken when nothing is held. `wait`: seconds until
+    units may be free again.
     """
 
     def __init__(self, limit: int, noun: str, wait: Callable[[int], float] = lambda missing: 1.0) -> None:
@@ -43,7 +42,6 @@ class Reservation:
         self.set(0)
 
     def take(self, amount: int) -> None:
-        """Takes more; raises `Overloaded`."""
         capacity = self._capacity
         counted, held = min(amount, capacity.limit // 2), capacity.held[self._caller]
         left = capacity.limit - capacity.taken - counted
@@ -79,9 +77,8 @@ W = TypeVar("W", bound=Waiter)
 
 
 class FairQueue(Generic[W]):
-    """Entries by arrival, and whose turn it is: the caller's with the least cost so far, in any unit. A caller that
-    comes, or comes back, starts where the caller in turn stands: no unused turn is saved up (start-time fair queuing,
-    Goyal et al., 1996)."""
+    """Entries by arrival; the next turn is of the caller with the least cost so far. Who comes, or comes back, starts
+    where the caller in turn stands (start-time fair queuing, Goyal et al., 1996)."""
 
     def __init__(self) -> None:
         self._entries: list[W] = []
@@ -124,8 +121,7 @@ class FairQueue(Generic[W]):
 
 
 class Quota:
-    """Tokens that a caller may use: `per_minute` at once, and as many again each minute. Requests are let in while some
-    are left; what they use beyond is owed, and paid back before the next. `clock`: in seconds."""
+    """Tokens of a caller: `per_minute` at once, and as many again each minute; what is used beyond is owed."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.per_minute = per_minute
@@ -133,7 +129,6 @@ class Quota:
         self._left, self._then = float(per_minute), clock()
 
     def check(self) -> None:
-        """Raises `Overloaded` if none are left."""
         self.charge(0)
         if self._left <= 0:
             detail = f"the {self.per_minute} tokens a minute of this key are used up"

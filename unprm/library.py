@@ -19,11 +19,10 @@ T = TypeVar("T")
 
 
 def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[float, ...] | None]:
-    """For each solution, a score in [0, 1] of every step: the probability that all is right so far; None for a solution
-    that can't be scored: one without a step, or too long for the model.
+    """For each solution, the probability at each step that all is right so far; None for a solution that can't be
+    scored.
 
-    A solution is a text, the list of its steps, or an object as in a request to the server (`unprm.wire.SolutionIn`).
-    Raises `ValueError` for anything else.
+    A solution is a text, a list of steps, or an object as in a request (`unprm.wire.SolutionIn`). Raises `ValueError`.
     """
     request = _request(ScoreRequest, {"problem": problem, "solutions": listed(solutions, "solutions")})
     scorer = LocalScorer(prm)
@@ -46,12 +45,10 @@ def vote(
     """Elects an answer among those of the solutions, as `POST /vote/{strategy}` of the server does.
 
     Rewards come from `prm`, which is run only if they decide, from `step_scores[i]` for solution i, or from a
-    solution's own. `settings`: those of the vote (`unprm.votes`), and the request's: `aggregate`, `split` … A vote that
-    needs no rewards needs neither `prm` nor a problem.
+    solution's own. `settings`: of the vote (`unprm.votes`), and of the request: `aggregate`, `split` …
 
-    Raises `unprm.errors.NoAnswer` if no solution states an answer, `unprm.errors.InvalidRequest` where the server
-    refuses: for step scores that are not as many as the steps, for a problem or confidences that a vote lacks …; and
-    `ValueError` for other bad input, and for a vote that needs rewards, without a PRM.
+    Raises `unprm.errors.NoAnswer`, `unprm.errors.InvalidRequest` where the server refuses, and `ValueError` for other
+    bad input, and for a vote that needs rewards, without a PRM.
     """
     if strategy not in VOTE_REQUESTS:
         raise ValueError(f"{strategy!r} {unknown(strategy, VOTE_REQUESTS, 'a vote')}")
@@ -68,7 +65,6 @@ def vote(
 
 
 def _request(form: type[R], sent: dict[str, Any]) -> R:
-    """The request with these fields. Raises `ValueError`, which says what the server would."""
     try:
         return form.model_validate(sent)
     except ValidationError as error:
@@ -76,11 +72,8 @@ def _request(form: type[R], sent: dict[str, Any]) -> R:
 
 
 def grade(pairs: Sequence[Any], *, extraction: str = "auto") -> list[Grade]:
-    """Whether the answer of each pair is right, as `POST /grade` of the server says it; any number of them.
-
-    A pair is an object with `gold`, the right answer or a list of them, and an `answer`, or a `text` to find it in
-    (`unprm.wire.PairIn`). What a pair may cost is bounded, whatever it says. Raises `ValueError` for anything else.
-    """
+    """Whether the answer of each pair is right, as `POST /grade` says it. A pair has `gold`, the right answer or a
+    list, and an `answer`, or a `text` to find it in (`unprm.wire.PairIn`). Raises `ValueError`."""
     sent, found = listed(pairs, "pairs"), list[Grade]()
     for start in range(0, len(sent), MAX_PAIRS):
         request = _request(GradeRequest, {"pairs": sent[start : start + MAX_PAIRS], "extraction": extraction})
@@ -106,7 +99,6 @@ class LocalScorer(Scorer):
         return self.name if self._engine is not None and self._engine.description.demo else None
 
     def finish(self, work: Work[T]) -> T:
-        """The result of the work, after each of its questions was answered."""
         reply: Any = None
         while True:
             try:
@@ -123,7 +115,6 @@ class LocalScorer(Scorer):
                     reply = self._score(solutions)
 
     def _score(self, solutions: Mapping[int, Solution]) -> Mapping[int, Outcome]:
-        """Nothing without a model."""
         if self._engine is None:
             return {}
         found, usage = run(self._engine, encode(self._engine, solutions))

@@ -1,15 +1,13 @@
-"""The one way from a request's candidates to a response: candidates are split into steps, their answers extracted and
-compared, scored if a vote needs rewards, and voted on.
+"""The one way from a request's candidates to a response: they are split, read, compared, scored if need be, voted on.
 
-Each flow is a generator that yields `Compare`, `MatchPairs` and `Score`, and gets the result from its driver: at once
-in a program, in the caller's turns on a server. Whatever has a caller's size runs inside the generator, so no driver
-can forget a turn.
+Each flow is a generator that yields `Compare`, `MatchPairs` and `Score` to its driver: at once in a program, in the
+caller's turns on a server. Texts are read inside the generator alone, so no driver can forget a turn.
 """
 
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
@@ -21,8 +19,7 @@ from unprm.answers.extraction import extract
 from unprm.answers.kinds import KINDS, read_kind
 from unprm.answers.weak import weak_reading
 from unprm.calibration import log_odds
-from unprm.election import acceptance
-from unprm.election.acceptance import ElectionRecord, OnElection
+from unprm.election.acceptance import ElectionRecord, OnElection, VoteCalibration, on_election
 from unprm.election.decide import decide, drop_unanswered, needed_signal
 from unprm.errors import (
     BlankSolution,
@@ -59,6 +56,7 @@ from unprm.wire import (
     Election,
     Grade,
     PairIn,
+    RiskTerms,
     ScoredSolution,
     ScoreRequest,
     ScoreResponse,
@@ -85,8 +83,7 @@ class MatchPairs(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Asks for the outcome of each solution: a mapping by index, in the order of the solutions. `strict`: a solution
-    that can't be scored refuses the whole request, so the others need not be scored."""
+    """Asks for the outcome of each solution, by index, in their order. `strict`: one without scores refuses all."""
 
     solutions: Mapping[int, Solution]
     strict: bool
@@ -98,13 +95,15 @@ the server's), as in httpx's `auth_flow`. Between two questions it reads texts o
 
 
 class Scorer(ABC):
-    """Who scores the solutions of one request: `name`, of the model, or of several; empty if there is none, so that
-    only scores that are sent count. `usage`: what the request has taken so far. `max_steps`: of a solution.
-    """
+    """Scores the solutions of one request. `name`: of the models, empty without any; `usage`: taken so far;
+    `max_steps`: of a solution; `calibration`: judges elections at a risk; `note`: is called with the election of a
+    vote."""
 
     name: str
     usage: Usage
     max_steps = sys.maxsize
+    calibration: VoteCalibration | None = None
+    note: Callable[[ElectionRecord], None] | None = None
 
     @property
     @abstractmethod
@@ -116,18 +115,21 @@ class Scorer(ABC):
     def demo(self) -> str | None:
         """The name of a demonstration among the models."""
 
-    def on_election(self, request: Candidates, strategies: Sequence[Strategy]) -> acceptance.OnElection | None:
+    def on_election(self, request: Candidates, strategies: Sequence[Strategy]) -> OnElection | None:
         """What is called with each election of these votes, if anything is. Raises `InvalidRequest` for a request that
         can't be followed up as it asks."""
-        return acceptance.on_election(None, request, strategies, self.name)
+        note = self.note if len(strategies) == 1 else None
+        if note is None and not (isinstance(request, RiskTerms) and request.risk is not None):
+            return None
+        return on_election(self.calibration, request, strategies, self.name, note)
 
 
 def encode(
     engine: Engine, solutions: Mapping[int, Solution], scope: str = "", too_long: dict[str, int] | None = None
 ) -> dict[int, Encoded | Unscorable]:
-    """The model input of each solution, by its index; the error for a solution beyond the model's window, which is not
-    encoded if its characters are more than the window's tokens can hold. `scope`: as of `Encoded`. `too_long`: gets the
-    problems that alone are beyond the window, with their tokens; further solutions of them are not encoded either."""
+    """The model input of each solution, or the error for a solution beyond the model's window, not encoded if its
+    characters alone say so. `scope`: of `Encoded`. `too_long`: gets tokens of problems that alone are beyond the
+    window."""
     format, limit = engine.format, engine.description.max_tokens
     too_long = {} if too_long is None else too_long
     inputs: dict[int, Encoded | Unscorable] = {}
@@ -199,13 +201,11 @@ def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None
 
 
 def weak_readings(texts: Mapping[int, str], problem: str = "") -> dict[int, str]:
-    """The weak readings of the texts that have one."""
     readings = {index: attempt(partial(weak_reading, text, problem), None) for index, text in texts.items()}
     return {index: reading for index, reading in readings.items() if reading is not None}
 
 
 def why_unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | None:
-    """Why no model can score the solution, judged by its steps alone."""
     if not solution.steps:
         return BlankSolution(index)
     return TooManySteps(index, max_steps) if len(solution.steps) > max_steps else None
@@ -213,13 +213,12 @@ def why_unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable
 
 @dataclass(slots=True)
 class Ballot:
-    """A request's solutions, their classes of equal answers, and what they score: as far as it was sent, computed, or
-    can't be; None for a solution that no vote needs it of, or no model has scored yet.
+    """A request's solutions, their classes of equal answers, and their outcomes, None for a solution that no vote
+    needs.
 
-    `texts`: by index, those that answers are read from, without blank ones. `weak`: indices of the solutions whose
-    answers are weak readings with a witness. `demonstration`: what to know of the scores if a demonstration computed
-    any. `compared_as_text`: indices of the solutions whose answers could not be compared as mathematics in time.
-    `on_election`: is called with each election.
+    `texts`: by index, non-blank texts that answers are read from. `weak`: solutions whose answers are weak readings
+    with a witness. `demonstration`: a notice about its scores. `compared_as_text`: solutions whose answers were not
+    compared in time.
     """
 
     request: Candidates
@@ -234,8 +233,8 @@ class Ballot:
 
     @classmethod
     def of(cls, request: Candidates, scorer: Scorer) -> Self:
-        """The solutions and their answers, in the order of the request. Raises `InvalidRequest` as
-        `Candidates.candidates`, and `Unscorable` if the request says to refuse."""
+        """The solutions and their answers, in order. Raises `InvalidRequest`, and `Unscorable` if the request says
+        so."""
         ballot = cls(request, [], [])
         for index, solution in enumerate(request.candidates(scorer.max_steps, scorer.tags)):
             if solution.answer is None and solution.text.strip():
@@ -249,8 +248,7 @@ class Ballot:
         return ballot
 
     def read_unstated(self) -> None:
-        """Reads what states no answer, if it is of a kind that can be voted on; then stated answers are compared like
-        the others."""
+        """Reads texts without a stated answer by the kind of most replies, if there is one."""
         replies = sum(len(each.steps) > 0 for each in self.solutions)
         stated = [self.solutions[index].answer is not None for index in self.texts]
         if (found := read_kind(list(self.texts.values()), stated, replies)) is None:
@@ -270,8 +268,7 @@ class Ballot:
         return weak_readings(unstated, self.request.problem or "")
 
     def count_witnessed(self, readings: Mapping[int, str], classes: Sequence[int]) -> None:
-        """Makes answers of the weak readings that equal another solution's answer or reading. `classes`: those of
-        `stated`, then those of `readings`."""
+        """Takes weak readings that equal another answer or reading. `classes`: of `stated`, then of `readings`."""
         solutions_of = Counter(classes)
         for (index, reading), name in zip(readings.items(), classes[len(self.stated) :], strict=True):
             if solutions_of[name] > 1:
@@ -284,8 +281,8 @@ class Ballot:
         return [each.answer for each in self.solutions if each.answer is not None and each.compared_as == "stated"]
 
     def stand_alone(self, signals: Collection[Signal], has_model: bool) -> None:
-        """Lets every candidate stand for itself, since none has an answer: trajectories always, solutions if rewards or
-        confidences, whichever of these `signals` a vote takes, can elect one. Raises `NoAnswer` if they can't."""
+        """Lets every candidate stand for itself: trajectories, or solutions of which rewards or confidences, the
+        `signals` of the votes, can elect one. Raises `NoAnswer`."""
         noun, scores = "solution" if self.request.trajectories is None else "trajectory", self.scores
         if noun == "solution":
             scored = any(isinstance(each, StepScores) for each in scores) or (has_model and self.request.problem)
@@ -306,8 +303,8 @@ class Ballot:
         return {"none": None, "reward": self.rewards, "confidence": self.confidences}[VOTES[strategy].signal]
 
     def decide(self, strategy: Strategy, longest: int | None = None) -> Election:
-        """Takes a vote; raises `NoAnswer` if no solution has an answer. Of an answer with more than `longest`
-        characters, the first that many and an ellipsis are in the outcome."""
+        """Takes a vote. `longest`: maximum characters of an answer in the outcome, without an ellipsis. Raises
+        `NoAnswer`."""
         answers = [each.answer or "" for each in self.solutions]
         if longest is not None:
             answers = [each if len(each) <= longest else each[:longest] + "…" for each in answers]
@@ -318,7 +315,6 @@ class Ballot:
         return election
 
     def outcome(self, strategy: Strategy, longest: int | None = None) -> Election:
-        """As `decide`, with what follows an election."""
         election = self.decide(strategy, longest)
         if self.on_election is None:
             return election
@@ -351,8 +347,7 @@ class Ballot:
         return VoteResponse(**dict(self.outcome(strategy)), **self._candidates(scorer, by_confidence))
 
     def compare_response(self, scorer: Scorer) -> CompareResponse:
-        """The response to all votes, without those by confidence if there are no confidences, and without those that
-        rewards would decide if there are no rewards."""
+        """The response to all votes that can be taken on the rewards and confidences there are."""
         lacking = {"confidence"} if self.confidences is None else set[Signal]()
         rewarded = self.rewards is not None and drop_unanswered(self.classes, self.rewards) is not None
         outcomes = {
@@ -379,11 +374,6 @@ class Ballot:
             for each in self.scores
         ]
 
-    @property
-    def without_answer_count(self) -> int:
-        """Number of solutions without an answer; they still count in N."""
-        return sum(number is None for number in self.classes)
-
     def _candidates(self, scorer: Scorer, by_confidence: bool = False) -> dict[str, Any]:
         return {
             "solutions": [
@@ -391,7 +381,7 @@ class Ballot:
                 for index, each in enumerate(self.solutions)
             ],
             "unscored_count": sum(isinstance(each, Unscorable) for each in self.scores),
-            "without_answer_count": self.without_answer_count,
+            "without_answer_count": self.classes.count(None),
             "compared_as_text": self.compared_as_text,
             "model": scorer.name,
             "demonstration": self.demonstration,
@@ -437,8 +427,8 @@ class NoConfidence(InvalidRequest):
 
 
 def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
-    """The step scores of every solution; the request has a problem, or all scores. Raises `Unscorable` if none can be
-    scored and the request has no right answer, or one can't and it says to refuse, and the scorer's errors."""
+    """The step scores of every solution. Raises `Unscorable` if none has scores and the request no right answer, or as
+    the request says, and the scorer's errors."""
     if not scorer.name and not request.has_all_scores:
         raise NoModel
     ballot = Ballot.of(request, scorer)
@@ -451,8 +441,7 @@ def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
 
 
 def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -> Work[VoteResponse]:
-    """The response to one vote, None for the default: that is by majority where rewards would be those of a
-    demonstration outside its domain. Raises as `prepare_ballot`."""
+    """The response to one vote, None for the default. Raises as `prepare_ballot`."""
     why = None
     if strategy is None:
         why = None if request.has_all_scores else why_majority(scorer, request.problem)
@@ -464,13 +453,11 @@ def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -> Work
 
 
 def compare(request: Candidates, scorer: Scorer) -> Work[CompareResponse]:
-    """The response to all votes that can be taken on what the candidates have. Raises as `prepare_ballot`."""
     ballot = yield from prepare_ballot(request, [*VOTES], scorer)
     return ballot.compare_response(scorer)
 
 
 def grade(pairs: Sequence[PairIn], extraction: Extraction) -> Work[list[Grade]]:
-    """Whether each pair's answer is right, whatever the others say."""
     answers = [answer_of(pair.answer, pair.text or "", extraction) for pair in pairs]
     texts = {index: pair.text for index, pair in enumerate(pairs) if answers[index] is None and pair.text}
     weak = weak_readings(texts) if extraction == "auto" else {}
@@ -496,8 +483,7 @@ def _with(answers: Sequence[str | None], readings: Mapping[int, str]) -> list[st
 def _add_verdicts(
     request: ScoreRequest, response: ScoreResponse, golds: Sequence[Sequence[str]], weak: Mapping[int, str]
 ) -> Work[None]:
-    """Adds to the response whether the answers are right, and the rewards that come of it. `weak`: readings of the
-    solutions without an answer, by their indices, which count if they are right."""
+    """Adds whether answers are right, and combined rewards. `weak`: readings by index, which count if right."""
     response.combination = request.combination
     verdicts = yield from _judge(_with([each.answer for each in response.solutions], weak), golds)
     for index, (each, verdict) in enumerate(zip(response.solutions, verdicts, strict=True)):
@@ -510,8 +496,7 @@ def _add_verdicts(
 
 
 def _judge(answers: Sequence[str | None], golds: Sequence[Sequence[str]]) -> Work[list[Match]]:
-    """Whether each answer equals one of its right ones; None, no answer, does not. Every `MAX_SOLUTIONS` answers may
-    take as long as those of a vote."""
+    """Whether each answer equals one of its golds, `MAX_SOLUTIONS` at a time, as bounded as a vote's. None is wrong."""
     pairs = [Pair(answer, gold) for answer, gold in zip(answers, golds, strict=True) if answer is not None]
     matches: list[Match] = []
     for start in range(0, len(pairs), MAX_SOLUTIONS):
@@ -523,11 +508,11 @@ def _judge(answers: Sequence[str | None], golds: Sequence[Sequence[str]]) -> Wor
 def prepare_ballot(
     request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *, alone: bool = False
 ) -> Work[Ballot]:
-    """The ballot for these votes, scored if one of them needs it. `alone`: where nobody has an answer, candidates may
-    stand for themselves, so that a reward or confidence elects one.
+    """The ballot for these votes, scored if a vote needs rewards. `alone`: without answers, candidates may stand for
+    themselves.
 
-    Raises `NoAnswer`; `Unscorable` and `NoConfidence` if no solution with an answer has a reward or confidence, and a
-    vote needs one; `InvalidRequest` without a problem to score by; and the scorer's errors.
+    Raises `NoAnswer`, `Unscorable` and `NoConfidence` if nobody with an answer has what a vote needs, `InvalidRequest`
+    without a problem to score by, and the scorer's errors.
     """
     on_election = scorer.on_election(request, strategies)
     ballot = Ballot.of(request, scorer)
@@ -547,8 +532,7 @@ def prepare_ballot(
 
 
 def why_majority(scorer: Scorer, problem: str | None) -> str | None:
-    """Why a vote that nobody named is by majority, None if it isn't: there would be no rewards, or those of a
-    demonstration outside its domain."""
+    """Why an unnamed vote is by majority, if it is: no model, or a demonstration outside its domain, gives rewards."""
     if not scorer.name:
         return "no model is served, which would give rewards"
     if scorer.demo is None or domain_notice(scorer.demo, problem).in_domain:
@@ -565,7 +549,6 @@ def raise_first_unscorable(outcomes: Iterable[object], place: str) -> None:
 
 
 def _classify(ballot: Ballot) -> Work[None]:
-    """Finds the classes of equal answers."""
     if ballot.request.extraction == "auto" and any(ballot.solutions[index].answer is None for index in ballot.texts):
         ballot.read_unstated()
         if readings := ballot.weak_readings():
@@ -578,7 +561,10 @@ def _classify(ballot: Ballot) -> Work[None]:
     for index, each in enumerate(solutions):
         if each.answer is None:
             continue
-        if (key := attempt(partial(KINDS[each.compared_as].key, each.answer), None)) is None:
+        key = None
+        if each.compared_as != "stated":
+            key = attempt(partial(KINDS[each.compared_as].key, each.answer), None)
+        if key is None:
             formal[index] = each.answer
         else:
             classes[index] = verbatim.setdefault((each.compared_as, key), len(solutions) + index)
@@ -589,10 +575,10 @@ def _classify(ballot: Ballot) -> Work[None]:
 
 
 def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> Work[None]:
-    """Scores the solutions; the model runs only for those that came without scores.
+    """Scores the solutions that came without scores.
 
-    Raises `InvalidRequest` without a problem, and `Unscorable`, that of the first, if there are `electable` candidates
-    (indices, ascending) of which none has scores, or if the request says to refuse.
+    Raises `InvalidRequest` without a problem, and `Unscorable` if no `electable` candidate (indices, ascending) has
+    scores, or as the request says.
     """
     request, scores = ballot.request, ballot.scores
     if scorer.name and None in scores:

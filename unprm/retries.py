@@ -24,8 +24,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 class Attempts:
-    """The attempts of one call, at most `maximum`, until its time is up: `seconds` from now. `now` is a clock in
-    seconds, `jitter` is in [0, 1)."""
+    """At most `maximum` attempts of one call, within `seconds` from now. `now`: in seconds; `jitter`: in [0, 1)."""
 
     def __init__(
         self,
@@ -44,8 +43,8 @@ class Attempts:
         return self._until - self._now()
 
     def pause(self, error: Exception, *, again: bool, retry_after: float | None = None) -> float:
-        """Seconds before the next attempt, after one that failed. Raises its error if there is none: it would change
-        nothing (not `again`), or no attempt or time is left. `retry_after`: what the server asks for."""
+        """Seconds before the next attempt. Raises the error if it is not to be made `again`, or none is left.
+        `retry_after`: what the server asks for."""
         self.failed += 1
         # not before the server said, and not all clients at the same moment
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (self.failed - 1)) * (0.5 + self._jitter()) + (retry_after or 0.0)

@@ -35,8 +35,8 @@ async def first_of(call: Coroutine[Any, Any, Any], other: Coroutine[Any, Any, An
 
 
 async def gather_outcomes(calls: Iterable[Coroutine[Any, Any, Value]]) -> list[Value | Exception]:
-    """The result or the error of every call. Cancels the calls once; `asyncio.gather` passes on each of AnyIO's
-    repeated cancellations, so a call could not close its connection."""
+    """The result or error of every call. Cancels each once, where `asyncio.gather` would pass on AnyIO's repeated
+    cancellations, and calls could not close their connections."""
 
     async def outcome(call: Coroutine[Any, Any, Value]) -> Value | Exception:
         try:

@@ -61,8 +61,8 @@ class Cut:
 
 
 class Prompt(NamedTuple):
-    """Model input that another program made: its text, or its token ids. `begins`: whether the tokens that begin every
-    input of the model are still to be put before the text."""
+    """Text or token ids that another program made. `begins`: whether the tokens that begin every input are to be
+    added."""
 
     content: str | tuple[int, ...]
     begins: bool = True
@@ -90,13 +90,11 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A solution as model input: token ids, and the indices into them at which each step is scored, ascending; the
-    same for all steps where the solution is scored as a whole.
+    """A solution as model input: token ids, and the indices at which steps are scored, ascending, or equal where the
+    solution is scored as a whole.
 
-    `response`: index of the solution's first token, for families whose scores come from all of its tokens. `asked`:
-    tokens of the prompts that a judge is asked by. `scope`: what is computed for an item serves those of its scope
-    alone; a server has one for each caller. `evidence`: of a trajectory, what its steps are judged by, which a judge
-    is told.
+    `response`: index of the solution's first token. `asked`: tokens of a judge's prompts. `scope`: shares computation
+    with its own scope alone, a server's caller. `evidence`: of a trajectory, for a judge.
     """
 
     ids: tuple[int, ...]
@@ -192,10 +190,9 @@ class Rollout:
 class Completion:
     """What a sampler wrote after a prompt.
 
-    `logprobs`: natural-log probabilities (≤ 0) under the model itself, before temperature, one per token, the
-    end-of-text token included. `ids`: the tokens, empty where an API does not return them. `finished`: ended by the
-    model, not by the token limit. `step_scores`: by the probe in the settings, in [0, 1], one per step of the text as
-    `steps.split` cuts it; empty where a step has no token of its own, None without a probe.
+    `logprobs`: natural-log probabilities (≤ 0) before temperature, one per token, the end-of-text token included.
+    `ids`: empty where an API returns none. `finished`: not by the token limit. `step_scores`: by a probe, in [0, 1],
+    one per step of `steps.split`; empty where a step has no token of its own.
     """
 
     text: str
@@ -207,9 +204,8 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
-    """How completions are sampled. `max_tokens`: maximum length of one completion. `worked_examples`: chat prompts
-    begin with two worked examples. `probe`: hub name or directory of a probe of the model, which scores the steps as
-    they are written."""
+    """`max_tokens`: of one completion. `worked_examples`: chat prompts begin with two. `probe`: hub name or directory
+    of a probe of the model, which scores the steps as they are written."""
 
     temperature: float = 0.8
     top_p: float = 1.0
@@ -293,11 +289,10 @@ class ModelDescription(BaseModel):
 
 
 class StepScores(NamedTuple):
-    """What a solution's steps score, from the engine to the response: `values` in [0, 1], one per step.
+    """What a solution's steps score: `values` in [0, 1], one per step.
 
-    `computed`: tokens that a model ran for them; tokens that solutions of a batch share count for one of them.
-    `tokens`: those that scoring it from scratch takes. `missing`: on how many steps a judge gave no verdict, whose
-    values mean nothing.
+    `computed`: tokens that were run for them, shared ones counted once; `tokens`: without any sharing; `missing`: steps
+    without a judge's verdict, whose values mean nothing.
     """
 
     values: tuple[float, ...]
@@ -332,12 +327,10 @@ class Format(Protocol):
         """What ends each step, also in a caller's text; None if the family has no tag."""
 
     def tokenize(self, prompt: Prompt) -> tuple[int, ...]:
-        """Token ids of a prompt, in which special tokens and step tags are what they say. Raises `InvalidRequest` if
-        the family reads no prompts, or an id is none of the vocabulary's."""
+        """Token ids of a prompt, special tokens and step tags included. Raises `InvalidRequest`."""
 
     def at_tags(self, ids: Sequence[int]) -> Encoded:
-        """A prompt scored at each of its step tags; one without any, at a tag that is put after its text, in place of
-        what only ends the prompt. Raises `InvalidRequest` if the family reads no prompts, or there is no text."""
+        """A prompt scored at its step tags, or at one put after its text. Raises `InvalidRequest`."""
 
     def text(self, encoded: Encoded) -> str:
         """The exact text that the ids encode."""
@@ -358,10 +351,7 @@ class Engine(Protocol):
         """How the model's input is built."""
 
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
-        """Step scores of each item, as many as it has positions.
-
-        Scores of an item do not depend on what else is in the batch, beyond the rounding of the model's number type.
-        """
+        """Step scores of each item, as many as positions, the same in any batch but for rounding."""
 
     def close(self) -> None:
         """Frees the model's memory; the engine can't be used afterwards."""
@@ -376,9 +366,7 @@ class PrefixEngine(Engine, Protocol):
 
 
 class Sampler(Protocol):
-    """A model that writes solutions. Many calls may be in flight at once; their results do not depend on each
-    other, and where the underlying engine is seeded, the same call gives the same completions.
-    """
+    """A model that writes solutions. Calls may run at once, with independent results, equal ones where it is seeded."""
 
     model: str
     """The model's name, as written to every record."""
@@ -395,10 +383,7 @@ class Sampler(Protocol):
         """`count` solutions of a problem; raises `SamplerFailed` if they can't be obtained."""
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
-        """`count` completions of a prompt; calls with equal `affinity` go where its prefix may be cached.
-
-        Raises `SamplerFailed` if they can't be obtained, or the API takes no token ids.
-        """
+        """`count` completions of a prompt; calls of equal `affinity` share its cache. Raises `SamplerFailed`."""
 
     async def close(self) -> None:
         """Frees the sampler's resources; it can't be used afterwards."""

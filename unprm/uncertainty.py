@@ -13,10 +13,9 @@ Estimator = Callable[[Sequence[Rollout]], float]
 
 
 def entropy(logprobs: Sequence[float], temperature: float = 1.0) -> float:
-    """Entropy in nats of the softmax of the log-probabilities over the positions; in [0, log n].
+    """Entropy in nats of the softmax of the log-probabilities over the positions; in [0, log n], mostly log n.
 
-    Paper, section 3.1; the authors' public code divides by a temperature of 5. It grows with the
-    length, since log n dominates it.
+    Paper, section 3.1; the authors' public code divides by a temperature of 5.
     """
     _require(logprobs)
     scaled = [logprob / temperature for logprob in logprobs]
@@ -76,8 +75,7 @@ SURPRISAL = ("surprisal_mean", "surprisal_max", "surprisal_sum", "surprisal_top3
 
 
 def surprise(logprobs: Sequence[float], measures: Sequence[str] = SURPRISAL) -> list[float]:
-    """The logarithm of 1 plus each of these measures, so that a generator that is surer of all that it writes is not
-    beyond what was fitted."""
+    """log(1 + measure) of each, so that a generator that is surer of all it writes is not beyond what was fitted."""
     return [math.log1p(MEASURES[name](logprobs)) for name in measures]
 
 
@@ -89,8 +87,7 @@ def perplexity(logprobs: Sequence[float]) -> float:
 def mc_ppl(rollouts: Sequence[Rollout]) -> float:
     """Share of the right rollouts in the log-perplexity of all; in [0, 1]. Paper, section 3.3.
 
-    0 if no rollout is right. If every rollout has probability 1, the share is undefined and the fraction
-    of right rollouts is returned instead.
+    Where every rollout has probability 1, the fraction of right rollouts.
     """
     _require(rollouts)
     total = math.fsum(surprisal_mean(rollout.logprobs) for rollout in rollouts)

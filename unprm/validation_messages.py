@@ -1,8 +1,5 @@
-"""Which fields of a request, of settings or of a record are wrong, and how.
-
-Pydantic's errors are taken over here and nowhere else: by JSON pointers (RFC 6901), without the name of a Python class,
-and an unknown field with its nearest known one.
-"""
+"""Which fields of a request, of settings or of a record are wrong, and how: pydantic's errors by JSON pointers (RFC
+6901), without names of Python classes, and an unknown field with its nearest known one."""
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -36,9 +33,8 @@ _NOT_BLANK = (r"\S", r"[^\s\x1c-\x1f]")
 def field_errors(
     errors: Sequence[Mapping[str, Any]], sent: object, form: type[BaseModel] | None = None
 ) -> list[FieldError]:
-    """Pydantic's errors about what was `sent`, in FastAPI's form; submitted texts are not repeated. What is wrong with
-    one field, in each of the forms that it may have, is one error. What was not sent in the body, as a header, is named
-    in the sentence. `form`: the model, whose fields are listed where there is an unknown one."""
+    """Pydantic's errors about what was `sent`, in FastAPI's form: one per field, whatever forms it may have, without
+    submitted texts. `form`: the model, whose fields are listed where one is unknown."""
     wrong: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for error in errors:
         where, *names = error["loc"]
@@ -93,8 +89,7 @@ def unknown(name: str, known: Collection[str], what: str) -> str:
 
 
 def listed(values: Any, name: str) -> list[Any]:
-    """The values as a list. Raises `ValueError` if they are not one: a text isn't a list of letters, nor an object a
-    list of fields."""
+    """The values as a list. Raises `ValueError` for a text, an object, or what is not iterable."""
     try:
         if not isinstance(values, str | bytes | Mapping | BaseModel):
             return list(values)
@@ -104,10 +99,7 @@ def listed(values: Any, name: str) -> list[Any]:
 
 
 def pointer(error: Mapping[str, Any], sent: object) -> str:
-    """The JSON pointer into what was `sent`; the error's location begins with "body".
-
-    Of a field with several forms, pydantic's location also names the form, which nobody sent: those names are left out.
-    """
+    """The JSON pointer into what was `sent` of a location in "body", without the names of a field's forms."""
     path, value = list[str](), sent
     _, *names = error["loc"]
     for place, name in enumerate(names, 1):

@@ -360,6 +360,8 @@ class Candidates(TrajectoryTerms):
         "problems": "a vote is about one problem; POST /score_steps scores solutions of several",
     }
     """Where to say what is not said in a field."""
+    NEEDS_SCORES: ClassVar = False
+    """Whether every candidate needs step scores."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"problem": _PROBLEM, "solutions": [[_RIGHT], _WRONG]}})
 
@@ -405,6 +407,8 @@ class Candidates(TrajectoryTerms):
             self.problem = self.problem_of(self.problem, rendered[0])
             if "aggregate" not in self.model_fields_set:
                 self.aggregate = "mean"
+        if self.NEEDS_SCORES and None in self.candidate_problems and not self.has_all_scores:
+            raise ValueError("problem is required unless every solution has step_scores")
         return self
 
     @property
@@ -459,16 +463,6 @@ class VoteRequest(Candidates, RiskTerms):
     """Candidates for a vote that needs scores only if the answers don't decide it."""
 
 
-class _Scorable(Candidates):
-    """Candidates of which every one needs step scores."""
-
-    @model_validator(mode="after")
-    def _check_problem(self) -> Self:
-        if None in self.candidate_problems and not self.has_all_scores:
-            raise ValueError("problem is required unless every solution has step_scores")
-        return self
-
-
 class OutcomeTerms(BaseModel):
     """What a solution's answer has to be, and how that and its step scores make a reward."""
 
@@ -482,8 +476,10 @@ class OutcomeTerms(BaseModel):
     mean_weight: float = Field(0.5, ge=0, le=1, allow_inf_nan=False, description="Of `outcome_mean`.")
 
 
-class ScoreRequest(_Scorable, OutcomeTerms):
+class ScoreRequest(Candidates, OutcomeTerms):
     """Candidates to score step by step."""
+
+    NEEDS_SCORES: ClassVar = True
 
     problems: _Each[Text] | None = Field(None, description="Instead of `problem`: one for each solution.")
     golds: _Each[GoldField] | None = Field(None, description="With `problems`, instead of `gold`: one for each.")
@@ -516,16 +512,20 @@ class ScoreRequest(_Scorable, OutcomeTerms):
         return None if self.gold is None else [_gold_list(self.gold)] * self.count
 
 
-class RewardVoteRequest(_Scorable, RiskTerms):
+class RewardVoteRequest(Candidates, RiskTerms):
     """Candidates for a vote by rewards."""
+
+    NEEDS_SCORES: ClassVar = True
 
 
 class DefaultVoteRequest(VoteRequest, WrfTerms):
     """Candidates for the server's default vote; `alpha` and `normalization` apply if that is `wrf`."""
 
 
-class CompareRequest(_Scorable, VoteTerms, RiskTerms):
+class CompareRequest(Candidates, VoteTerms, RiskTerms):
     """Candidates for all votes."""
+
+    NEEDS_SCORES: ClassVar = True
 
 
 class PairIn(WireModel, Request):

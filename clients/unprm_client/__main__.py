@@ -61,8 +61,8 @@ class Asking:
     )
 
     def ask(self, operation: str, file: typer.FileText, **fields: object) -> None:
-        """Makes the client's call `operation` for each request of a file, with the given fields set, and prints the
-        responses, errors to stderr; the exit status is 1 if there was an error."""
+        """Makes the client's call `operation` for each request of a file with the given fields, and prints responses,
+        and errors to stderr; the exit status is then 1."""
         given = {name: value for name, value in fields.items() if value is not None}
         requests = [request | given for request in _read(file)]
         errors = Console(stderr=True)

@@ -1,5 +1,4 @@
-"""What both clients share, without input or output: the request and the result of each operation, time limits, retries
-and the order of many calls."""
+"""What both clients share, without input or output: requests, results, time limits, retries, and the order of calls."""
 
 import asyncio
 import os
@@ -208,8 +207,7 @@ _Pending = TypeVar("_Pending", bound="Future[Any] | asyncio.Future[Any]")
 
 
 def ahead(calls: Iterator[_Pending], concurrency: int) -> Generator[_Pending, None, None]:
-    """The calls in their order. To take one from `calls` submits it, which happens in advance; closing this generator
-    cancels those that are left."""
+    """The calls in order, each submitted ahead as it is taken from `calls`. Closing the generator cancels the rest."""
     waiting: deque[_Pending] = deque()
     try:
         for call in calls:

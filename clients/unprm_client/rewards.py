@@ -1,5 +1,5 @@
-"""Rewards for programs that train with RL: of each solution the lowest step score, or with a right answer what the two
-make."""
+"""Rewards for programs that train with RL: a solution's lowest step score, or what a right answer makes of the
+scores."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,8 +32,7 @@ def loop_client() -> AsyncClient:
 
 
 class Rewarded(NamedTuple):
-    """What a solution is worth. `correct`: None if no right answer was given; `step_rewards`: its step scores, in
-    [0, 1], none if it can't be scored."""
+    """What a solution is worth. `correct`: None without a right answer; `step_rewards`: in [0, 1], none if unscored."""
 
     correct: bool | None
     reward: float
@@ -92,16 +91,14 @@ def _parts(problems: list[str]) -> Iterator[slice]:
 
 
 def token_offsets(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> list[tuple[int, int]]:
-    """The place of each token in the text that `ids` decode to, for a request's `offsets`; empty for a token that
-    decodes to nothing. Takes a call of `decode` for each token."""
+    """The place of each token in the text of `ids`, for `offsets`, by a call of `decode` for each token."""
     ends = [len(decode(ids[:count])) for count in range(len(ids) + 1)]
     # part of a character may decode to more than the whole
     return list(pairwise([*accumulate(reversed(ends), min)][::-1]))
 
 
 def solution_of_tokens(ids: Sequence[int], tokenizer: Any) -> dict[str, Any]:
-    """A solution for a request from its token ids, without special tokens, with their `offsets`. `tokenizer`:
-    transformers'."""
+    """A solution for a request, with `offsets`, from its token ids. `tokenizer`: transformers'."""
 
     def decode(some: Sequence[int]) -> str:
         return str(tokenizer.decode(some, skip_special_tokens=True))
@@ -110,11 +107,10 @@ def solution_of_tokens(ids: Sequence[int], tokenizer: Any) -> dict[str, Any]:
 
 
 def per_token(solution: ScoredSolution, tokens: int, *, differences: bool = False) -> list[float]:
-    """Rewards of the policy's tokens: at each step's last one its score, 0 elsewhere; nothing but 0 for a solution that
-    can't be scored.
+    """Rewards of the policy's tokens: at each step's last token its score, 0 elsewhere, and without scores.
 
-    `solution`: as scored with `offsets`, those of this many tokens. `differences`: each score less the one before, so
-    that the rewards sum to the last score. Raises `ValueError` for a solution that was scored without offsets.
+    `solution`: scored with `offsets` of this many tokens, else raises `ValueError`. `differences`: each score less the
+    one before, so that rewards sum to the last score.
     """
     if solution.last_tokens is None:
         raise ValueError("the solution has no last_tokens: it was scored without `offsets`")
@@ -126,11 +122,8 @@ def per_token(solution: ScoredSolution, tokens: int, *, differences: bool = Fals
 
 
 def process_advantages(group: Sequence[ScoredSolution], tokens: int) -> list[list[float]]:
-    """GRPO's advantages with process supervision (DeepSeekMath, arXiv:2402.03300, section 4.1.3): of each of a
-    solution's tokens the sum of the scores, normalized over the group, of the steps that end there or later.
-
-    `group`: solutions of one problem, as `per_token` takes them. Shape: [solutions, tokens].
-    """
+    """GRPO's advantages with process supervision (DeepSeekMath, arXiv:2402.03300, section 4.1.3): for each token the
+    sum of the scores, normalized over the group, of steps that end there or later; [solutions, tokens]."""
     scores = [score for each in group for score in each.step_scores or ()]
     mean, spread = (fmean(scores), pstdev(scores)) if scores else (0.0, 0.0)
     made = []

@@ -24,8 +24,8 @@ SETTINGS = {
 
 
 def with_settings(parameter: Parameter, *fields: str, votes: bool = True) -> Callable[[Function], Function]:
-    """Decorates a function: in place of its `**settings` it has a keyword for each of these fields of a request and,
-    for `votes`, for each of `SETTINGS`."""
+    """Gives a function, in place of `**settings`, a keyword for each of these fields and, for `votes`, of
+    `SETTINGS`."""
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)

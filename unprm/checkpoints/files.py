@@ -1,5 +1,4 @@
-"""Finds and loads tokenizers, networks and adapters, from disk or the hub. Only safetensors are read, and no code that
-comes with a model is run."""
+"""Finds and loads tokenizers, networks and adapters: only safetensors, and no code that comes with a model."""
 
 import hashlib
 import json
@@ -57,11 +56,9 @@ class PrmFiles:
 
     @property
     def directory(self) -> Path:
-        """The directory of the PRM's own configuration."""
         return self.adapter or self.base
 
     def weight_bytes(self) -> int:
-        """Bytes of the base's weights on disk."""
         return sum(path.stat().st_size for path in self.base.glob("*.safetensors"))
 
 
@@ -73,9 +70,8 @@ def locate(
     configured: bool = True,
     weights: bool = True,
 ) -> PrmFiles:
-    """Finds or downloads a PRM's parts: a whole model, a base and its adapter, or an adapter alone, whose configuration
-    names the base: `prm_config.json` if `configured`, else that of PEFT. `revision` and `adapter_revision`: of what is
-    fetched from the hub; `weights`: as in `fetch`. Raises `ModelInvalid` if a part or its configuration is missing."""
+    """Finds or downloads a PRM's parts: a whole model, a base with its adapter, or an adapter whose configuration names
+    the base: `prm_config.json` if `configured`, else PEFT's. Raises `ModelInvalid`."""
     if model in mini.ADAPTERS and adapter is None:
         return PrmFiles(mini.BASE, f"{mini.NAME} base", mini.ADAPTERS[model], model, model)
     place = fetch(model, revision, weights=weights)
@@ -95,11 +91,8 @@ def locate(
 
 
 def fetch(name: str, revision: str | None, what: str = "model", *, weights: bool = True) -> Path:
-    """The local directory of a model: a path unchanged, a hub name after downloading it into the cache, with its
-    `weights` or without; or that of an embedded PRM's base.
-
-    Raises `ModelInvalid`, which says `what` was to be fetched, if the name is neither.
-    """
+    """A model's directory: a path unchanged, a hub name after its download, with `weights` or without, or an embedded
+    base. Raises `ModelInvalid`, which says `what` was to be fetched."""
     if Path(name).is_dir():
         return Path(name)
     if name in mini.ADAPTERS:
@@ -120,10 +113,9 @@ def fetch(name: str, revision: str | None, what: str = "model", *, weights: bool
 
 
 def digests(directory: Path) -> list[list[str]]:
-    """The names of the files with weights and settings in a directory, and their SHA-256.
+    """Names and SHA-256 of a directory's weights and settings.
 
-    All bytes are read: a sample could miss the rows of a token or a head, which may be all that differs. It takes a
-    second per GB and core, and leaves the files in memory for loading the model.
+    Of all bytes, since a token's rows may be all that differs: a second per GB and core, which leaves files in memory.
     """
     paths = sorted(path for name in _DIGESTED for path in directory.glob(name))
     with ThreadPoolExecutor() as pool:
@@ -142,13 +134,11 @@ class _LoggedProgress(tqdm):  # type: ignore[misc]
         super().__init__(*arguments, **options | {"mininterval": _PROGRESS_SECONDS})
 
     def display(self, *arguments: Any, **options: Any) -> None:
-        """Logs the progress of bars that count bytes."""
         if self.unit == "B" and self.total:
             logger.info("downloaded %sB of %sB", tqdm.format_sizeof(self.n), tqdm.format_sizeof(self.total))
 
 
 def read_config(directory: Path) -> dict[str, Any]:
-    """A model's `config.json`; raises `ModelInvalid` if there is none."""
     try:
         config: dict[str, Any] = json.loads((directory / "config.json").read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -157,17 +147,15 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def load_tokenizer(base: Path) -> Tokenizer:
-    """The tokenizer of a base model; errors as `read_tokenizer`."""
     backend: Tokenizer = read_tokenizer(base).backend_tokenizer
     return backend
 
 
 def read_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
-    """The tokenizer in a directory, exactly as its `tokenizer.json` defines it, if there is one.
+    """The tokenizer of a directory's `tokenizer.json`, which `AutoTokenizer` ignores in part for Qwen2.
 
-    `AutoTokenizer` would give every model of the Qwen2 architecture Qwen2's own splitting into words, whatever
-    the file says. Raises `ModelInvalid` if there is no usable tokenizer, or only SentencePiece's file: transformers 5
-    converts that to a tokenizer whose ids differ from SentencePiece's for some texts.
+    Raises `ModelInvalid` without a usable tokenizer, or with SentencePiece's file alone: transformers 5 would convert
+    it to a tokenizer with other ids for some texts.
     """
     try:
         if (directory / "tokenizer.json").is_file():
@@ -188,8 +176,7 @@ def load_base(base: Path, dtype: StoredDtype) -> PreTrainedModel:
 
 
 def load_network(kind: Any, directory: Path, dtype: StoredDtype) -> PreTrainedModel:
-    """A complete network of this `kind`, one of transformers' auto classes, from a directory's safetensors only, on the
-    CPU. Raises `ModelInvalid` if it can't be loaded."""
+    """A network of one of transformers' auto classes, from safetensors, on the CPU. Raises `ModelInvalid`."""
     if not any(directory.glob("*.safetensors")):
         raise ModelInvalid(f"{directory} has no safetensors: other weight formats can run code and are refused")
     lora.refuse_unreadable(directory)  # transformers gives an adapter's directory to PEFT
@@ -227,10 +214,8 @@ def load_merged(files: PrmFiles, dtype: StoredDtype) -> PreTrainedModel:
 
 
 def adapted(base: PreTrainedModel, files: PrmFiles, *, merge: bool) -> PreTrainedModel:
-    """A base with the adapter of `files`, which is merged into its weights or computed beside them.
-
-    Raises `ModelInvalid` if they don't fit, or if an adapter that is not merged is more than LoRA of linear layers.
-    """
+    """A base with the adapter of `files`, merged or computed beside its weights. Raises `ModelInvalid` if they don't
+    fit, or if an adapter that is not merged is more than LoRA of linear layers."""
     from peft import PeftConfig, PeftModel, get_peft_model_state_dict  # slow to import, and not all models need it
 
     with (
@@ -263,8 +248,7 @@ def adapted(base: PreTrainedModel, files: PrmFiles, *, merge: bool) -> PreTraine
 
 
 def _check_beside(base: PreTrainedModel, files: PrmFiles, config: Any, tensors: Iterable[str]) -> None:
-    """Raises `ModelInvalid` unless an adapter, with PEFT's `config` and `tensors` of these names, is pairs of matrices
-    for linear layers alone: it must not change the base's tensors, nor the output layer, which is not run."""
+    """Raises `ModelInvalid` unless an adapter is pairs of matrices for linear layers below the output."""
     from peft import LoraConfig
 
     plain, given = LoraConfig().to_dict(), config.to_dict()
@@ -295,8 +279,8 @@ def _check_vocabulary(base: PreTrainedModel, shapes: Mapping[str, Sequence[int]]
 
 
 def _untie(tuned: PreTrainedModel) -> None:
-    """Gives the output layer weights of its own where it has the embedding's and an adapter is on either: merged into
-    the weights of both, it would change both."""
+    """Gives the output layer its own weights where an adapter on it or on its twin, the embedding, would change
+    both."""
     from peft.tuners.tuners_utils import BaseTunerLayer
     from torch.nn import Parameter
 

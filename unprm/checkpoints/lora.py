@@ -27,8 +27,8 @@ def check(directory: Path) -> None:
 
 
 def refuse_unreadable(directory: Path) -> None:
-    """Raises `ModelInvalid` if the adapter in a directory, if there is one, repeats layers of its base, or chooses
-    layers by regular expressions: one alone can keep the process busy for ever, and nothing could stop it."""
+    """Raises `ModelInvalid` for an adapter that repeats layers or chooses them by regular expressions, which may never
+    end."""
     config = _config(directory)
     for field, value in config.items():
         if _NAMING.search(field) and not all(map(_NAME.fullmatch, _texts(value))):
@@ -56,7 +56,6 @@ def base(directory: Path) -> tuple[str, str | None]:
 
 
 def _config(directory: Path) -> dict[str, Any]:
-    """The adapter's configuration; empty if there is none, or another value than an object."""
     try:
         config = json.loads((directory / CONFIG).read_text("utf-8"))
     except (OSError, ValueError):
@@ -65,7 +64,6 @@ def _config(directory: Path) -> dict[str, Any]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts in a value of JSON."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):

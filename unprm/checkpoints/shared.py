@@ -16,8 +16,7 @@ _BASES: WeakValueDictionary[tuple[Path, StoredDtype, torch.device], PreTrainedMo
 
 
 def load_adapted(files: PrmFiles, dtype: StoredDtype, place: torch.device, sharers: int) -> PreTrainedModel:
-    """The base of one of several `sharers`, as of `load_shared`, with its adapter beside it; that of one as of
-    `load_merged`. Raises `ModelInvalid` as `adapted`."""
+    """A base with its adapter: beside it for one of several `sharers`, else merged. Raises as `adapted`."""
     if sharers == 1 or files.adapter is None:
         return load_merged(files, dtype)
     lora.check(files.adapter)
@@ -25,8 +24,7 @@ def load_adapted(files: PrmFiles, dtype: StoredDtype, place: torch.device, share
 
 
 def load_shared(base: Path, dtype: StoredDtype, place: torch.device, sharers: int) -> PreTrainedModel:
-    """A base in evaluation mode. For several `sharers`, each of whom counts a part of its memory, its tensors are those
-    of every other network that was made of it in this type for this device, where its decoder then is."""
+    """A base whose tensors several `sharers` have in common, by type and device, each counting a part of its memory."""
     if sharers == 1:
         return load_base(base, dtype)
     with LOADING:

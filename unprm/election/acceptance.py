@@ -48,8 +48,7 @@ JudgedElection = tuple[float, bool]
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """An election's candidates, as far as the truth isn't needed. `candidates`: their number; `share`: that of the
-    most frequent answer; `highest_reward`: None without rewards."""
+    """An election's candidates: their number, the `share` of the most frequent answer, the `highest_reward`, if any."""
 
     candidates: float
     share: float
@@ -68,10 +67,9 @@ class Statistics:
 
 @dataclass(frozen=True, eq=False)  # by identity, so that thresholds are kept
 class VoteCalibration:
-    """Elections on questions with known answers. `pool`: their name; `date`: when it was made, as in 2026-01-31;
-    `confidence`: that with which a risk is kept; `model`: the name of the PRM, None if the rewards were given;
-    `aggregate`: how rewards came from step scores, None if they did not; `terms`: the settings of the votes;
-    `elections`: by vote; `ranges`: by field of `Statistics`, the lowest and highest value among them."""
+    """Elections on questions with known answers. `confidence`: with which a risk is kept; `model`: of the rewards, None
+    if they were given; `aggregate`: None if they did not come from step scores; `terms`: the votes' settings;
+    `elections`: by vote; `ranges`: lowest and highest value of each field of `Statistics`."""
 
     pool: str
     date: str
@@ -84,19 +82,15 @@ class VoteCalibration:
 
     @lru_cache(maxsize=1024)  # noqa: B019 - a calibration lives as long as its server
     def threshold(self, strategy: Strategy, risk: float) -> float | None:
-        """The lowest certainty at which an answer of this vote is accepted at a risk in (0, 1); None if none is.
-
-        Raises `KeyError` for a vote that was not calibrated.
-        """
+        """The lowest certainty at which answers are accepted at a risk in (0, 1); None if none is. Raises `KeyError`
+        for a vote that was not calibrated."""
         return threshold(self.elections[strategy], risk, self.confidence)
 
     @lru_cache(maxsize=64)  # noqa: B019 - as above
     def disorder(self, strategy: Strategy) -> str | None:
-        """As the function `disorder`, of a vote's elections."""
         return disorder(self.elections[strategy])
 
     def outside(self, statistics: Statistics) -> list[str]:
-        """The statistics that lie outside the range of the calibration questions."""
         values = asdict(statistics)
         return [
             name
@@ -105,9 +99,8 @@ class VoteCalibration:
         ]
 
     def mismatch(self, strategy: Strategy, terms: BaseModel, model: str | None, aggregate: Aggregate) -> str | None:
-        """Why the calibration is not for a vote: how that differs from the one that was calibrated, or why that can't
-        be relied on, in words; None if it is. `model`: the PRM that scores its candidates, None if their scores were
-        sent."""
+        """Why the calibration does not hold for a vote, in words; None if it does. `model`: the PRM that scores, None
+        if scores were sent."""
         if strategy not in self.elections:
             return f"is of {', '.join(self.elections)}, and the vote is {strategy}"
         if (reason := self.disorder(strategy)) is not None:
@@ -132,9 +125,8 @@ class VoteCalibration:
 
 @dataclass(frozen=True, slots=True)
 class ElectionRecord:
-    """What is kept of an election until its answer is known to be right or wrong. `statistics`: of its candidates;
-    `settings`: what a calibration must have in common with it; `accept`, `risk`: None if no risk was named; `answer`:
-    the elected one, None where texts are not kept."""
+    """What is kept of an election until its answer is known to be right. `settings`: what a calibration must have in
+    common; `accept`, `risk`: None without a risk; `answer`: None where texts are not kept."""
 
     strategy: Strategy
     compared_as: ComparedAs
@@ -192,8 +184,8 @@ def on_election(
     model: str,
     note: Callable[[ElectionRecord], None] | None = None,
 ) -> OnElection | None:
-    """What follows an election of these votes: it is judged if the request names a risk, and noted; None if neither.
-    `model`: the PRM that scores what was sent without scores. Raises `InvalidRequest` as `acceptance`."""
+    """What follows an election: it is judged at the request's risk, and noted; None if neither. `model`: the PRM that
+    scores. Raises `InvalidRequest` as `acceptance`."""
     risk = request.risk if isinstance(request, RiskTerms) else None
     scored_by: dict[str, Any] = {"model": None if request.has_all_scores else model, "aggregate": request.aggregate}
     judge = None if risk is None else acceptance(calibration, risk, strategies, request, **scored_by)
@@ -219,10 +211,7 @@ def acceptance(
     aggregate: Aggregate,
     pointer: str = "/risk",
 ) -> Acceptance:
-    """How answers of these votes are judged. `model`, `aggregate`: as in `mismatch`.
-
-    Raises `InvalidRequest`, with the pointer, without a calibration, and for one that fits none of the votes.
-    """
+    """How answers of these votes are judged. Raises `InvalidRequest` without a calibration that fits a vote."""
     if calibration is None:
         raise InvalidRequest(
             f"risk needs a calibration of votes, and none is loaded: make one by `{COMMAND}` and serve it with "
@@ -237,8 +226,7 @@ def acceptance(
 
 
 def read(path: Path) -> VoteCalibration:
-    """A calibration that `unprm evaluate calibrate-votes` wrote. Raises `RecordInvalid` if it is none, `OSError` if
-    the file can't be read."""
+    """A calibration that `unprm evaluate calibrate-votes` wrote. Raises `RecordInvalid` and `OSError`."""
     try:
         return TypeAdapter(VoteCalibration).validate_json(path.read_bytes())
     except ValidationError as error:
@@ -263,10 +251,8 @@ def rewards_used(
 
 
 def certainty(classes: Sequence[int | None], rewards: Values | None, members: Sequence[int]) -> float:
-    """The certainty of an election. `classes`, `rewards`: as in `decide`; `members`: the indices of the elected class.
-
-    Rewards of candidates without an answer don't count; if none is known, frequencies replace them.
-    """
+    """The certainty of an election, by frequencies if no candidate with an answer has a reward. `members`: of the
+    elected class."""
     known = {k: rewards[k] or 0.0 for k, name in enumerate(classes) if name is not None} if rewards is not None else {}
     total = sum(known.values())
     if not total:
@@ -306,11 +292,8 @@ def error_interval(wrong: int, count: int) -> tuple[float, float]:
 
 
 def disorder(elections: Iterable[JudgedElection]) -> str | None:
-    """How elections speak against the condition of this module's rule, in words; None if they don't.
-
-    They are split into quarters by certainty, equal ones together, and each is compared with every higher one by
-    Fisher's exact test, one-sided. They do if one of these probabilities, times their number, is at most `DOUBT`.
-    """
+    """How elections speak against the condition of this module's rule, in words; None if they don't: quarters by
+    certainty are compared by Fisher's exact test, one-sided, at `DOUBT` over all pairs."""
     quarters: list[list[bool]] = [[]]
     ordered = sorted(elections, key=lambda each: -each[0])
     for _, group in groupby(ordered, key=lambda each: each[0]):

@@ -31,11 +31,9 @@ def stability(
 ) -> float:
     """Probability that the class that wins now also wins among `budget` candidates; 1.0 only if nothing can change it.
 
-    `classes` and `terms` as in `decide`, for the candidates so far; `values`: their rewards or confidences,
-    whichever the vote needs. The next answer is a known one, with probability proportional to its frequency, or a new
-    one; its value is equally likely to fall between any two neighbours among the values seen with that answer, the
-    least and greatest possible ones included (Hill, 1968). 0.0 if there is no winner yet, for no candidate has an
-    answer or none that has one the value that the vote needs, and the budget is not used up. Deterministic.
+    `classes` and `terms` as in `decide`; `values`: what the vote needs, so far. The next answer is a known one, with
+    probability proportional to its frequency, or a new one; its value falls equally likely between any two neighbours
+    among the answer's values, and 0 and the greatest (Hill, 1968). 0.0 while there is no winner. Deterministic.
     """
     left = budget - len(classes)
     lacking = values is not None and drop_unanswered(classes, values) is None
@@ -85,7 +83,6 @@ def _next_class(rng: random.Random, classes: Sequence[int | None]) -> int | None
 
 
 def _next_value(rng: random.Random, seen: Sequence[float], greatest: float) -> float:
-    """`seen` ascending."""
     place = rng.randrange(len(seen) + 1)
     low = seen[place - 1] if place else 0.0
     high = seen[place] if place < len(seen) else greatest

@@ -31,8 +31,7 @@ def tally(
 
 
 def needed_signal(strategy: Strategy, classes: Sequence[int | None], terms: BaseModel = DEFAULTS) -> Signal:
-    """What a vote needs of these candidates beside their answers: nothing where frequency alone decides, and for a
-    single answer. `classes` as in `decide`."""
+    """What a vote needs beside answers: nothing for a single answer, or where frequency alone decides."""
     vote, unvalued = VOTES[strategy], tally(classes, terms)
     if len(unvalued.groups) <= 1 or vote.frequency_decides(unvalued):
         return "none"
@@ -40,8 +39,7 @@ def needed_signal(strategy: Strategy, classes: Sequence[int | None], terms: Base
 
 
 def drop_unanswered(classes: Sequence[int | None], values: Sequence[Value | None]) -> list[Value | None] | None:
-    """One value per candidate, those of candidates without an answer left out: a candidate that can't win takes no
-    place from those that can. None if no candidate with an answer has a value. `classes` as in `decide`."""
+    """One value per candidate, None without an answer, which can't win and takes no place; None if none is left."""
     kept = [None if name is None else value for name, value in zip(classes, values, strict=True)]
     return None if all(value is None for value in kept) else kept
 
@@ -56,14 +54,12 @@ def decide(
 ) -> Election:
     """Elects a class.
 
-    `classes[i]`: the answer class of candidate i, None if it has no answer; it then can't win, but counts in N.
-    `rewards[i]`: in [0, 1]; None if candidate i could not be scored: the reward of its class then comes from the
-    other members, 0 if there is none. `confidences[i]`: ≥ 0, likewise. If frequency alone decides, neither changes
-    anything. Ties (within `TIE`) go to the higher frequency, then to the higher mean reward, then to the class that
-    appears first. `answers[i]`: the answer of candidate i in words, for the result.
+    `classes[i]`: the answer class of candidate i, None without an answer, which can't win but counts in N.
+    `rewards[i]`: in [0, 1], None if there is none: the class has those of its other members, else 0. `confidences[i]`:
+    ≥ 0, likewise. Ties (within `TIE`) go to the higher frequency, then to the higher mean reward, then to the first.
+    `answers[i]`: in words.
 
-    Raises `NoAnswer` if no candidate has an answer; `RewardsMissing` if `needed_signal` names rewards, `ValueError` if
-    it names confidences, and no candidate with an answer has one.
+    Raises `NoAnswer`; `RewardsMissing`, or `ValueError` for confidences, if the needed signal is missing.
     """
     given = {"none": None, "reward": rewards, "confidence": confidences}[VOTES[strategy].signal]
     ballots, ranked, frequency = _ranked(strategy, classes, given, terms, rewards, answers)
@@ -101,8 +97,7 @@ def _ranked(
     rewards: Values | None,
     answers: Sequence[str] | None,
 ) -> tuple[Tally, list[AnswerGroup], bool]:
-    """The input of a vote, with `given` values of its signal; the groups, scored, the best first; and whether frequency
-    alone decides. As `decide`."""
+    """The input of a vote, with `given` values of its signal; the groups, best first; whether frequency decides."""
     vote = VOTES[strategy]
     values = None if given is None or vote.signal == "none" else drop_unanswered(classes, given)
     ballots = tally(classes, terms, values, answers)
@@ -141,8 +136,7 @@ def _tied(classes: Sequence[AnswerGroup]) -> list[AnswerGroup]:
 
 
 def representative(members: Sequence[int], values: Values | None) -> int:
-    """The solution to show for an answer: the first of its members with the highest value, or the first if none has
-    one."""
+    """The solution to show for an answer: its first member with the highest value, or the first."""
     if values is None:
         return members[0]
     return max(members, key=lambda index: (-1.0 if values[index] is None else values[index], -index))

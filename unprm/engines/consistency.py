@@ -1,5 +1,4 @@
-"""The self-test of an engine whose weights another program runs, before it serves: it is compared with itself, on
-sequences that share prefixes."""
+"""The self-test of an engine whose weights another program runs: it is compared with itself, on shared prefixes."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -27,8 +26,8 @@ SHORT_SOLUTIONS = (("2 + 3 = 5", "5 + 4 = 9", "9"), ("2 + 3 = 5", "8"), ("2 + 3 
 
 
 def check_consistency(engine: Engine) -> SelfTest:
-    """How far scores of the same steps differ when they are scored alone, together and in longer solutions, and
-    whether a shared prefix is run once. Raises `ValueError` if there are more or fewer scores than steps."""
+    """How far scores of the same steps differ alone, together and in longer solutions, and whether prefixes are cached.
+    Raises `ValueError` for a wrong number of scores."""
     for problem, solutions in ((PROBLEM, SOLUTIONS), (_SHORT_PROBLEM, SHORT_SOLUTIONS)):
         items = [engine.format.encode(problem, steps) for steps in solutions]
         if all(len(item.ids) <= engine.description.max_tokens for item in items):

@@ -1,11 +1,10 @@
 """The queue between requests and an engine: concurrent requests share its batches.
 
-`ModelQueue._serve` is the whole design: what waits is batched, the batch is run, and meanwhile the scores of the batch
-before are given back. All state lives on the event loop, so nothing here is locked; only the engine runs elsewhere, in
-a thread of its own.
+`ModelQueue._serve` is the whole design: what waits is batched, the batch is run, and meanwhile scores of the last one
+are given back. State lives on the event loop, without locks; the engine runs in a thread of its own.
 
-Half of a batch goes in turns to the callers and to the requests of each, the other half to the oldest requests: a large
-request neither waits for the rest nor holds it up.
+Half of a batch goes in turns to the callers and their requests, the other half to the oldest requests: a large request
+neither waits for the rest nor holds it up.
 """
 
 import asyncio
@@ -64,13 +63,10 @@ class ScoredItems(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class QueuedRequest:
-    """The items that a caller has scored together.
-
-    `reservation`: the tokens of those items that no batch has taken; `taken` have been. `arrived`, and `begun`, when
-    the first batch began: times of the queue's clock. `deadline`: a time of the event loop's clock. `rank`: number of
-    the last batch that took any of the items, or of the one before the arrival. `scores`: of the items scored so far,
-    by their indices. `trace`: the caller's context variables, as a trace's current span.
-    """
+    """The items that a caller has scored together. `reservation`: tokens of items that no batch has taken; `taken`:
+    number of items that one has. `arrived`, `begun`: by the queue's clock; `deadline`: by the event loop's. `rank`:
+    number of the last batch that took an item, or of the one before the arrival. `scores`: by index; `trace`: the
+    caller's context."""
 
     items: Sequence[Encoded]
     deadline: float
@@ -86,16 +82,14 @@ class QueuedRequest:
 
     @property
     def waits(self) -> bool:
-        """Whether a batch may take the next item."""
         return self.taken < len(self.items) and not self.done.done() and self.deadline > self.done.get_loop().time()
 
 
 class Batch:
-    """Distinct items of at most `room` tokens, or a single longer one; equal items run once. `items`: for each the
-    requests that have it, and its index among their items.
+    """Distinct items of at most `room` tokens, or a longer one. `items`: the requests of each, with its index there.
 
-    `new_tokens`: tokens of an item that the engine would run, if it runs a prefix once for all items of a batch and of
-    earlier ones; `read` other tokens cost as much as a new one. Without it all tokens are run.
+    `new_tokens`: tokens of an item that the engine would run, where it runs prefixes once; `read` others cost as much
+    as one.
     """
 
     READ = 8
@@ -131,8 +125,8 @@ class Batch:
 
 
 class BatchFigures(NamedTuple):
-    """Figures of a batch. `items`: sequences; `tokens`, of which `computed` were run; `seconds` that it took; `waits`:
-    seconds that each request waited whose first item is in it; `unread`: steps without a verdict of a judge."""
+    """Figures of a batch. `items`: distinct; `tokens`, of which `computed` were run; `waits`: seconds of requests whose
+    first item is in it; `unread`: steps without a judge's verdict."""
 
     items: int
     tokens: int
@@ -144,9 +138,8 @@ class BatchFigures(NamedTuple):
 
 @dataclass(slots=True)
 class RecentSpeed:
-    """Sums over recent batches, older ones counting less: their `tokens`, their `work` in tokens that were run or
-    would take as long, and the seconds. They hardly depend on small batches, whose time says little about larger ones.
-    """
+    """Sums over recent batches, older ones counting less, so that small batches hardly matter. `work`: tokens that were
+    run, or would take as long."""
 
     tokens: float = 0.0
     work: float = 0.0
@@ -165,14 +158,11 @@ Scored = list[tuple[list[tuple[QueuedRequest, int]], StepScores]]
 class ModelQueue:
     """Scores the steps of concurrent requests in shared batches. Used from one event loop; `drain` ends it.
 
-    `batch_tokens`: maximum tokens of a batch, which has fewer where they would take long, since nothing overtakes it;
-    a longer item runs alone. `max_queued_tokens`: of which callers share by the rule of `Capacity` what may wait.
-    `patience`: seconds that a batch may take. `observe` is called with the figures of every batch that was run.
-    `clock`: of seconds, by which waits and batches are timed.
+    `batch_tokens`: maximum tokens of a batch, fewer where they take long; a longer item runs alone.
+    `max_queued_tokens`: shared as by `Capacity`. `patience`: seconds of a batch. `clock`: of seconds.
 
-    A model that hangs, or that fails on every input, is lost: all requests are refused from then on, and `on_loss` is
-    called once. One that can't be reached may come back: requests go on trying, and so does the queue itself, every
-    `retry` seconds, with a plain sum.
+    A model that hangs, or fails on every input, is lost: all requests are refused, and `on_loss` is called once. One
+    that can't be reached may come back: requests go on trying, and the queue does, every `retry` seconds.
     """
 
     def __init__(
@@ -217,11 +207,11 @@ class ModelQueue:
         caller: str = "",
         reservation: Reservation | None = None,
     ) -> ScoredItems:
-        """Scores all items or none. `deadline`: a time of the event loop's clock. `caller`: requests of one caller
-        share its turns and its room in the queue. `reservation`: what the caller got by `reserve`.
+        """Scores all items or none. `deadline`: by the event loop's clock. `caller`: whose requests share turns and
+        room. `reservation`: by `reserve`. A cancelled request's waiting items never run.
 
         Raises `InvalidRequest` and `Overloaded` before anything runs; `ShuttingDown`, `DeadlineExceeded` and
-        `ModelUnavailable` then or later. A cancelled request leaves the queue: its waiting items never run.
+        `ModelUnavailable` also later.
         """
         loop = asyncio.get_running_loop()
         seconds = deadline - loop.time()
@@ -265,11 +255,8 @@ class ModelQueue:
             del self._unanswered[request]
 
     async def drain(self, timeout: float) -> None:
-        """Takes no new work, finishes what waits, closes the engine.
-
-        Requests not answered within `timeout` seconds fail with `ShuttingDown`; the engine is not waited for
-        then, and closes after its current call. A second call does nothing.
-        """
+        """Takes no new work, finishes what waits within `timeout` seconds, and closes the engine after its current
+        call. Unanswered requests then fail with `ShuttingDown`."""
         if self._closed:
             return
         self._closed = True
@@ -286,15 +273,14 @@ class ModelQueue:
         self._worker.close()
 
     def check_ready(self) -> None:
-        """Raises `ShuttingDown`, and `ModelUnavailable` while the model is lost or can't be reached. What waits does
-        not count, or a caller could have the server taken away from all others."""
+        """Raises `ShuttingDown` or `ModelUnavailable`; not for what waits, or a caller could take the server away."""
         self._check_open()
         if self._unreachable is not None:
             raise ModelUnavailable(self._unreachable)
 
     def reserve(self, tokens: int, caller: str = "") -> Reservation:
-        """Reserves room in the queue for about this many tokens while they are encoded: until `score` has queued them,
-        or the block `with` the reservation ends. Raises `Overloaded`, `ShuttingDown` or `ModelUnavailable`."""
+        """Reserves room for about this many tokens until `score` has queued them, or the `with` block ends. Raises
+        `Overloaded`, `ShuttingDown` or `ModelUnavailable`."""
         self._check_open()
         reservation = Reservation(self.room, caller)
         reservation.take(tokens)
@@ -307,8 +293,7 @@ class ModelQueue:
             raise ModelUnavailable(self._lost)
 
     def _retry_after(self, missing: int) -> float:
-        """Seconds until there may be room for `missing` tokens more, at the recent speed; from 1 to 60, by when most of
-        what waits has run out of time."""
+        """Seconds until there may be room for `missing` tokens, at the recent speed, from 1 to 60."""
         tokens, _ = self.waiting
         ahead = min(tokens, missing + max(0, tokens - self.room.taken))  # of large requests only a part is counted
         return min(60.0, max(1.0, ahead * self._speed.seconds / max(1.0, self._speed.tokens)))
@@ -326,7 +311,6 @@ class ModelQueue:
     # what is batched
 
     def _next_batch(self) -> Batch:
-        """Takes the next items of the requests that wait."""
         tokens, alone = self._batch_limits()
         waiting, count = self.waiting
         if waiting > tokens and count == 1 and self._is_small(alone):
@@ -366,8 +350,7 @@ class ModelQueue:
         return min(self._batch_tokens, max(_SMALLEST, int(_MOMENT * speed))), alone
 
     def _is_small(self, tokens: int) -> bool:
-        """Whether the oldest request has at most so many new tokens, which may take four times as long for what is read
-        with them, and no batch has taken any of it but the first of all, which only told the speed."""
+        """Whether the oldest request has at most so many new tokens, and no batch but the very first has taken any."""
         request, trial = next(iter(self._waiting)), Batch(tokens, self._new_tokens, 4 * Batch.READ)
         if request.taken and self._batches > 1:
             return False
@@ -413,8 +396,7 @@ class ModelQueue:
             raise ModelUnavailable(reason) from None
 
     async def _give_back(self, finished: Scored) -> None:
-        """Gives each request its scores, one request at a time: writing an answer takes a while, and many at once would
-        delay requests that arrive meanwhile."""
+        """Gives each request its scores, one after the other, so that writing answers delays no arrivals."""
         for holders, scores in finished:
             given = scores
             for request, index in holders:
@@ -448,7 +430,6 @@ class ModelQueue:
                 self._lose(f"the model failed {self._failures} times in a row, then on a plain sum")
 
     async def _reach(self) -> None:
-        """Scores a plain sum now and then, until the model answers."""
         while self._unreachable is not None:
             await asyncio.sleep(self._retry)
             with suppress(UnprmError):
@@ -490,7 +471,6 @@ class Worker:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Ends the thread after the waiting calls."""
         self._calls.put(None)
 
     def _work(self) -> None:

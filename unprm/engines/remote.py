@@ -36,11 +36,8 @@ class _Models(BaseModel):
 
 
 class RemoteEngine:
-    """The model that the server at `url` serves, which must have been started for the format's family; `key`: its API
-    key, if it has one.
-
-    Raises `ModelInvalid` if the server does not score, or its window is smaller than the description's `max_tokens`.
-    """
+    """The model of the server at `url`, with API key `key`. Raises `ModelInvalid` if the server does not score, or has
+    a smaller window than the description."""
 
     def __init__(self, url: str, key: str | None, format: PrmFormat, description: ModelDescription) -> None:
         self.format: PrmFormat = format

@@ -35,11 +35,8 @@ LAYOUTS = {"verdict": ("plain",), "chain": ("plain", "thinkprm", "genprm")}
 
 
 def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, observe: Observe = ignore) -> JudgeEngine:
-    """The judge, tested. `patience`: seconds after which its caller takes it for hung. `observe` as in `OpenAIClient`.
-
-    Raises `ModelInvalid` if options are missing or don't fit together, if its server does not answer as OpenAI's API
-    does, or if it can't judge plain word problems.
-    """
+    """The judge, tested. `patience`: seconds after which its caller takes it for hung. Raises `ModelInvalid` if options
+    don't fit, or the server is no judge of plain word problems."""
     if judge.judge_url is None or judge.judge_model is None:
         raise ModelInvalid("--model judge needs --judge-url and --judge-model")
     methods = pick_methods(judge)
@@ -75,11 +72,8 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
 
 
 def pick_methods(judge: JudgeOptions) -> JudgeMethods:
-    """The method for the steps of solutions, and those for actions. Published verifiers are asked about actions as they
-    were trained to be about steps.
-
-    Raises `ModelInvalid` if the layout is another method's.
-    """
+    """The methods for steps of solutions and for actions; published verifiers have one for both. Raises
+    `ModelInvalid`."""
     kind, layout, settings = judge.judge_readout, judge.judge_layout, (judge.judge_repeats, judge.judge_tokens)
     if layout not in LAYOUTS[kind]:
         raise ModelInvalid(f"--judge-readout {kind} has the layouts {', '.join(LAYOUTS[kind])}, not {layout}")
@@ -93,10 +87,7 @@ def pick_methods(judge: JudgeOptions) -> JudgeMethods:
 
 
 async def probe(chat: JudgeChat, method: JudgeMethod) -> None:
-    """Sets how many tokens' log-probabilities the server gives, and how many tokens an answer takes.
-
-    Raises `ModelInvalid` if it refuses the conversation itself, and `ModelUnreachable`.
-    """
+    """Finds out how many tokens' log-probabilities the server gives, and tokens of an answer. Raises `ModelInvalid`."""
     messages = method.layout.messages(QUESTIONS[0].problem, [*QUESTIONS[0].steps, QUESTIONS[0].right])
     for likeliest in (*LIKELIEST, 0):
         try:

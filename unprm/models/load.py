@@ -37,18 +37,14 @@ _IN_PROCESS: dict[str, Any] = {"engine": "torch", "prefix_cache_gb": 0.0}
 
 
 def load_engine(model: str = mini.NAME, **options: Any) -> Engine:
-    """As `load_model`, with the fields of `ModelSpec` and `EngineOptions` as keywords; by default in this process, with
-    PyTorch, and without a prefix cache."""
+    """As `load_model`, with all options as keywords; by default PyTorch in this process, without a prefix cache."""
     spec = ModelSpec(model=model, **{name: options.pop(name) for name in ModelSpec.model_fields if name in options})
     return load_model(spec, EngineOptions(**_IN_PROCESS | options))
 
 
 def load_model(spec: ModelSpec, options: EngineOptions, sharers: int = 1) -> Engine:
-    """Loads a PRM onto its device, with its adapter merged; or beside a base that several `sharers` have in common.
-
-    Only safetensors are read, and no code that comes with a model is run. Raises `ModelInvalid`, which says what is
-    missing or does not fit.
-    """
+    """Loads a PRM onto its device, with its adapter merged, or beside a base that several `sharers` have in common.
+    Raises `ModelInvalid`."""
     if options.engine == "remote":
         return load_remote(spec, options)
     place = torch.device(_device(spec, options, Gpu.find()))
@@ -81,7 +77,6 @@ def _in_process(
     place: torch.device,
     sharers: int,
 ) -> Engine:
-    """The torch engine of a model, with its linear layers in int8 if the options say so."""
     int8 = options.dtype == "int8"
     # for int8, load the stored type, which takes no more memory than the file, unless an adapter is merged
     reader = source.reader("auto" if int8 and not source.files.adapter else number, place, sharers)
@@ -122,11 +117,8 @@ def _cache_bytes(reader: Reader, options: EngineOptions, max_tokens: int, pass_t
 def torch_engine(
     reader: Reader, format: PrmFormat, description: ModelDescription, pass_tokens: int, cache_bytes: int
 ) -> Engine:
-    """An engine for a loaded model: one that runs each token once; or, if its tree can't compute the model's attention
-    and `cache_bytes` is 0, one that runs every sequence alone. Arguments as those of `TorchEngine`.
-
-    Raises `ModelInvalid` if the tree can't compute the attention and `cache_bytes` is not 0.
-    """
+    """An engine that runs each token once; or, if its tree can't compute the model's attention and `cache_bytes` is 0,
+    every sequence alone. Arguments as of `TorchEngine`. Raises `ModelInvalid`."""
     implementations = [decoder.config._attn_implementation for decoder in reader.decoders]
     reasons = [attention.unsupported(decoder.config) for decoder in reader.decoders]
     reason = next(filter(None, reasons), None)
@@ -204,7 +196,6 @@ def _device(spec: ModelSpec, options: EngineOptions, gpu: Gpu) -> str:
 
 
 def _check_dtype(dtype: Dtype, gpu: str, capability: tuple[int, int]) -> None:
-    """Raises `ModelInvalid` if a GPU of this name and generation can't compute in `dtype`."""
     if dtype == "int8":
         raise ModelInvalid("int8 is computed on CPUs alone: on a GPU use --dtype bfloat16")
     if dtype == "float8" and capability < (8, 9):
@@ -212,8 +203,7 @@ def _check_dtype(dtype: Dtype, gpu: str, capability: tuple[int, int]) -> None:
 
 
 def _pick_dtype(dtype: Dtype, device: str, stored: int, fast: bool) -> torch.dtype:
-    """The type for everything that is not in eight bits. `device`: its type; `stored`: bytes of the model's weights on
-    disk; `fast`: whether a CPU multiplies in bfloat16 as fast as in float32."""
+    """The type of what is not in eight bits. `stored`: bytes of the weights; `fast`: a CPU multiplies bfloat16 fast."""
     halved = dtype == "bfloat16"
     if dtype in ("auto", "float8"):
         halved = device == "cuda" or (fast and stored >= LARGE)

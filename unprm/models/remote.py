@@ -19,8 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def load_remote(spec: ModelSpec, options: EngineOptions) -> Engine:
-    """The engine of the model at `options.url`; its tokenizer and layout are read here. Raises `ModelInvalid`, also if
-    the server doesn't score."""
+    """The engine of the model at `options.url`. Raises `ModelInvalid`, also if the server doesn't score."""
     if options.url is None:
         raise ModelInvalid("--engine remote needs --url, the URL of the vLLM server")
     if options.tensor_parallel_size > 1:
@@ -33,7 +32,6 @@ def load_remote(spec: ModelSpec, options: EngineOptions) -> Engine:
 
 
 def is_for_vllm(source: ModelSource) -> bool:
-    """Whether vLLM scores models with this head."""
     if source.readout == Head((LAYER,)):
         return source.files.adapter is None and classifies_tokens(source.files.base)
     return isinstance(source.readout, Verdicts | Head)

@@ -1,5 +1,4 @@
-"""What a model is made of: its files, its tokenizer, and the format of its family. Only `reader` loads weights, and
-needs PyTorch."""
+"""What a model is made of: files, tokenizer, and its family's format. Only `reader` needs weights and PyTorch."""
 
 import hashlib
 import json
@@ -64,8 +63,7 @@ class ModelSource:
 
     @classmethod
     def find(cls, spec: ModelSpec, *, weights: bool = True) -> "ModelSource":
-        """Finds a model's files, with its `weights` or without. Raises `ModelInvalid` if files are missing, or if
-        `spec` does not fit them."""
+        """Finds a model's files, with `weights` or without. Raises `ModelInvalid` if `spec` does not fit them."""
         marks = spec.marks
         family = _family(spec)
         ours = family in _OURS
@@ -123,11 +121,9 @@ class ModelSource:
         )
 
     def digest(self, dtype: str) -> str:
-        """Identifies everything that scores depend on: the weights and settings of base, adapter and reference model;
-        the format with its tokenizer; how scores are read; and `dtype`, the number type that the layers compute with.
+        """Identifies all that scores depend on: weights and settings, format and tokenizer, readout, and number type.
 
-        16 hexadecimal digits: the same for the same files wherever they are and whatever the model is called. Engine
-        and device don't count, as they differ only by rounding.
+        16 hexadecimal digits, the same wherever the files are and whatever engine, device or name the model has.
         """
         places = [self.files.base, *([self.files.adapter] if self.files.adapter else [])]
         readout = self.readout
@@ -139,10 +135,8 @@ class ModelSource:
         return _of_text(json.dumps([[*map(digests, places)], layout, _of_text(self.tokenizer.to_str()), dtype]))[:16]
 
     def reader(self, dtype: StoredDtype, place: "torch.device", sharers: int = 1) -> "Reader":
-        """The loaded model as the torch engine takes it: weights in `dtype`, on the device `place`. `sharers`: how many
-        models have the base in common.
-
-        Raises `ModelInvalid` if they can't be loaded, or don't fit together."""
+        """The loaded model for the torch engine, in `dtype` on `place`. `sharers`: models with this base. Raises
+        `ModelInvalid`."""
         from unprm.checkpoints.shared import load_adapted, load_shared
         from unprm.engines.torch.heads import VerdictHead, check_unscaled, margin_of, read_head
         from unprm.engines.torch.probe import ProbeHead, ProbeReader
@@ -174,14 +168,13 @@ class ModelSource:
 
     @property
     def _tokens(self) -> Verdicts:
-        """Two tokens that texts have, by whose logits a model is tried."""
         ids = self.format.encode(*_EXAMPLE).ids
         return Verdicts(min(ids), max(ids))
 
 
 def _family(spec: ModelSpec) -> Family:
-    """The family that is named, or that the model's files show. Raises `ModelInvalid` if options and files contradict
-    one another."""
+    """The family that is named, or that the model's files show. Raises `ModelInvalid` if these contradict one
+    another."""
     named = None if spec.family is None else family_named(spec.family)
     model = fetch(spec.model, spec.revision, weights=False)
     own = mini.ADAPTERS.get(spec.model, model)

@@ -27,9 +27,8 @@ class Terms(BaseModel):
 
 
 class Tally(NamedTuple):
-    """The input of a vote. `total`: the number N of all candidates, also of those without an answer. `terms`: has
-    the settings of the vote, and may have those of others. `values`: of the vote's signal; None as a whole if the vote
-    takes none, or frequency alone decides."""
+    """The input of a vote. `total`: N, all candidates. `terms`: settings, of this vote and maybe others. `values`: of
+    the vote's signal, None if it takes none, or frequency decides."""
 
     groups: Sequence[AnswerGroup]
     total: int
@@ -103,12 +102,10 @@ def by_sum(tally: Tally) -> list[float | None]:
 
 
 def known(members: Iterable[int], values: Values) -> list[float]:
-    """The values of these candidates (indices), as far as there are any."""
     return [value for index in members if (value := values[index]) is not None] if values else []
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean; 0 of no values."""
     return math.fsum(values) / len(values) if values else 0.0
 
 

@@ -281,7 +281,7 @@ def _outcome(ballot: Ballot, vote: Election) -> Json:
         "unscored": _unscored(
             (index, Unscored.of(each)) for index, each in enumerate(ballot.scores) if isinstance(each, Unscorable)
         ),
-        "without_answer_count": ballot.without_answer_count,
+        "without_answer_count": ballot.classes.count(None),
         "demonstration": ballot.demonstration,
         "compared_as_text": list(ballot.compared_as_text),
     }

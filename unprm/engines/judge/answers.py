@@ -22,8 +22,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Verdict(NamedTuple):
-    """A written answer: its score, the expected one by the probabilities of all answers in its place, and the number of
-    the step that was named last before it, None if there was none."""
+    """A written answer: its score, the expected score in its place, and the number of the step named last before."""
 
     stated: float
     score: float
@@ -31,8 +30,7 @@ class Verdict(NamedTuple):
 
 
 def verdicts(choice: Completion, answers: Mapping[str, float]) -> list[Verdict]:
-    r"""The answers that a completion puts in `\boxed{}`, in their order. Without log-probabilities of an answer in that
-    place, its expected score is the one stated. `answers`: scores of the answers, which are in lower case."""
+    r"""The answers that a completion puts in `\boxed{}`, in order. `answers`: scores of answers in lower case."""
     text = "".join(token.token for token in choice.tokens) or choice.text
     boxed = rf"\\boxed\{{\s*(?:\\text\{{\s*)?(?P<answer>{'|'.join(answers)})\b"
     marks = list(re.finditer(rf"{_STEP}|{boxed}", text, re.IGNORECASE | re.MULTILINE))
@@ -49,8 +47,7 @@ def verdicts(choice: Completion, answers: Mapping[str, float]) -> list[Verdict]:
 
 
 def expected(likely: Iterable[Alternative], answers: Mapping[str, float]) -> float | None:
-    """The mean of the answers' scores, each weighted by its probability, summed over its spellings; None if these have
-    less than `LEAST_SHARE` together. `answers`: scores of the answers, which are in lower case."""
+    """The answers' mean score by their probabilities; None if these have less than `LEAST_SHARE` together."""
     weighted = total = 0.0
     for each in likely:
         if (answer := _meant(each.token, answers)) is not None:

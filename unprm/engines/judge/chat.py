@@ -17,17 +17,13 @@ _REFUSALS = {400, 413, 422}
 
 
 class Refused(Exception):
-    """The server does not accept this request, for instance because it is longer than the model's window. The text has
-    the server's words, which may repeat what was sent."""
+    """The server does not accept this request. The text has the server's words, which may repeat what was sent."""
 
 
 class JudgeChat:
-    """A model behind a server of OpenAI's chat API, used from one event loop.
-
-    `concurrency`: maximum requests in flight. `seconds` that an attempt may take. `observe` as in `OpenAIClient`.
-    `likeliest`: how many tokens' log-probabilities the server gives for each place, 0 if it gives none;
-    `answer_tokens`: how many tokens a one-word answer takes. Both are found out at the start.
-    """
+    """A model behind a server of OpenAI's chat API, used from one event loop. `concurrency`: maximum requests in
+    flight; `seconds`: of an attempt. `likeliest`: how many tokens' log-probabilities the server gives, and
+    `answer_tokens`: tokens of a one-word answer, are found out at the start."""
 
     def __init__(
         self, url: str, key: str | None, model: str, concurrency: int, seconds: float, observe: Observe = ignore
@@ -49,12 +45,8 @@ class JudgeChat:
         count: int = 1,
         likeliest: int = 0,
     ) -> tuple[list[Completion], Usage]:
-        """`count` completions, or fewer if the server returns none any more, and what they cost by the server's count.
-        `likeliest`: of how many tokens the log-probabilities are asked for.
-
-        Raises `Refused`, `ModelBusy`, and `ModelUnreachable` if the server does not answer, or not as OpenAI's API
-        does.
-        """
+        """`count` completions or fewer, and their cost by the server's count. `likeliest`: of how many tokens
+        log-probabilities are asked for. Raises `Refused`, `ModelBusy` and `ModelUnreachable`."""
         body: Json = {
             "model": self._model,
             "messages": messages,
@@ -78,7 +70,6 @@ class JudgeChat:
         await self._client.close()
 
     def _failure(self, error: APIError) -> Exception:
-        """What `complete` raises for an error of a request."""
         if isinstance(error, APIStatusError):
             if error.status in _REFUSALS:
                 return Refused(f"{error.status}: {error.message}" if error.message else str(error.status))

@@ -21,8 +21,8 @@ TAG = 256
 
 
 class JudgeFormat:
-    """Input that is the text itself, so that texts come back out exactly: ids are the bytes of `problem + "\\n"` and of
-    each step, a tag after each step. The text shows the conversations that are sent."""
+    r"""Ids are the bytes of `problem + "\\n"` and of each step, with a tag after each step, so texts come back
+    exactly."""
 
     family = "judge"
     longest_token = 1
@@ -50,7 +50,6 @@ class JudgeFormat:
         raise AssertionError("no prompt is tokenized")
 
     def tokens(self, encoded: Encoded) -> list[str]:
-        """A byte as `<0x41>`, a tag as `ş`."""
         return ["ş" if token == TAG else f"<0x{token:02X}>" for token in encoded.ids]
 
     def text(self, encoded: Encoded) -> str:
@@ -59,10 +58,7 @@ class JudgeFormat:
 
 
 class JudgeEngine:
-    """Scores by the judge at `chat`, as `methods` read them. `seconds`: maximum time of a batch.
-
-    The judge runs in another program, which may stop and come back: `score` raises `ModelUnreachable` meanwhile.
-    """
+    """Scores by the judge at `chat`, as `methods` read it, a batch within `seconds`. Raises `ModelUnreachable`."""
 
     def __init__(self, chat: JudgeChat, methods: JudgeMethods, description: ModelDescription, seconds: float) -> None:
         self.format = JudgeFormat(methods)
@@ -71,8 +67,7 @@ class JudgeEngine:
         self._runner = asyncio.Runner()
 
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
-        """Step scores per item; tokens as the judge's server counts them. Its cache knows no scopes, so cached tokens
-        are not reported where there are any."""
+        """Step scores per item; tokens as the server counts them, cached ones only for items without a scope."""
         scores = self.call(all_of(map(self._score, batch)))
         if unread := sum(each.missing for each in scores):
             steps = sum(len(item.positions) for item in batch)
@@ -106,7 +101,6 @@ class JudgeEngine:
 
 
 def texts(encoded: Encoded) -> tuple[str, list[str]]:
-    """The problem and the steps that the ids encode."""
     starts = [encoded.response, *(position + 1 for position in encoded.positions)]
     steps = [bytes(encoded.ids[start:end]).decode() for start, end in zip(starts, encoded.positions, strict=False)]
     return bytes(encoded.ids[: encoded.response - 1]).decode(), steps

@@ -53,10 +53,7 @@ class Inquiry:
         self.usage = Usage()
 
     async def ask(self, messages: Messages, **sampling: Any) -> list[Completion]:
-        """Completions, none if the server refuses the request. `sampling` as in `JudgeChat.complete`.
-
-        Raises `ModelUnreachable`.
-        """
+        """Completions, none if the server refuses. `sampling`: of `JudgeChat.complete`. Raises `ModelUnreachable`."""
         try:
             choices, usage = await self.chat.complete(messages, **sampling)
         except Refused:
@@ -67,9 +64,8 @@ class Inquiry:
 
 @dataclass(frozen=True)
 class JudgeMethod(ABC):
-    """A way to read the scores of a solution's steps from `repeats` replies of the judge, each of at most `max_tokens`
-    tokens. `rounds`: how many calls of a usual solution come one after the other. `written`: the judge writes checks,
-    which are a hundred times as long as an answer."""
+    """Reads steps' scores from `repeats` replies of at most `max_tokens` tokens. `rounds`: calls one after the other;
+    `written`: the judge writes checks, a hundred times as long as an answer."""
 
     layout: Layout
     repeats: int
@@ -78,8 +74,7 @@ class JudgeMethod(ABC):
     written: ClassVar[bool] = True
 
     def prompt_tokens(self, problem: str, steps: Sequence[str]) -> int:
-        """Tokens of the prompts that it takes to read a solution. Each message of the user's is a call, whose prompt is
-        all that was said until then; a call counts as at least `CALL` tokens."""
+        """Tokens of a solution's prompts: one for each message of the user's, of at least `CALL` tokens."""
         tokens = said = 0
         for message in self.layout.messages(problem, steps):
             said += len(message["content"].encode())
@@ -98,7 +93,6 @@ class JudgeMethod(ABC):
         """The scores of a solution. Raises `ModelUnreachable`."""
 
     async def _check(self, inquiry: Inquiry, messages: Messages, count: int = 1) -> list[Completion]:
-        """`count` written checks, or fewer."""
         likeliest = min(LIKELIEST, inquiry.chat.likeliest)
         return await inquiry.ask(messages, max_tokens=self.max_tokens, count=count, likeliest=likeliest, **SAMPLING)
 
@@ -119,8 +113,7 @@ class Stepwise(JudgeMethod):
         return f"mean score of {self.repeats} sampled answers ({answers})"
 
     async def read(self, inquiry: Inquiry, problem: str, steps: Sequence[str]) -> Scores:
-        """Reads the last step first: its conversation begins with all the others, so the server's prefix cache then has
-        nearly all that they need."""
+        """The last step first: its conversation puts nearly all that the others need into the server's prefix cache."""
         last = await self._ask(inquiry, problem, steps)
         others = await all_of(self._ask(inquiry, problem, steps[:count]) for count in range(1, len(steps)))
         return [*others, last]
@@ -173,11 +166,8 @@ class StepChain(JudgeMethod):
 
 
 def chain_scores(choice: Completion, steps: int, stops: bool = True) -> list[float] | None:
-    """A chain's scores of its `steps` steps; None unless it has a verdict for each.
-
-    A verdict is on the step that was named last before it, or on the only step; the last one on a step counts. A chain
-    that `stops` may do so at the first incorrect step: those after it get 0.
-    """
+    """A chain's scores of its `steps` steps, by the last verdict on each; None unless all have one. A chain that
+    `stops` may do so at the first incorrect step: later ones get 0."""
     only = 1 if steps == 1 else None
     found = {verdict.step or only: verdict for verdict in verdicts(choice, CHECKED)}
     read = [found[number] for number in takewhile(found.__contains__, range(1, steps + 1))]
@@ -188,7 +178,6 @@ def chain_scores(choice: Completion, steps: int, stops: bool = True) -> list[flo
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """The mean of what was found; None if nothing was."""
     found = [value for value in values if value is not None]
     return sum(found) / len(found) if found else None
 
@@ -199,7 +188,6 @@ def _means(steps: int, checks: Iterable[Sequence[float | None]]) -> Scores:
 
 
 def _reply(text: str) -> str:
-    """A check as it is sent back, without thoughts. It may quote a hostile text, so what may be a special token is
-    broken up; what the layout itself is built of stays."""
+    """A check as it is sent back, without thoughts and, beside the layout's own words, without special tokens."""
     parts = _REPLY.split(text.rpartition(THOUGHT)[2])
     return "".join(part if index % 2 else defuse(part) for index, part in enumerate(parts))

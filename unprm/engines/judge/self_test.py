@@ -1,7 +1,4 @@
-"""A judge's self-test at the start: it must tell right steps from wrong ones, and give the same answer twice.
-
-One sum decides little: a model that says yes to nearly everything may still doubt that 1 + 1 = 3.
-"""
+"""A judge's self-test at the start: it must tell right steps from wrong ones, and give the same answer twice."""
 
 import logging
 from collections.abc import Sequence
@@ -61,12 +58,9 @@ FEW = 2
 
 
 def self_test(engine: JudgeEngine, *, sampled: bool, few: bool) -> SelfTest:
-    """Scores the last steps, and those of one question again in the other order. `sampled`: scores are means over
-    samples, and differ; `few`: only the first `FEW` questions.
-
-    Raises `ModelInvalid` if scores of the same step differ, if no verdict is found on one, or if more than `MISTAKES`
-    lie on the wrong side of the threshold; `ModelUnreachable` if the judge does not answer.
-    """
+    """Scores last steps, and those of one question again in the other order. `sampled`: scores are means over samples,
+    and differ; `few`: only `FEW` questions. Raises `ModelInvalid` if scores of a step differ or lack, or if more than
+    `MISTAKES` lie on the wrong side of the threshold."""
     asked = [
         [engine.format.encode(question.problem, (*question.steps, last)) for last in (question.right, question.wrong)]
         for question in QUESTIONS[: FEW if few else None]
@@ -84,7 +78,6 @@ def self_test(engine: JudgeEngine, *, sampled: bool, few: bool) -> SelfTest:
 
 
 def _same_again(engine: JudgeEngine, pair: Sequence[Encoded], before: Sequence[float], tolerance: float) -> SelfTest:
-    """Compares scores with those of the same steps in the other order."""
     again = engine.score(pair[::-1])
     difference = max(abs(one - other) for one, other in zip(before, reversed(_read(again)), strict=True))
     if difference > tolerance:
@@ -94,7 +87,6 @@ def _same_again(engine: JudgeEngine, pair: Sequence[Encoded], before: Sequence[f
 
 
 def _read(scores: Sequence[StepScores]) -> list[float]:
-    """The score of each item's last step."""
     if any(each.missing for each in scores):
         raise ModelInvalid(
             "in the self-test the judge gives no verdict that can be read; a reasoning model needs --judge-readout "

@@ -1,5 +1,4 @@
-"""Attention over a tree of tokens: a pass stores the keys and values of its tokens, and attends to those that earlier
-passes stored for the same prefixes. `segments` says which."""
+"""Attention over a tree: to keys and values of the pass's tokens, and of the same prefixes in earlier passes."""
 
 import threading
 from typing import Any
@@ -19,8 +18,7 @@ BY_LENGTH = {"dynamic", "longrope"}
 
 
 class KeyValues:
-    """Keys and values of tokens, in slots, for every layer of a model: (slots, key heads, width) each, in the network's
-    type and on its device."""
+    """Keys and values by slot, for every layer: (slots, key heads, width), in the network's type on its device."""
 
     def __init__(self, network: PreTrainedModel, slots: int) -> None:
         shape = (slots, *_shape(network.config))
@@ -31,14 +29,12 @@ class KeyValues:
 
     @staticmethod
     def bytes_per_token(network: PreTrainedModel) -> int:
-        """Bytes of a slot."""
         heads, width = _shape(network.config)
         layers = int(network.config.num_hidden_layers)
         return 2 * layers * heads * width * int(network.dtype.itemsize)
 
 
 def _shape(config: PretrainedConfig) -> tuple[int, int]:
-    """The number of key heads, and the width of each."""
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return int(heads), int(width)
@@ -85,12 +81,12 @@ def attention(
     s_aux: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Stores the tokens' keys and values, and attends to all that each token sees: (1, tokens, heads, width).
+    """Stores the tokens' keys and values, and attends to all that `segments` says each token sees: (1, tokens, heads,
+    width).
 
-    All in the network's type: `query`: (1, heads, tokens, width); `key`, `value`: (1, key heads, tokens, width).
-    `segments` says what is seen, `kept` holds it; in a compiled layer both are `CALL`'s. `scaling`: of the products.
-    `sliding_window`: tokens that each sees, itself included; None: all.
-    Raises `NotImplementedError` for attention with `softcap` or sinks, `s_aux`.
+    `query`: (1, heads, tokens, width); `key`, `value`: (1, key heads, tokens, width), all in the network's type.
+    `segments` and `kept`, the store, are `CALL`'s in a compiled layer. `sliding_window`: tokens that each sees, itself
+    included. Raises `NotImplementedError` for `softcap` or sinks, `s_aux`.
     """
     if softcap is not None or s_aux is not None:
         raise NotImplementedError("its attention has capped scores or sinks, which are not computed here")
@@ -122,7 +118,6 @@ def _attend_in_call(
 def _(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, sliding_window: int | None
 ) -> torch.Tensor:
-    """The shape of its result."""
     return query.new_empty(1, query.shape[2], query.shape[1], value.shape[3])
 
 
@@ -173,7 +168,6 @@ def _flash(
 def _one_by_one(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, packed: Packed, scaling: float, window: int | None
 ) -> torch.Tensor:
-    """As `_flash`, a segment after the other."""
     assert packed.shapes is not None
     # kernels of GPUs that take a mask, or float32, don't share key heads: all products would be in memory at once
     shares = query.device.type == "cpu"

@@ -1,8 +1,7 @@
-"""Decoder layers compiled: norms, rotary embeddings, activations and sums are fused into a few kernels between the
-matrix products.
+"""Decoder layers compiled: norms, rotary embeddings, activations and sums become a few kernels between matrix products.
 
-A layer is one graph for passes of any size, and layers of the same shape share it. Attention is an operation in it that
-the compiler does not look into. What can't be compiled is run as it is written.
+Layers of the same shape share one graph for passes of any size, in which attention is opaque to the compiler. A layer
+that can't be compiled runs as it is written.
 """
 
 import logging
@@ -33,8 +32,7 @@ LINE = 200
 
 
 class CompiledLayers:
-    """Runs the layers of a network, which has to use tree attention, compiled from the next pass on. That pass takes
-    seconds. `backend`: a compiler of PyTorch's."""
+    """Compiles the layers of a network with tree attention in its next pass. `backend`: of `torch.compile`."""
 
     def __init__(self, network: PreTrainedModel, backend: str | Callable[..., Any] = "inductor") -> None:
         self.failed = False
@@ -90,7 +88,6 @@ class CompiledLayers:
 
 
 def _mark(arguments: Iterable[object], tokens: int) -> None:
-    """Marks the dimension of tensors that the tokens are in, the second, as one whose size varies."""
     for argument in arguments:
         if isinstance(argument, torch.Tensor):
             if argument.dim() > 1 and argument.shape[1] == tokens:

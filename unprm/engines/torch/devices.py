@@ -26,8 +26,7 @@ class Gpu:
 
     @classmethod
     def find(cls, devices: Path = Path("/dev")) -> Self:
-        """What PyTorch finds, and the machine has in its directory of `devices`. GPUs that `CUDA_VISIBLE_DEVICES`
-        hides count as absent. Without initialising CUDA, which would keep vLLM from forking."""
+        """What PyTorch finds, without initialising CUDA, which keeps vLLM from forking. Hidden GPUs are absent."""
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             usable = torch.cuda.is_available()
@@ -40,11 +39,8 @@ class Gpu:
 
 
 def pick_device(asked: str, gpu: Gpu, falls_back: bool = False) -> str:
-    """ "cuda" or "cpu"; for "auto" the GPU, if there is one, and the log says which it is and why.
-
-    Raises `ModelInvalid` if `asked` is "cuda" and PyTorch can't use a GPU, or "auto" and it can't use that of the
-    machine, unless that `falls_back` to the CPU with a warning.
-    """
+    """ "cuda" or "cpu"; for "auto" the GPU, if there is one. Raises `ModelInvalid` if PyTorch can't use a GPU that is
+    `asked` for, or, unless `falls_back`, the machine's."""
     if asked == "cpu":
         return asked
     if gpu.usable:
@@ -69,14 +65,12 @@ def _reason(gpu: Gpu) -> str:
 
 
 def multiplies_int8_fast() -> bool:
-    """Whether products in int8 are at least as fast on this CPU as in float32: with AVX-512, unless
-    `ATEN_CPU_CAPABILITY` tells PyTorch to do without."""
+    """Whether a CPU multiplies int8 as fast as float32: with AVX-512, unless `ATEN_CPU_CAPABILITY` hides it."""
     return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
 
 def multiplies_bf16_fast(device: torch.device) -> bool:
-    """Whether products in bfloat16 are at least as fast on a device as in float32: on GPUs since Ampere, and on CPUs
-    with AVX512-BF16 or AMX, unless `ATEN_CPU_CAPABILITY` tells PyTorch to do without AVX-512."""
+    """Whether a device multiplies bfloat16 as fast as float32: GPUs since Ampere, CPUs with AVX512-BF16 or AMX."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     return multiplies_int8_fast() and any(getattr(torch.cpu, name, bool)() for name in _BF16_INSTRUCTIONS)

@@ -1,8 +1,7 @@
 """Scores with PyTorch, on a GPU or a CPU.
 
-A model is causal, so what it computes for a token holds for every sequence with the same prefix. All sequences are in
-one tree, and only tokens that are new to it are run, in each scope anew. What stays in the tree is reused by later
-batches.
+In a causal model, a token's hidden state holds for every sequence with the same prefix: the sequences of a scope share
+a tree, and only tokens that are new to the tree are run.
 """
 
 import logging
@@ -35,7 +34,6 @@ RECOVERY = 100
 
 
 def slot_bytes(reader: Reader) -> int:
-    """Bytes of the keys and values of a token."""
     return sum(map(KeyValues.bytes_per_token, reader.decoders))
 
 
@@ -48,11 +46,8 @@ def planned(reader: Reader, max_tokens: int, pass_tokens: int, cache_bytes: int 
 
 
 class TorchEngine:
-    """A causal model that is read at the scored positions.
-
-    `pass_tokens`: maximum tokens run at once, fewer for a while after memory ran out; a longer sequence is run in
-    parts. `cache_bytes`: for keys and values that are kept between batches. `together`: as in `Segments`.
-    """
+    """A causal model that is read at the scored positions. `pass_tokens`: maximum tokens run at once, fewer for a while
+    after memory ran out; longer sequences are run in parts. `cache_bytes`: for keys and values kept between batches."""
 
     def __init__(
         self,
@@ -80,23 +75,18 @@ class TorchEngine:
         self._reader: Reader | None = reader
 
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
-        """Step scores per item; they depend neither on the rest of the batch nor on earlier batches, beyond rounding:
-        by 1e-5 in float32, 0.01 in bfloat16 and int8 (`unprm-mini`, a small model with large margins: 0.06).
-
-        Raises `SolutionTooLong` for an item that is longer than the model's window.
-        """
+        """Step scores per item, the same in any batch up to rounding: 1e-5 in float32, 0.01 in bfloat16 and int8
+        (`unprm-mini`, a small model with large margins: 0.06). Raises `SolutionTooLong`."""
         check_lengths(batch, self.description.max_tokens)
         margins, computed = self.margins(batch)
         self._tree.trim(self._cached_tokens)
         return list(map(scores_of, batch, margins, computed))
 
     def new_tokens(self, item: Encoded) -> int:
-        """Tokens of an item that are not in the tree."""
         return self._tree.missing(item.ids_to_last_position, item.scope)
 
     def margins(self, batch: Sequence[Encoded], pass_tokens: int | None = None) -> tuple[list[list[Any]], list[int]]:
-        """The margins of each item's positions, and the tokens that were run for each item; what was run is kept.
-        `pass_tokens` replaces the engine's. Raises `RuntimeError` if the engine is closed."""
+        """The margins of each item's positions, and the tokens run for it. `pass_tokens`: for the engine's."""
         if self._reader is None:
             raise RuntimeError("the engine is closed")
         margins: list[list[Any]] = [[] for _ in batch]
@@ -105,7 +95,6 @@ class TorchEngine:
         running: list[Run] = []
 
         def end() -> None:
-            """Waits for the pass that runs, if one does."""
             for run in running:
                 run.work.end(run.values())
                 for share, cost in zip(run.shares, run.work.computed, strict=True):
@@ -140,13 +129,11 @@ class TorchEngine:
 
     @property
     def cache_used(self) -> float:
-        """The fraction of the cache that is in use."""
         return min(1.0, len(self._tree) / self._cached_tokens) if self._cached_tokens else 0.0
 
     @torch.inference_mode()
     def record(self, record: Record | None = None, sizes: Sequence[Size] = SIZES) -> None:
-        """Records graphs of small passes, which replace those of before; by default on a GPU with FlashAttention. What
-        can't be recorded is run as before, with a warning in the log."""
+        """Records graphs of small passes, if any. A failure is logged, and passes run without graphs."""
         self._graphs = None
         reader = self._reader
         assert reader is not None
@@ -162,11 +149,9 @@ class TorchEngine:
             logger.warning("passes are not recorded, small ones are slower: %s: %s", type(error).__name__, reason)
 
     def forget(self) -> None:
-        """Evicts everything that was run."""
         self._tree.clear()
 
     def close(self) -> None:
-        """Frees the weights and the cache."""
         self._reader = self._graphs = None
         self._stores.clear()
         if torch.cuda.is_available():

@@ -1,8 +1,6 @@
-"""Small passes on a GPU as CUDA graphs: to launch a pass's kernels from Python takes longer than they run, and a graph
-of them is launched at once.
+"""Small passes on a GPU as CUDA graphs: launching a pass's kernels from Python would take longer than running them.
 
-A graph has a fixed size. A pass takes the smallest that has room for it; what is left is filled with tokens to which no
-other attends.
+A pass takes the smallest graph with room for it, and fills the rest with tokens to which no other attends.
 """
 
 import logging
@@ -42,7 +40,6 @@ class Size(NamedTuple):
 
     @classmethod
     def of(cls, work: Pass) -> "Size":
-        """The size of a pass."""
         lengths = [segment.length for segment in work.segments]
         return cls(len(work.ids), len(lengths), max(lengths), sum(len(segment.slots) for segment in work.segments))
 
@@ -80,8 +77,7 @@ class Inputs(NamedTuple):
 
 
 class Graphs:
-    """The graphs of an engine. `run`: computes hidden states of its networks at `places`; `lags`: number of places of a
-    read; `padding`: a slot that no sequence uses. Raises what `run` and `record` do."""
+    """`run`: computes hidden states at the columns; `lags`: places of a read; `padding`: a slot of no sequence."""
 
     def __init__(
         self,
@@ -111,8 +107,7 @@ class Graphs:
             self._made.insert(0, (size, numbers, inputs.columns[-1], record(repeated)))
 
     def run(self, work: Pass) -> tuple[list[torch.Tensor], torch.Tensor] | None:
-        """The hidden states of a pass's reads, and the ids of their tokens, until the next pass; None if it has room in
-        no graph."""
+        """Hidden states and token ids of a pass's reads, valid until the next pass; None if no graph has room."""
         needed = Size.of(work)
         for size, numbers, read, replay in self._made:
             if size.has_room_for(needed):
@@ -125,8 +120,7 @@ class Graphs:
 
 
 def _filled(work: Pass, size: Size, lags: int, padding: int) -> np.ndarray[Any, Any]:
-    """A pass in a graph's size: of each token its id, depth and slot, of each read its places and id, then where each
-    segment's queries and keys begin and the last ends, and the slots of the keys."""
+    """A pass in a graph's size: of tokens and reads as in `table`, then ends of queries and keys, and slots of keys."""
     table = np.zeros((4 + lags, size.tokens), np.int64)
     table[2] = padding
     tokens, columns = len(work.ids), work.columns

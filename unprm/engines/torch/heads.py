@@ -1,7 +1,7 @@
 """Heads: from the last hidden state at scored positions to margins, whose sigmoid is the score.
 
-The logits over the whole vocabulary are never computed, and no code that comes with a model is run: heads of other
-families are built here from their tensors.
+Logits over the whole vocabulary are never computed, and heads of other families are built from their tensors, without
+their code.
 """
 
 from collections.abc import Mapping
@@ -27,8 +27,7 @@ _LINEAR = 1e-4
 
 
 class VerdictHead(nn.Module):
-    """The difference of two tokens' logits, in float32: of two of the output layer's `rows`, (vocabulary, hidden),
-    times `factor`, plus `bias`. Raises `ModelInvalid` if it has no such rows."""
+    """The difference of two tokens' logits, by their `rows` of the output layer, times `factor`, plus `bias`."""
 
     def __init__(self, rows: torch.Tensor, verdicts: Verdicts, factor: float = 1.0, bias: float = 0.0) -> None:
         super().__init__()
@@ -43,8 +42,7 @@ class VerdictHead(nn.Module):
 
     @classmethod
     def of(cls, network: PreTrainedModel, verdicts: Verdicts) -> Self:
-        """The head of a model. Raises `ModelInvalid` also if its logits are no linear function of its last hidden
-        states, unless `verdicts` ask for the rows alone."""
+        """The head of a model. Raises `ModelInvalid` if logits aren't linear in the state, unless `rows_alone`."""
         rows = network.get_output_embeddings().weight
         head = cls(rows, verdicts)
         return head if verdicts.rows_alone else cls(rows, verdicts, *margin_of(network, verdicts))
@@ -55,8 +53,7 @@ class VerdictHead(nn.Module):
 
 
 class LayersHead(nn.Module):
-    """Linear layers with ReLU between them, in float32. Their one output is the margin; of two, the second minus the
-    first."""
+    """Linear layers with ReLU between, in float32. One output is the margin; of two, the second minus the first."""
 
     def __init__(self, layers: list[nn.Linear]) -> None:
         super().__init__()
@@ -78,10 +75,8 @@ class LayersHead(nn.Module):
 
 
 class EnsembleHead(nn.Module):
-    """Heads of linear layers with ReLU between them, in float32: the margin's sigmoid is the mean of theirs.
-
-    `weights`: of each layer, (heads, inputs, outputs), the last with one output; `biases`: (heads, outputs).
-    """
+    """Heads of linear layers with ReLU between, in float32; the margin's sigmoid is the mean of theirs. `weights`:
+    (heads, inputs, outputs) per layer, the last with one output; `biases`: (heads, outputs)."""
 
     def __init__(self, weights: list[torch.Tensor], biases: list[torch.Tensor]) -> None:
         super().__init__()
@@ -102,12 +97,11 @@ class EnsembleHead(nn.Module):
 
 @torch.no_grad()
 def margin_of(network: PreTrainedModel, verdicts: Verdicts) -> tuple[float, float]:
-    """How a model makes the difference of two tokens' logits of that of its output layer's rows: a factor, and what is
-    then added.
+    """The factor and the addend that turn the difference of two tokens' rows of the output layer into that of their
+    logits.
 
-    It is found from the model's own logits: what its forward pass returns for made-up last hidden states, at the size
-    of common margins and far beyond, with an output layer of these two rows. Raises `ModelInvalid` if no factor and
-    addend tell them all, as where logits are capped.
+    Measured on the model's own logits for made-up hidden states of common and of extreme sizes. Raises `ModelInvalid`
+    if logits are not linear, as where they are capped.
     """
     output, decoder = network.get_output_embeddings(), network.get_decoder()
     places = [verdicts.positive, verdicts.negative]
@@ -152,7 +146,6 @@ def changed_logits(config: Mapping[str, Any]) -> str | None:
 
 
 def _with_states(output: Any, states: torch.Tensor) -> Any:
-    """A decoder's output with other last hidden states."""
     if isinstance(output, tuple):
         return (states, *output[1:])
     output["last_hidden_state"] = states
@@ -160,15 +153,13 @@ def _with_states(output: Any, states: torch.Tensor) -> Any:
 
 
 def margins(outputs: torch.Tensor) -> torch.Tensor:
-    """Margins from `outputs`, (n,), (n, 1) or (n, 2), of any float type -> (n,), the same: the one, or the second minus
-    the first."""
+    """Margins from `outputs`, (n,), (n, 1) or (n, 2) -> (n,): the one, or the second minus the first."""
     return outputs[:, 1] - outputs[:, 0] if outputs.shape[1:] == (2,) else outputs.flatten()
 
 
 def read_head(directory: Path, readout: Head | Ensemble | Outcome, hidden_size: int) -> nn.Module:
-    """The head in a checkpoint's directory, from (n, `hidden_size`) to (n,).
-
-    Raises `ModelInvalid` if a tensor is missing or has another shape."""
+    """The head in a checkpoint's directory, (n, `hidden_size`) -> (n,). Raises `ModelInvalid` if its tensors don't
+    fit."""
     match readout:
         case Head():
             return read_layers(directory, readout, hidden_size)
@@ -179,7 +170,6 @@ def read_head(directory: Path, readout: Head | Ensemble | Outcome, hidden_size: 
 
 
 def read_layers(directory: Path, head: Head, hidden_size: int) -> LayersHead:
-    """As `read_head`, for linear layers."""
     layers = []
     width = hidden_size
     for name in head.layers:
@@ -227,7 +217,6 @@ def _layer(directory: Path, name: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def tensor_names(directory: Path) -> set[str]:
-    """The names of all tensors in a checkpoint's directory."""
     names = set[str]()
     for path in directory.glob("*.safetensors"):
         with safe_open(path, framework="pt") as file:

@@ -21,19 +21,16 @@ CACHED = 2**20
 
 
 class RunLimit:
-    """How much a model runs at once: at most `most`; after memory ran out, half of what was too much for the next
-    `recovery` runs, and twice as much after these."""
+    """Tokens run at once: `most`, or after memory ran out half of what was too much, for `recovery` runs."""
 
     def __init__(self, most: int, recovery: int) -> None:
         self.most = self.now = most
         self.recovery, self._runs = recovery, 0
 
     def halve(self, tried: int) -> None:
-        """Notes that memory ran out over so much."""
         self.now, self._runs = tried // 2, 0
 
     def note_run(self) -> None:
-        """Notes a run for which memory was enough."""
         self._runs += 1
         if self.now < self.most and self._runs >= self.recovery:
             self.now, self._runs = min(2 * self.now, self.most), 0
@@ -42,15 +39,13 @@ class RunLimit:
 def plan(
     modules: Sequence[nn.Module], networks: Sequence[PreTrainedModel], slots: int, tokens: int, read: int = 0
 ) -> MemoryPlan:
-    """`modules`: everything that has weights. `slots`: bytes for keys and values. `tokens`: run at once, by one network
-    after the other. `read`: layers of each network whose hidden states are kept until the last has run."""
+    """The memory of `modules`. `slots`: bytes; `tokens`: run at once; `read`: layers whose hidden states are kept."""
     activations = max(tokens * _bytes_per_token(network, read) for network in networks)
     return MemoryPlan(weight_bytes(modules), slots, activations + max(map(_widened, networks)))
 
 
 def cache_bytes(model: MemoryPlan, slot: int, share: float, free: int, total: int) -> int:
-    """Bytes of the prefix cache of a model that may take a `share` of a GPU's `total` bytes, of which `free` are left
-    with its weights there: all that the model's plan without a cache leaves. `slot`: bytes for a token."""
+    """Bytes of the prefix cache: what a plan leaves of a `share` of `total`, and is `free`. `slot`: a token's bytes."""
     left = min(int(share * total) - model.weights, free - SPARE) - model.slots - model.activations
     return min(max(0, left), CACHED * slot)
 
@@ -61,17 +56,16 @@ def pass_tokens(asked: int, model: MemoryPlan, total: int) -> int:
 
 
 def weight_bytes(modules: Iterable[nn.Module]) -> int:
-    """Bytes of the parameters and buffers; those that modules share count once, those of a base that models share for a
-    part in each."""
+    """Bytes of parameters and buffers, each counted once, a shared base for a part in each of its models."""
     tensors = chain.from_iterable(chain(module.parameters(), module.buffers()) for module in modules)
     return sum({id(tensor): tensor.nbytes // getattr(tensor, "sharers", 1) for tensor in tensors}.values())
 
 
 def _bytes_per_token(network: PreTrainedModel, read: int) -> int:
-    """Maximum bytes that a pass holds per token, within one layer and of the `read` layers before it.
+    """Maximum bytes of a token within one layer, and of the `read` layers before.
 
-    In the feed-forward block these are three tensors of its width (the gate, the values and their product) and four of
-    the hidden width: the residual, the norm's output, and what adding them takes.
+    In the feed-forward block: three tensors of its width (gate, values, product) and four of the hidden width
+    (residual, the norm's output, two to add them).
     """
     wide, hidden = feed_forward_width(network.config), int(network.config.hidden_size)
     return int(network.dtype.itemsize) * (3 * wide + (4 + read) * hidden)
@@ -84,8 +78,7 @@ def _widened(network: PreTrainedModel) -> int:
 
 
 def feed_forward_width(config: PretrainedConfig) -> int:
-    """Width of the feed-forward block. In a mixture of experts: of all experts together that a token goes to. If not
-    configured: four times the hidden width, as is usual."""
+    """Width of the feed-forward block, or of a token's experts together; by default four hidden widths."""
     experts = getattr(config, "num_experts_per_tok", None) or 1
     width = getattr(config, "moe_intermediate_size", None) or getattr(config, "intermediate_size", None)
     return int(width or 4 * config.hidden_size) * int(experts)
@@ -102,7 +95,6 @@ def left_to_container(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def release_freed() -> None:
-    """Makes glibc return the memory freed while a model was loaded: it would keep the gaps between live tensors, 0.4 GB
-    with 1.5 billion parameters in int8."""
+    """Makes glibc return freed memory: with 1.5 billion parameters in int8, it would keep 0.4 GB."""
     if sys.platform == "linux" and hasattr(glibc := ctypes.CDLL(None), "malloc_trim"):
         glibc.malloc_trim(0)

@@ -33,10 +33,7 @@ class PassItem:
 
 
 def admit(tree: PrefixTree, waiting: deque[Pending], limit: int) -> list[PassItem]:
-    """Moves items from the left of `waiting` to the tree, as long as they add at most `limit` tokens to it.
-
-    If the first item would add more, a part of it is added, and the item stays in `waiting`.
-    """
+    """Moves items of at most `limit` new tokens from the left of `waiting` to the tree, or a part of the first item."""
     tree.begin()
     shares: list[PassItem] = []
     room = limit
@@ -60,11 +57,8 @@ def admit(tree: PrefixTree, waiting: deque[Pending], limit: int) -> list[PassIte
 
 
 class Pass:
-    """What is run for some shares, once all of them are in the tree.
-
-    `ids`: its tokens; `depths`: their indices in their sequences. `segments`: runs of tokens, with what they attend to.
-    `computed`: tokens run for each share; tokens that shares have in common count for the first of them.
-    """
+    """What is run for items in the tree. `ids` and `depths`: tokens, and their indices in their sequences; `segments`:
+    runs of tokens; `computed`: tokens run for each item, shared ones counted for the first."""
 
     def __init__(self, shares: Sequence[PassItem], reader: Reader) -> None:
         self._reader = reader
@@ -77,8 +71,7 @@ class Pass:
 
     @cached_property
     def columns(self) -> np.ndarray[Any, Any]:
-        """For each value that is missing, a column: the positions in the pass where it is read, one for each lag of the
-        reader's sources, and the id of the token whose value it is; (lags + 1, reads), int64."""
+        """A column for each missing value: where it is read, per lag, and its token's id; (lags + 1, reads)."""
         rows = [[*places, token] for places, token in self._reads.values()]
         return np.array(rows, np.int64).reshape(-1, len(self._reader.sources) + 1).T.copy()
 
@@ -90,7 +83,6 @@ class Pass:
             node.values[index] = None
 
     def end(self, values: Sequence[Any]) -> None:
-        """Stores the values that were read, one for each column."""
         for (node, index), value in zip(self._reads, values, strict=True):
             while index < node.start:  # the next pass has cut it
                 assert node.parent is not None
@@ -127,7 +119,6 @@ class Pass:
         return self._places[node, index]
 
     def _run(self, path: Sequence[Node], first: int, last: int | None = None) -> None:
-        """Adds tokens of the last node of a path to the pass."""
         node = path[-1]
         last = node.end if last is None else last
         self._places[node, first] = len(self.ids)

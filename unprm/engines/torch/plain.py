@@ -1,5 +1,4 @@
-"""Scores with PyTorch, one sequence after the other, each by a forward pass as the model's authors wrote it: correct
-for every causal model, and the reference for faster engines."""
+"""Scores with PyTorch, each sequence by a pass of its own: right for every causal model, and the reference."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,8 +14,7 @@ from unprm.types import Encoded, ModelDescription, StepScores
 
 
 class PlainEngine:
-    """Engine for a causal model whose attention the tree of `TorchEngine` can't compute. `description` gets the memory
-    that it takes."""
+    """Engine for a causal model whose attention the tree of `TorchEngine` can't compute."""
 
     def __init__(self, reader: Reader, format: PrmFormat, description: ModelDescription) -> None:
         self.format: PrmFormat = format
@@ -25,8 +23,6 @@ class PlainEngine:
         self._reader: Reader | None = reader
 
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
-        """Step scores per item; raises `SolutionTooLong` for an item that is longer than the model's window, and
-        `RuntimeError` if the engine is closed."""
         check_lengths(batch, self.description.max_tokens)
         if self._reader is None:
             raise RuntimeError("the engine is closed")
@@ -36,7 +32,6 @@ class PlainEngine:
         ]
 
     def close(self) -> None:
-        """Frees the weights."""
         self._reader = None
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -69,7 +64,6 @@ def margins(reader: Reader, item: Encoded, known: Mapping[int, Any]) -> list[Any
 
 
 def check_lengths(batch: Sequence[Encoded], window: int) -> None:
-    """Raises `SolutionTooLong` with the first item that is longer than `window` tokens."""
     for index, item in enumerate(batch):
         if len(item.ids) > window:
             raise SolutionTooLong(index, len(item.ids), window)

@@ -25,9 +25,8 @@ EVEN = 1e-6
 
 
 class ProbeHead(nn.Module):
-    """Makes a value of each token's `inputs`, and a step's margin of their mean, weighted by how surprising each token
-    is, and of `measures` figures: what a base knows of errors shows at the tokens that surprise it, and generalises
-    from there (docs/lab/qwen.md)."""
+    """A value per token of its hidden states; a step's margin of the values' mean, weighted by surprisal, and of
+    `measures` figures: what a base knows of errors shows at the tokens that surprise it (docs/lab/qwen.md)."""
 
     def __init__(self, inputs: int, measures: int) -> None:
         super().__init__()
@@ -68,8 +67,7 @@ class ProbeHead(nn.Module):
 def pooled(
     values: Sequence[float], logprobs: Sequence[float], ends: Sequence[int], measures: Sequence[str]
 ) -> torch.Tensor:
-    """The mean value and the figures of a solution's steps, (steps, 1 + measures), float32. `values`, `logprobs`: its
-    tokens'; `ends`: the index after each step's last token, ascending; `measures`: by their names in `MEASURES`."""
+    """Mean value and `measures` of each step, (steps, 1 + measures). `ends`: the index after each step's last token."""
     rows = []
     for start, end in zip([0, *ends], ends, strict=False):
         mean = np.average(values[start:end], weights=EVEN - np.array(logprobs[start:end]))
@@ -78,11 +76,8 @@ def pooled(
 
 
 class ProbeReader(Reader):
-    """A probe's `head` on `network`, on `device`. A token's value is a list: what the head makes of it, and the
-    token's log-probability. `factor`: as for `log_probs`.
-
-    Raises `ModelInvalid` if the network has fewer layers than are read.
-    """
+    """A probe's `head` on `network`. A token's value is a list: the head's value, and the token's log-probability.
+    `factor`: as in `log_probs`. Raises `ModelInvalid` if the network has fewer layers than the probe reads."""
 
     def __init__(
         self, network: PreTrainedModel, head: ProbeHead, probe: Probe, device: torch.device, factor: float = 1.0

@@ -1,8 +1,8 @@
 """Linear layers that take less memory than in float32.
 
-In int8 the weights are rounded once, the activations at every call. Each row of either has its own scale, so that the
-output for a token does not depend on the others in the batch. A processor without instructions for such numbers
-multiplies them many times slower than float32: there a layer's weights are converted to float32 when it runs.
+In int8, weights are rounded once and activations at every call, each row with a scale of its own, so that a token's
+output does not depend on its batch. On processors that multiply 16 or 8 bits slowly, weights are widened to float32 at
+every call.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,7 @@ from transformers import PreTrainedModel
 
 
 class WidenedLinear(nn.Module):
-    """Computes `linear`, whose weights are in 16 bits and not trained, with products and sums in float32. Its results
-    are in `numbers`, or in the type of the rows."""
+    """`linear` of 16 bits, not trained, with products in float32. Results are in `numbers`, or in the rows' type."""
 
     def __init__(self, linear: nn.Linear, numbers: torch.dtype | None = None) -> None:
         super().__init__()
@@ -44,8 +43,7 @@ class _WidenedProduct(torch.autograd.Function):
 
 
 class Int8Linear(nn.Module):
-    """Computes `linear` in int8. `widened`: with products in float32, of the same numbers. `rounds`: whether
-    activations are rounded to int8 as well."""
+    """`linear` in int8. `widened`: the same products in float32. `rounds`: whether activations are rounded, too."""
 
     weight: torch.Tensor
     scale: torch.Tensor
@@ -76,17 +74,14 @@ class Int8Linear(nn.Module):
 
 
 def _rounded(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows (n, width), of any float type -> in int8, (n, width), and the scale to multiply each by, (n, 1), float32.
-
-    In bfloat16 the largest number of a row, divided by its scale, might come out as 128, which int8 turns into −128.
-    """
+    """Rows (n, width) -> in int8, (n, width), and the scale of each, (n, 1), in float32: bfloat16 might round 127 to
+    128."""
     scale = rows.abs().amax(1, keepdim=True).float().div_(127.0).clamp_min_(torch.finfo(torch.float32).tiny)
     return (rows / scale).round_().to(torch.int8), scale
 
 
 def quantize(network: PreTrainedModel, widened: bool) -> None:
-    """Converts all linear layers of a decoder to int8, and its embeddings, norms and biases to float32. `widened`: as
-    for `Int8Linear`."""
+    """Converts a decoder's linear layers to int8, and everything else to float32. `widened`: as in `Int8Linear`."""
     _replace(network, lambda linear: Int8Linear(linear, widened))
     for parameter in network.parameters():
         parameter.data = parameter.data.float()

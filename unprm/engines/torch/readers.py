@@ -19,11 +19,8 @@ LOGITS = 256
 
 
 class Reader(ABC):
-    """Reads one value at each of some tokens, and computes an item's margins from them. A value depends only on the
-    sequence up to that token, so it holds for every sequence with that prefix.
-
-    `decoders`: the networks that run. `modules`: everything that has weights, in evaluation mode and on its device.
-    """
+    """Reads one value at each of some tokens, which holds for every sequence with that prefix, and computes an item's
+    margins from the values. `decoders`: the networks that run; `modules`: everything with weights."""
 
     sources: Mapping[int, Sequence[int | None]] = MappingProxyType({0: (None,)})
     """What a value is read from: so many tokens before its own, the hidden states of these layers, counted from 1;
@@ -43,8 +40,7 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
-        """The values, (n,) or (n, numbers), of `tokens`, ids (n,), int64. `hidden`: each network's hidden states as of
-        `states`."""
+        """Values, (n,) or (n, numbers), of `tokens`, ids (n,). `hidden`: as `states` returns."""
 
     def margins(self, item: Encoded, values: Sequence[Any]) -> list[float]:
         """The margin of each of an item's positions, from the values at `indices`."""
@@ -93,8 +89,7 @@ class LikelihoodRatios(Reader):
 def states(
     decoder: PreTrainedModel, sources: Mapping[int, Sequence[int | None]], places: torch.Tensor, **inputs: Any
 ) -> list[torch.Tensor]:
-    """Runs a decoder on `inputs`, and returns the hidden states of each of a reader's `sources`, (n, hidden), in the
-    decoder's type. `places`: indices of the tokens, counted through all sequences, (lags, n)."""
+    """Runs a decoder; the hidden states of each of a reader's `sources`, (n, hidden), at `places`, (lags, n)."""
     found: dict[tuple[int, int | None], torch.Tensor] = {}
     wanted = [(lag, layer) for lag, layers in sources.items() for layer in layers]
     rows = dict(zip(sources, places, strict=True))
@@ -131,9 +126,8 @@ def scores_of(item: Encoded, margins: Sequence[float], computed: int) -> StepSco
 
 
 def log_probs(output: nn.Module, hidden: torch.Tensor, tokens: torch.Tensor, factor: float = 1.0) -> torch.Tensor:
-    """The log-probabilities (≤ 0) of `tokens`, ids (n,), int64 -> (n,), in double precision so that long sums stay
-    exact. `output`: the layer that makes logits of hidden states, which the network multiplies by `factor`; `hidden`:
-    the states before each token, (n, hidden), in the network's type."""
+    """Log-probabilities (≤ 0) of `tokens`, ids (n,) -> (n,), in double precision for long sums. `hidden`: the states
+    before each token, (n, hidden); `output`: makes their logits, which are multiplied by `factor`."""
     losses = [
         functional.cross_entropy(output(states).float() * factor, wanted, reduction="none")
         for states, wanted in zip(hidden.split(LOGITS), tokens.split(LOGITS), strict=True)

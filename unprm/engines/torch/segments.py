@@ -1,7 +1,7 @@
-"""What the tokens of a pass attend to: each to those of its own sequence up to itself, also from earlier passes.
+"""What the tokens of a pass attend to: the tokens of their own sequence up to themselves, also from earlier passes.
 
-The model runs all tokens as one row, so that nothing is padded. On CUDA, in half precision, FlashAttention takes
-segments of unequal lengths as they are (PyTorch 2.11 and later); elsewhere each is computed by itself.
+Nothing is padded: on CUDA, in half precision, FlashAttention takes segments of unequal lengths (PyTorch 2.11 and
+later); elsewhere each segment is computed by itself.
 """
 
 from collections.abc import Sequence
@@ -20,17 +20,15 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 class Segment(NamedTuple):
-    """Consecutive tokens of a sequence. `slots`: of the sequence's tokens from its first to the segment's last,
-    (seen,); the last `length` of them are the segment's own."""
+    """The last `length` tokens of a sequence. `slots`: of all its tokens up to there."""
 
     slots: Slots
     length: int
 
 
 class Packed(NamedTuple):
-    """`keys`: slots of what each segment attends to, one segment after the other, (seen,), int64; `tokens`: number of
-    the segments' own tokens; the others as `varlen_attn` names them, the tensors (segments + 1,), int32. `shapes`: the
-    own tokens of each segment and those that it sees, where FlashAttention isn't used."""
+    """`keys`: slots of what the segments attend to, (seen,); `tokens`: the segments' own; the others as `varlen_attn`
+    names them. `shapes`: own and seen tokens of each segment, without FlashAttention."""
 
     keys: torch.Tensor
     cu_seq_q: torch.Tensor
@@ -42,11 +40,8 @@ class Packed(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """The tokens of a pass, one segment after the other, and what each attends to.
-
-    `slots`: of the tokens, (tokens,). `runs`: consecutive segments whose keys are gathered at once. All is on the
-    device before the first layer runs, so that no layer waits for the host.
-    """
+    """The tokens of a pass. `slots`: of the tokens; `runs`: consecutive segments whose keys are gathered at once. All
+    is on the device before the first layer runs, so that no layer waits for the host."""
 
     slots: torch.Tensor
     runs: Sequence[Packed]
@@ -69,8 +64,7 @@ class Segments(NamedTuple):
 
 
 def sent(numbers: np.ndarray[Any, Any], to: torch.device | torch.Tensor) -> torch.Tensor:
-    """Numbers on a device, or in a tensor there, of their shape. A GPU copies them from memory that is not paged, for
-    which the host does not wait."""
+    """Numbers on a device, or in a tensor there; copied from pinned memory, for which the host does not wait."""
     made = torch.from_numpy(numbers)
     device = to if isinstance(to, torch.device) else to.device
     if device.type == "cuda":
@@ -88,8 +82,7 @@ def _pack(spans: Sequence[Segment], device: torch.device, flash: bool) -> Packed
 
 @cache
 def has_flash(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether FlashAttention can be used: in half precision, on GPUs of the Ampere generation and later, by a PyTorch
-    that has it for segments."""
+    """Whether FlashAttention for segments can be used: in half precision, on GPUs since Ampere."""
     if device.type != "cuda" or dtype not in HALF or torch.cuda.get_device_capability(device) < (8, 0):
         return False
     return varlen.installed() is not None

@@ -1,6 +1,5 @@
-"""The self-test of the torch engine before it serves, on sequences that share prefixes: it is compared with plain
-forward passes of the same weights, since a model whose attention its tree does not compute would be scored wrongly
-without an error."""
+"""The torch engine's self-test before it serves: its margins are compared with plain forward passes of the same
+weights, since attention that the tree does not compute would score wrongly without an error."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,9 +60,8 @@ class TreeTest:
         self._tolerance = max(EXACT * max(1.0, largest), ROUNDING * rounding)
 
     def compare(self, engine: TorchEngine, sizes: Sequence[Size] = SIZES) -> SelfTest:
-        """How far the engine's margins are from the plain ones in the worst of five runs (root mean square): with all
-        sequences together, from its cache, at tokens whose margins were not read when they were run, and in parts.
-        `sizes`: of the graphs that the engine records, for later as well."""
+        """The largest difference from plain margins (root mean square) of five runs: all sequences, from the cache, at
+        tokens that were not read before, and in parts. `sizes`: of the graphs that are recorded."""
         first, second, third = range(len(self._items))
         every = [first, second, third]
         engine.margins(self._items)  # the first pass compiles layers, and is to do so for the windows that they have
@@ -94,8 +92,7 @@ def _shared(items: Sequence[Encoded]) -> int:
 
 
 def _everywhere(item: Encoded, skipped: int, length: int) -> Encoded:
-    """At most `length` tokens of an item, after those that are skipped, read at each of the solution's tokens, or at
-    the second half of all tokens if what comes before the solution is longer than the first."""
+    """At most `length` tokens of an item after `skipped`, read at the solution's or the second half of them."""
     ids = item.ids[skipped : skipped + length]
     first = min(max(item.response - skipped, 1), len(ids) // 2)
     return Encoded(ids, tuple(range(first, len(ids))), first)
@@ -126,9 +123,8 @@ def _root_mean_square(expected: Sequence[Sequence[Any]], found: Sequence[Sequenc
 
 @contextmanager
 def _prepared(networks: Sequence[PreTrainedModel]) -> Iterator[bool]:
-    """Sets the window of sliding attention to `WINDOW` tokens, and leaves activations in float32 before int8 layers:
-    rounded, numbers that differ in their last bit may come out a 127th of the largest apart. Yields whether anything is
-    changed."""
+    """Sets sliding windows to `WINDOW` tokens, and leaves activations in float32 before int8 layers, where a last bit
+    could change a rounded number. Yields whether anything was changed."""
     parts = [part for network in networks for part in (network.config, *network.modules())]
     changes: list[tuple[Any, str, object]] = [
         (part, "sliding_window", WINDOW) for part in parts if isinstance(getattr(part, "sliding_window", None), int)

@@ -1,9 +1,6 @@
-"""The prefix cache: a tree of what a causal model has computed, with every distinct prefix of tokens stored once.
-
-Sequences of different scopes share nothing: each scope has a root. A node is a run of tokens within which no two
-sequences diverge. Each token has a slot, where its keys and values are
-kept. The least recently used nodes are evicted first, and never a node before its children.
-"""
+"""The prefix cache: a tree with every distinct prefix of tokens stored once, in each scope apart. A node is a run of
+tokens within which no two sequences diverge. The least recently used nodes are evicted first, children before
+parents."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -19,11 +16,8 @@ Slots = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """Tokens `ids` of one or more sequences, the first of them at index `start`.
-
-    `values`: what was read from the model, by the token's index. `fresh`: not computed yet. `used`: the number of the
-    last pass that used it.
-    """
+    """Tokens `ids`, the first at index `start`, whose keys and values are in `slots`. `values`: read from the model, by
+    index; `fresh`: not computed yet; `used`: the number of the last pass."""
 
     ids: tuple[int, ...]
     start: int
@@ -50,8 +44,7 @@ class Node:
 
 
 class PrefixTree:
-    """A tree with slots for `capacity` tokens. A pass is what is added or reused between two calls of `begin`; none of
-    it is evicted before the next pass."""
+    """A tree with slots for `capacity` tokens. Nothing that was added or reused since the last `begin` is evicted."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -76,8 +69,7 @@ class PrefixTree:
         return len(ids) - sum(shared for _, shared in self._known(tuple(ids), scope))
 
     def add(self, ids: Sequence[int], scope: str = "") -> Node | None:
-        """Adds a sequence of one token or more, and returns the node that ends it; None if no room can be made for it
-        in this pass."""
+        """Adds a sequence, and returns the node that ends it; None if no room can be made in this pass."""
         sequence = tuple(ids)
         path = [self._roots.get(scope) or Node((), 0, np.empty(0, np.int64), None)]
         for child, shared in list(self._known(sequence, scope)):  # the whole path, before a node is cut

@@ -1,5 +1,4 @@
-"""FlashAttention over segments of unequal lengths, `varlen_attn`, as far as the installed PyTorch has it: 2.10 brought
-it, 2.11 windows and scales, and a later one key heads that several query heads share."""
+"""FlashAttention over segments, `varlen_attn`: since PyTorch 2.10, with windows 2.11, later with shared heads."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -22,8 +21,7 @@ def installed() -> Varlen | None:
 
 
 def fitted(varlen_attn: Varlen, device: str = "cuda") -> Varlen | None:
-    """The function for keys and values with fewer heads than the queries; None if it doesn't take windows and
-    scales. It is tried on `device`."""
+    """The function for fewer key heads than query heads; None without windows and scales. Tried on `device`."""
     parameters = signature(varlen_attn).parameters
     if not {"scale", "window_size"} <= parameters.keys():
         return None
@@ -36,8 +34,7 @@ def fitted(varlen_attn: Varlen, device: str = "cuda") -> Varlen | None:
 @torch.inference_mode(False)
 @torch.enable_grad()
 def _agree(shares: Varlen, repeats: Varlen, device: str) -> bool:
-    """Whether a function that was not told so shares key heads, as its kernel may: tried on two segments, with
-    gradients."""
+    """Whether a function shares key heads without an option for it: tried on two segments, with gradients."""
     numbers = torch.Generator().manual_seed(0)
     drawn = [torch.randn(40, heads, 64, generator=numbers) for heads in (4, 2, 2)]
     found = []

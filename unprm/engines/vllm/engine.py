@@ -23,12 +23,9 @@ SCORES = 2**18
 
 
 class VllmEngine:
-    """Every item is one request to vLLM, which batches them; the scores are read at the items' positions.
-
-    `memory`: fraction of the memory of each of `gpus` GPUs that vLLM takes. `caching`: vLLM keeps keys and values of
-    prefixes in memory that requests don't need; their scores are kept here, since vLLM returns nothing for tokens it
-    does not run.
-    """
+    """Every item is one request to vLLM, whose rows are read at the item's positions. `memory`: fraction of each of
+    `gpus` GPUs. `caching`: vLLM keeps prefixes; their scores are kept here, since it returns nothing for cached
+    tokens."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """What vLLM must load to score as the torch engine does: a checkpoint, and overrides of its configuration.
 
-vLLM turns a causal language model into one with a single output, the difference of two rows of its output layer; a
-value head is such an output; vLLM supports a head of two classes itself. All are pooled at every token, and the scored
-rows are picked here: vLLM's own pooling at step tags looks for ids in the wrong dimension of a causal model.
+A causal model becomes one with a single output, the difference of two rows of its output layer, or a value head. All
+tokens are pooled and the scored rows picked here: vLLM's step tags look for ids in the wrong dimension of a causal
+model.
 """
 
 import hashlib
@@ -28,8 +28,7 @@ from unprm.formats.family import Head, Readout, Verdicts
 
 @dataclass(frozen=True, slots=True)
 class VllmModel:
-    """`directory`: the checkpoint. `overrides`: of its configuration, vLLM's `hf_overrides`. `logit_mean`: subtracted
-    from the single output, and `logit_sigma`: what the rest is divided by, vLLM's pooler options."""
+    """`overrides`: vLLM's `hf_overrides`; `logit_mean`, `logit_sigma`: subtracted from the output, and its divisor."""
 
     directory: Path
     overrides: dict[str, Any] = field(default_factory=dict)
@@ -56,11 +55,8 @@ class VllmModel:
 
 
 def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torch.dtype) -> VllmModel:
-    """The model for vLLM. Files that have to be written for it (an adapter merged into its base, or a value head under
-    another name) are kept in the hub's asset cache and reused.
-
-    Raises `ModelInvalid` for a family that vLLM can't score.
-    """
+    """The model for vLLM. Merged adapters and renamed heads are kept in the hub's asset cache and reused. Raises
+    `ModelInvalid` for a family that vLLM can't score."""
     if isinstance(readout, Verdicts):
         directory = files.base
         if files.adapter is not None:
@@ -85,8 +81,7 @@ def prepare(files: PrmFiles, readout: Readout, tokenizer: Tokenizer, dtype: torc
 
 
 def _divisor(directory: Path) -> float | None:
-    """What a model divides its logits by; None if it takes those of its output layer. Raises `ModelInvalid` if it makes
-    anything else of them, since vLLM reads the layer's rows."""
+    """What a model divides its logits by, or None. Raises `ModelInvalid` for anything else, as vLLM reads the rows."""
     config = read_config(directory)
     changed = changed_logits(config)
     if changed == "logits_scaling" and str(config.get("model_type")).startswith("granite"):
@@ -137,8 +132,7 @@ def _kept(sources: Sequence[Path], variant: str, write: Callable[[Path], None]) 
 
 
 def fill(place: Path, write: Callable[[Path], None]) -> None:
-    """Lets `write` make a directory's files in an empty one, unless `place` has files: it has all of them or none. Who
-    fills the same directory meanwhile waits, and, if the first is killed or fails, begins anew."""
+    """Lets `write` fill an empty directory, all or nothing; whoever fills the same one meanwhile waits."""
     with FileLock(place.with_name(f"{place.name}.lock")):
         if not place.is_dir() or not any(place.iterdir()):
             partial = place.with_name(f"{place.name}.partial")

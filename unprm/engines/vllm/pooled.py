@@ -14,11 +14,8 @@ def classifies_tokens(directory: Path) -> bool:
 
 
 def step_scores(item: Encoded, rows: Sequence[Sequence[float]], first: int = 0) -> tuple[float, ...]:
-    """An item's step scores in [0, 1]. `rows`: what vLLM pooled at each of its needed tokens from index `first` on,
-    (tokens, 1 or 2), without an activation; the scores of positions before `first` are left out.
-
-    Raises `RuntimeError` if there is not one row per token.
-    """
+    """An item's step scores in [0, 1] at positions from `first` on. `rows`: pooled at each needed token from `first`
+    on, (tokens, 1 or 2), without activation. Raises `RuntimeError` for another number of rows."""
     tokens = len(item.ids_to_last_position) - first
     if len(rows) != tokens:
         raise RuntimeError(f"vLLM returned {len(rows)} rows for {tokens} tokens")
