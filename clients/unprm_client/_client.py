@@ -29,14 +29,14 @@ Requests = Iterable[Mapping[str, Any]]
 
 
 class Client(_base.Settings):
-    """Client of an unprm server, for any thread. Close it, or use it as a context manager.
+    """Client of an unprm server, for any thread. Close it, or use it as a context manager. Failed calls raise a
+    `ClientError`.
 
-    `url`: the server's URL, by default that in UNPRM_CLIENT_URL, else http://127.0.0.1:8000. `api_key`: sent as a
-    bearer token, by default that in UNPRM_CLIENT_KEY, if it is set. `timeout`: seconds for a call, including all its
-    attempts; the server is told the time left and stops working when it is up. `attempts`: how often a call is made at
-    most, if the connection breaks or the server asks to try again. `transport` and `verify` are httpx's.
+    `url`: by default that in UNPRM_CLIENT_URL, else http:
 
-    A call that fails raises a `ClientError`.
+    127.0.0.1:8000. `api_key`: a bearer token, by default that in UNPRM_CLIENT_KEY. `timeout`: seconds for a call with
+    all its attempts, which the server is told. `attempts`: at most, if the connection breaks or the server asks to try
+    again. `transport`, `verify`: httpx's.
     """
 
     _http_client = httpx.Client
@@ -44,9 +44,8 @@ class Client(_base.Settings):
     def score_steps(
         self, /, problem: str | None = None, solutions: Sequence[AnySolution] = (), **options: Any
     ) -> ScoreResponse:
-        """A score in [0, 1] for every step of every solution. `problem` may be None if all have step scores, with
-        `problems`, one for each, or for `trajectories` in place of the solutions. `options`: the other fields of
-        `ScoreRequest`, and `timeout`, seconds for the whole call, all its attempts together."""
+        """A score in [0, 1] for every step of every solution. `problem` may be None with `problems`, `trajectories`, or
+        step scores for all. `options`: other fields of `ScoreRequest`, and `timeout`, seconds for the whole call."""
         return self._send(_base.score_steps, {"problem": problem, "solutions": solutions, **options})
 
     def vote(
@@ -59,9 +58,8 @@ class Client(_base.Settings):
         step_scores: Sequence[Sequence[float] | None] | None = None,
         **options: Any,
     ) -> VoteResponse:
-        """The answer that a vote elects among those of the solutions. Without a `strategy`, the server's default vote;
-        the response says which that was. No model runs for solution i where `step_scores[i]` is given. `options` as of
-        `score_steps`, and the settings of the vote (`unprm.votes`)."""
+        """The answer that a vote, by default the server's, elects among those of the solutions. No model runs for
+        solution i with `step_scores[i]`. `options` as of `score_steps`, and the vote's settings (`unprm.votes`)."""
         fields = {"problem": problem, "solutions": solutions, "strategy": strategy, "step_scores": step_scores}
         return self._send(_base.vote, fields | options)
 
@@ -72,16 +70,15 @@ class Client(_base.Settings):
         return self._send(_base.compare, {"problem": problem, "solutions": solutions, **options})
 
     def grade(self, /, pairs: Sequence[PairIn | Mapping[str, Any]], **options: Any) -> GradeResponse:
-        """Whether each pair's answer is right: a pair has `gold`, the right answer or a list of them, and an `answer`,
-        or a `text` to find it in. `options`: `extraction`, and `timeout` as of `score_steps`."""
+        """Whether each pair's answer is right: it has `gold`, the right answer or a list, and an `answer`, or a `text`
+        to find it in. `options`: `extraction`, and `timeout`."""
         return self._send(_base.grade, {"pairs": pairs, **options})
 
     def feedback(
         self, /, request_id: str, *, correct: bool | None = None, answer: str | None = None, **options: Any
     ) -> FeedbackResponse:
-        """Says whether the answer of an earlier vote was `correct`, or which `answer` is; the server needs a journal.
-        `request_id`: the vote's, or the header X-Request-ID of a chat completion. `options`: `timeout` as of
-        `score_steps`."""
+        """Says whether the answer of an earlier vote was `correct`, or which `answer` is. `request_id`: the vote's, or
+        the header X-Request-ID of a chat completion. `options`: `timeout`."""
         return self._send(_base.feedback, {"request_id": request_id, "correct": correct, "answer": answer, **options})
 
     def model(self, name: str | None = None) -> ModelResponse:
@@ -89,8 +86,7 @@ class Client(_base.Settings):
         return self._send(_base.model, {"name": name})
 
     def score_all(self, requests: Requests, *, concurrency: int = 8) -> Iterator[ScoreResponse | ClientError]:
-        """Yields the result or error of each request, in their order; a request has the fields of `score_steps`, and an
-        error does not stop the others. At most `concurrency` at a time."""
+        """Yields the result or error of each request, in order; a request has the fields of `score_steps`."""
         return self._all(_base.score_steps, requests, concurrency)
 
     def vote_all(

@@ -1,8 +1,5 @@
-"""The errors of `unprm.errors`, and those of HTTP.
-
-An error that the server reports is of the class with its `code`. A newer server may send codes that have no class: they
-become `RequestRefused` or `TryAgain`.
-"""
+"""The errors of `unprm.errors`, and those of HTTP, each by its `code`; unknown codes are `RequestRefused` or
+`TryAgain`."""
 
 from collections.abc import Mapping, Sequence
 

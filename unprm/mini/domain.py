@@ -1,8 +1,5 @@
-"""The problem domain of `unprm-mini`: word problems whose answers take a chain of 2 to 8 integer operations.
-
-A problem's text determines everything: `parse` turns it into the graph of its operations, from which the
-solution and the exact check of any other solution (`research/mini/checker.py`) follow.
-"""
+"""The domain of `unprm-mini`: word problems of 2 to 8 integer operations. `parse` turns a text into the graph of its
+operations, which determines the solution and the exact check of any other (`research/mini/checker.py`)."""
 
 import operator
 from collections.abc import Iterable, Sequence
@@ -62,11 +59,8 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A word problem.
-
-    `operations`: the operations that the answer needs, in the order of the story; `Quantity.source` is an
-    index into it. `asides`: numbers of the text that no needed operation uses.
-    """
+    """A word problem. `operations`: those that the answer needs, in order; `Quantity.source` is an index into them.
+    `asides`: numbers of the text that none of them uses."""
 
     text: str
     operations: tuple[Operation, ...]
@@ -79,8 +73,7 @@ class Problem:
 
     @property
     def is_small(self) -> bool:
-        """Whether it takes at most `MAX_OPERATIONS` operations, on quantities from 1 to `LARGEST`: the embedded model
-        was never shown others."""
+        """At most `MAX_OPERATIONS` operations, on 1 to `LARGEST`: the embedded model was never shown others."""
         sizes = [quantity.value for o in self.operations for quantity in o.operands] + [self.answer]
         return len(self.operations) <= MAX_OPERATIONS and min(sizes) >= 1 and max(sizes) <= LARGEST
 
@@ -97,10 +90,7 @@ def write_steps(equations: Sequence[str], answer: int) -> list[str]:
 
 
 def calculate(symbol: str, left: int, right: int) -> int:
-    """`left symbol right`; division rounds down.
-
-    Raises `ZeroDivisionError` for a division by 0.
-    """
+    """`left symbol right`; division rounds down. Raises `ZeroDivisionError`."""
     return int(_CALCULATE[symbol](left, right))
 
 
@@ -123,10 +113,8 @@ class Ledger:
         self.holdings[holder] = self.operate(symbol, self.holdings[holder], right)
 
     def apply(self, sentence: Sentence) -> Quantity | None:
-        """Processes one sentence; returns the quantity asked for if it is a question.
-
-        Raises `KeyError` for an unknown holder, `ValueError` for an inexact division.
-        """
+        """Processes a sentence; returns the quantity that a question asks for. Raises `KeyError` for an unknown holder,
+        `ValueError` for an inexact division."""
         n, have = Quantity(sentence.n), self.holdings
         match sentence.kind:
             case "start":
@@ -154,10 +142,7 @@ class Ledger:
 
 
 def parse(text: str) -> Problem:
-    """The problem that a text of this domain states.
-
-    Raises `ValueError` if a sentence is unknown, the story is inconsistent or ends without a question.
-    """
+    """The problem that a text of this domain states, else raises `ValueError`."""
     return from_sentences(text, read(text))
 
 

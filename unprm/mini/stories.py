@@ -1,8 +1,5 @@
-"""The sentences that word problems of the `unprm-mini` domain are made of.
-
-One table serves writing and reading: a template such as `"{a} gives {n} {item} to {b}."` is filled in by
-the generator and compiled to a regular expression by the parser, so the two can't drift apart.
-"""
+"""The sentences of the `unprm-mini` domain: each template of one table is filled in by the generator and compiled to a
+regular expression by the parser, so that the two can't drift apart."""
 
 import re
 from collections.abc import Iterator
@@ -121,10 +118,7 @@ def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 
 def read(text: str) -> Iterator[Sentence]:
-    """The sentences of a problem's text, in order.
-
-    Raises `ValueError` with the sentence that the domain does not know.
-    """
+    """The sentences of a problem's text. Raises `ValueError` with the sentence that the domain does not know."""
     for words in map(str.strip, re.split(r"(?<=[.?])", text)):
         if words:
             yield _read_sentence(words)

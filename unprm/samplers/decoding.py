@@ -42,8 +42,7 @@ ATTENTION = "unprm_decoding"
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """A completion in progress: its prompt, the seed that its tokens are drawn with, and what is written. `values`: a
-    probe's, of each token that was read after it was written: of all but the last."""
+    """A completion in progress. `seed`: of its tokens; `values`: a probe's, of all tokens but the last."""
 
     prompt: Prompt
     seed: int
@@ -64,8 +63,7 @@ class Row:
 
 @dataclass(slots=True)
 class _Step:
-    """What a step reads: its rows, (rows,), each counted from 0; `places`, (rows,): the positions where their tokens'
-    keys and values are stored; `longest`: positions that are attended to."""
+    """The rows that a step reads, the `places` of their tokens in the store, and the `longest` attended positions."""
 
     rows: torch.Tensor
     places: torch.Tensor
@@ -89,8 +87,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         self.is_initialized = False
 
     def begin(self, first: int, keys: torch.Tensor, values: torch.Tensor, longest: int) -> bool:
-        """Stores prompts' keys and values, (rows, heads, length, width), for the rows from `first` on. `longest`:
-        positions in use of any row. Returns whether the store was copied."""
+        """Stores prompts' keys and values, (rows, heads, length, width), from row `first` on. Whether it was copied."""
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
         rows, length = first + len(keys), keys.shape[2]
@@ -101,8 +98,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Stores one token's keys and values, (rows in use, heads, 1, width), for each row; returns all that these rows
-        have, (rows in use, heads, longest, width)."""
+        """Stores a token's keys and values, (rows, heads, 1, width), per row; returns (rows, heads, longest, width)."""
         rows, places, longest = self.step.rows, self.step.places, self.step.longest
         count = len(rows)
         self.fit(count, longest)
@@ -127,8 +123,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         return -1
 
     def fit(self, rows: int, positions: int) -> bool:
-        """Makes room for so many rows and positions; what is beyond them is dropped where the store is copied. Returns
-        whether it was."""
+        """Makes room for so many rows and positions; what is beyond may be dropped. Whether the store was copied."""
         if rows <= self.keys.shape[0] and positions <= self.keys.shape[2]:
             return False
         length = -(-positions // GROWTH) * GROWTH
@@ -147,10 +142,9 @@ def attention(
     scaling: float | None = None,
     **options: object,
 ) -> tuple[torch.Tensor, None]:
-    """PyTorch's attention of queries, (rows, heads, positions, width), to keys and values, (rows, key heads, positions,
-    width), the values' width being their own. For one new token per row, query heads that share a key head become
-    positions of it, which saves transformers' copy of the keys for every query head. Returns (rows, positions, heads,
-    the values' width)."""
+    """Attention of queries, (rows, heads, positions, width), to keys and values, (rows, key heads, positions, width) ->
+    (rows, positions, heads, width). For one new token, query heads become positions of their key head, without
+    copies."""
     rows, heads, positions, width = query.shape
     if positions > 1:
         states, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
@@ -161,14 +155,11 @@ def attention(
 
 
 class DecodingBatch:
-    """At most `size` rows, which each get one more token per `step`. `ends`: the ids that end a text. `probe`:
-    of `network`, whose values are read with each token. `record`: records what a step computes, on a GPU as a CUDA
-    graph.
+    """At most `size` rows, which each get one more token per `step`. `ends`: ids that end a text. `probe`: of
+    `network`. `record`: records a step, on a GPU as a CUDA graph.
 
-    A row's tokens are drawn with random numbers that depend on its seed and on their place in its completion, so the
-    rest of the batch does not matter, except for the last digits of the arithmetic. A row is told what it has written
-    when it leaves the batch. Raises `ModelInvalid` for a model that attends to less than all that came before, or in
-    which a row depends on the others' lengths.
+    A row's random numbers depend on its seed and place alone, so the rest of the batch matters only by rounding. Raises
+    `ModelInvalid` for a model that attends to less than all before, or whose rows depend on others' lengths.
     """
 
     def __init__(
@@ -209,8 +200,7 @@ class DecodingBatch:
 
     @torch.inference_mode()
     def add(self, rows: Sequence[Row]) -> None:
-        """Adds rows, new ones or those of an earlier batch. Equal contexts are computed once, except for their last
-        token, which `step` reads."""
+        """Adds rows, also of an earlier batch. Equal contexts are computed once, but for their last token."""
         device, first, last = self._network.device, len(self.rows), len(self.rows) + len(rows)
         numbers: dict[Prompt, int] = {}
         order = [numbers.setdefault(row.context, len(numbers)) for row in rows]
@@ -305,8 +295,7 @@ class DecodingBatch:
         return int(self._places[: len(self.rows)].max()) + 1
 
     def _compute(self, count: int) -> None:
-        """Computes the next tokens of so many rows, and what is written of them, in `_made`. A step of a size that was
-        just run is recorded; sizes are rounded up, to positions and rows that are stored but not used."""
+        """Computes the next tokens of so many rows; a size that was just run, rounded up, is recorded."""
         if self._record is None:
             self._run(count, -(-self._longest() // ALIGNMENT) * ALIGNMENT)
             return

@@ -1,9 +1,5 @@
-"""Draws tokens with random numbers that are computed from a row's counter, not taken from a generator's state.
-
-The numbers are those of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014), which
-can begin anywhere: its n-th number is a hash of the key plus n times a constant. A row's key is a hash of its seed, and
-each of its tokens has 2³² numbers.
-"""
+"""Draws tokens with random numbers computed from a row's counter: SplitMix64 (Steele, Lea, Flood, 2014), whose n-th
+number is a hash of the key plus n times a constant. A row's key hashes its seed; each token has 2³² numbers."""
 
 import math
 from hashlib import blake2b
@@ -31,12 +27,10 @@ def counter(seed: int, place: int) -> int:
 
 
 def draw(weights: torch.Tensor, counters: torch.Tensor) -> torch.Tensor:
-    """Draws a token per row, (rows,), int64, with probabilities in proportion to `weights`, (rows, vocabulary).
-    `counters`: (rows,), int64.
+    """Draws a token per row, (rows,), in proportion to `weights`, (rows, vocabulary). `counters`: (rows,), int64.
 
-    First a block of neighbouring tokens is drawn, then a token of it, each by an exponential race: that takes two
-    numbers for every root of the vocabulary's size, and rounding errors in the weights change a draw no more often than
-    they are large, which would not hold for a search in cumulative sums.
+    First a block of tokens, then a token of it, each by an exponential race: two numbers per root of the vocabulary,
+    and rounding changes few draws, unlike a search in cumulative sums.
     """
     rows, vocabulary = weights.shape
     width = math.isqrt(vocabulary - 1) + 1
@@ -63,8 +57,7 @@ def _shifted(numbers: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def nucleus(weights: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Probabilities, (rows, vocabulary), with 0 for all but the most likely tokens, the fewest that together reach
-    `top_p`."""
+    """Probabilities, (rows, vocabulary), with 0 for all but the fewest tokens that together reach `top_p`."""
     ranked, order = weights.sort(dim=-1, descending=True)
     before = ranked.cumsum(dim=-1) - ranked
     return weights.scatter(1, order, ranked.masked_fill(before >= top_p, 0))

@@ -32,12 +32,9 @@ def load_sampler(
 ) -> Sampler:
     """A sampler of `model`: a name on the hub, a directory, or `unprm-mini`.
 
-    `transformers` and `vllm` run it here. `openai` and `chat` send requests to the servers at `urls`, with the API key
-    from the environment variable `OPENAI_API_KEY`, if set; `openai` needs the model's tokenizer here: `tokenizer`, or
-    that of the name of the model.
-
-    Raises `ModelInvalid` if the model can't be loaded, PyTorch can't use the machine's GPU, or the settings' probe is
-    not of this model or the sampler not `transformers`, and `SamplerFailed` if urls are missing.
+    `transformers` and `vllm` run it here; `openai`, which needs a `tokenizer` here, and `chat` send requests to the
+    servers at `urls` with OPENAI_API_KEY, if set. Raises `ModelInvalid`, also for a probe of another model or without
+    `transformers`, and `SamplerFailed` without urls.
     """
     if settings.probe is not None and kind != "transformers":
         raise ModelInvalid(

@@ -1,8 +1,7 @@
 """Samples through servers that speak OpenAI's HTTP API: `vllm serve`, llama.cpp's, or a vendor's.
 
-`OpenAISampler` sends token ids to `/v1/completions` and gets token ids back, so it can continue any prefix; vLLM and
-llama.cpp support that. `ChatSampler` sends a problem to `/v1/chat/completions` and gets text with
-log-probabilities: enough for candidate solutions, not for annotating them.
+`OpenAISampler` continues token ids by `/v1/completions`, as vLLM and llama.cpp can; `ChatSampler` gets texts with
+log-probabilities by `/v1/chat/completions`: enough for solutions, not for annotating them.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,11 +61,7 @@ class OpenAISampler(TokenSampler):
         self._server = _Endpoint(client, "/completions", model, settings, self._completion)
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
-        """`count` completions of a prompt.
-
-        Raises `SamplerFailed` after an error of the client, if the server returns no token ids or log-probabilities,
-        and if its tokens are others than the tokenizer's.
-        """
+        """`count` completions of a prompt. Raises `SamplerFailed`, also for missing or other token ids."""
         fields = {
             "prompt": list(prompt),
             "max_tokens": self._settings.max_tokens,
@@ -98,8 +93,7 @@ class OpenAISampler(TokenSampler):
         return Completion(text, ids, logprobs, sent.finish == "stop")
 
     def _restored(self, token: Token) -> list[Token]:
-        """The token, after the tokens that llama.cpp leaves out because they end within a character: it sends their
-        bytes with this one, and no probabilities, which count as 1."""
+        """The token with the bytes of earlier ones that llama.cpp left out, as they end within a character."""
         own = self._bytes_of(token.id)
         if own is None or not token.bytes or not bytes(token.bytes).endswith(own):
             return [token]
@@ -136,10 +130,7 @@ class ChatSampler:
         raise SamplerFailed(f"the chat API of {self.model} has no token ids")
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
-        """`count` solutions of a problem.
-
-        Raises `SamplerFailed` after an error of the client, and if the server returns no log-probabilities.
-        """
+        """`count` solutions of a problem. Raises `SamplerFailed`, also without log-probabilities."""
         fields = {
             "messages": messages(problem, self._settings.worked_examples),
             "max_completion_tokens": self._settings.max_tokens,

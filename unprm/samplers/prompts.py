@@ -1,7 +1,7 @@
 """The prompts of sampling models, and the base of the samplers that take them as token ids.
 
-Chat models get their own chat template around one instruction and the problem, after two worked examples if those are
-requested; models without a template, such as `unprm-mini`, get the problem and a line break, never an example.
+Chat models get their template around an instruction and the problem, after worked examples if asked; others, such as
+`unprm-mini`, the problem and a line break.
 """
 
 import json
@@ -58,8 +58,7 @@ def _asking(problem: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Prompter:
-    """Encodes problems for one model: the token ids `before` and `after` a problem, the text `ending` that is appended
-    to it, and a tokenizer for its text."""
+    """Encodes problems for a model: ids `before` and `after` the problem, and the text `ending` put to it."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -68,10 +67,7 @@ class Prompter:
 
     @classmethod
     def load(cls, directory: Path, worked_examples: bool = False) -> Self:
-        """The prompter for the model in a directory. A model without a chat template gets no worked examples.
-
-        Raises `ModelInvalid` if it has no usable tokenizer, or a chat template that changes the problem.
-        """
+        """The prompter of a directory's model. Raises `ModelInvalid` for a template that changes the problem."""
         tokenizer = read_tokenizer(directory)
         backend: Tokenizer = tokenizer.backend_tokenizer
         if not tokenizer.chat_template:
@@ -81,8 +77,7 @@ class Prompter:
         return cls(before, after, "", plain(backend))
 
     def encode(self, problem: str) -> tuple[int, ...]:
-        """Token ids of the prompt for a solution. The problem is encoded separately, so that nothing in it can pass
-        for a special token of the template."""
+        """Token ids of a prompt. The problem is encoded apart, so that nothing in it is a special token."""
         ids = self.tokenizer.encode(problem + self.ending, add_special_tokens=False).ids
         return (*self.before, *ids, *self.after)
 
@@ -93,8 +88,7 @@ class Prompter:
 
 
 def around_problem(directory: Path) -> tuple[str, str]:
-    """The texts before and after a problem that is the user's whole message, in the prompt of the model in a directory;
-    errors as for `Prompter.load`."""
+    """The texts before and after a problem that is the user's whole message; errors as for `Prompter.load`."""
     tokenizer = read_tokenizer(directory)
     if not tokenizer.chat_template:
         return "", ENDING
@@ -111,10 +105,7 @@ def _around(tokenizer: PreTrainedTokenizerFast, chat: list[dict[str, str]], dire
 
 
 def end_tokens(directory: Path) -> tuple[int, ...]:
-    """The ids that end a completion: those of `generation_config.json`, else of `config.json`.
-
-    Raises `ModelInvalid` if neither names one.
-    """
+    """The ids that end a completion, by `generation_config.json` or `config.json`, else raises `ModelInvalid`."""
     for name in ("generation_config.json", "config.json"):
         path = directory / name
         named = json.loads(path.read_text("utf-8")).get("eos_token_id") if path.is_file() else None
@@ -124,10 +115,7 @@ def end_tokens(directory: Path) -> tuple[int, ...]:
 
 
 class TokenSampler(Sampler):
-    """A sampler of the model `name`, whose tokenizer is in `directory`.
-
-    Raises `ModelInvalid` if there is no tokenizer, or its chat template changes the problem.
-    """
+    """A sampler of the model `name`, with the tokenizer in `directory`. Raises as `Prompter.load`."""
 
     neutral: Mapping[str, float] = {}
 

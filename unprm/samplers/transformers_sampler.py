@@ -62,18 +62,14 @@ class _Request:
 
 
 class TransformersSampler(TokenSampler):
-    """Waiting completions are written together, and new ones begin as soon as others have ended.
+    """Writes waiting completions together; new ones begin as soon as others end.
 
-    Every completion has its own random numbers, from the call's seed plus its index, so the rest of the batch does not
-    matter, except for the last digits of the arithmetic. When a GPU's memory runs out, all go on where they were, half
-    as many at once for a while.
+    A completion's random numbers come from the call's seed plus its index, so the batch matters only by rounding. When
+    a GPU's memory runs out, half as many go on at once, for `recovery` steps.
 
-    With a `probe` of the model, the steps of a text are scored by what was read while it was written. These are the
-    probe's scores of the same steps, but after the sampler's own prompt, with what stands between the steps as the
-    model wrote it, and with nothing after the last step: an engine puts the probe's separator there and reads its
-    token. A text truncated at the token limit is scored up to its last token but one.
-
-    `recovery`: steps after which a halved limit of rows is doubled again.
+    A `probe` scores steps by what was read while they were written: after the sampler's own prompt, with the model's
+    own space between steps, and without the separator that an engine puts after the last step. A truncated text is
+    scored up to its last token but one.
     """
 
     def __init__(
@@ -101,8 +97,7 @@ class TransformersSampler(TokenSampler):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampler")
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
-        """`count` completions of a prompt. Raises `SamplerFailed` if it leaves no room in the model's window, or the
-        sampler is closed."""
+        """`count` completions of a prompt. Raises `SamplerFailed` without room, or once closed."""
         if self._closed:
             raise SamplerFailed(f"{self.model} is closed")
         if not 0 < len(prompt) < self._window:
@@ -170,8 +165,7 @@ class TransformersSampler(TokenSampler):
         return rows
 
     def _write(self, admitted: Sequence[Row], abandoned: Sequence[Row]) -> list[Row] | None:
-        """Writes one token of each row and returns those that are complete; None if memory ran out, and then the batch
-        is empty."""
+        """Writes a token of each row; returns complete rows, or None, with an empty batch, without memory."""
         try:
             self._batch.remove(abandoned)
             if admitted:
