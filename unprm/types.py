@@ -35,8 +35,7 @@ Evidence = Literal["before", "after"]
 """What an action of an agent is judged by: what was known `before` it, or also what came `after` it, up to the next."""
 
 DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous", "only_answer"]
-"""What settled a vote: `unanimous` if all candidates have the answer, `only_answer` if no other could be read and some
-candidates have none."""
+"""What settled a vote: `unanimous` if all candidates have the answer, `only_answer` if others have none."""
 
 ComparedAs = Literal["stated", "json", "short_text", "tool_call", "none"]
 """How answers are compared: those `stated` in a text as mathematics; `json` by its values; replies that are

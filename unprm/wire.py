@@ -609,8 +609,7 @@ VOTE_REQUESTS: dict[Strategy, type[Candidates]] = {name: _request_of(vote) for n
 """The request model of each vote."""
 
 LONGEST_COMPARED = 1000
-"""Maximum characters of an answer in the outcomes of `CompareResponse`, which would repeat it for every vote, and in
-the gateway's reports, where it may be the arguments of tool calls."""
+"""Maximum characters of an answer in the outcomes of `CompareResponse`, and in the gateway's reports."""
 
 _is_none = partial(is_, None)
 

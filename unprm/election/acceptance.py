@@ -38,8 +38,7 @@ from unprm.wire import AppliedCalibration, Candidates, Election, RiskTerms, Vote
 CONFIDENCE = 0.9
 """Probability over the calibration questions that the risk is kept, unless the calibration says otherwise."""
 DOUBT = 0.05
-"""Probability at most with which a vote is not calibrated though its answers of lower certainty are not more often
-right."""
+"""Probability at most with which a vote is not calibrated though its certainties are in order."""
 COMMAND = "unprm evaluate calibrate-votes"
 """Makes a calibration."""
 JudgedElection = tuple[float, bool]

@@ -31,8 +31,7 @@ CPU_TOKENS = 1024
 CPU_CACHE = 2**30
 """Bytes of the prefix cache on a CPU."""
 LARGE = 10**8
-"""Bytes of weights from which on `auto` is bfloat16 on a CPU: smaller models are fast enough, and their scores differ
-more (those of `unprm-mini` by up to 0.04)."""
+"""Bytes of weights from which on `auto` is bfloat16 on a CPU: smaller models are fast, and their scores differ more."""
 _IN_PROCESS: dict[str, Any] = {"engine": "torch", "prefix_cache_gb": 0.0}
 
 

@@ -41,8 +41,7 @@ CONNECT_SECONDS = 10.0
 LONGEST_RETRY_AFTER = 60.0
 """Maximum seconds to wait for a server's `Retry-After`."""
 PAUSE = 5.0
-"""Seconds that a server rests, and is avoided, after it did not answer; doubled while it stays dead, up to
-`LONGEST_PAUSE`."""
+"""Seconds that a server rests after it did not answer; doubled while it stays dead, up to `LONGEST_PAUSE`."""
 LONGEST_PAUSE = 60.0
 MAX_BYTES = 2**28
 """Maximum bytes of an answer."""

@@ -46,8 +46,7 @@ class Tally(NamedTuple):
 
 
 Rule = Callable[[Tally], Sequence[float | None]]
-"""The score of each group, None where it can't be elected for its values; the highest wins. WRF also notes its
-normalized parts in the groups."""
+"""The score of each group, None where it can't be elected; the highest wins. WRF also notes normalized parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,7 @@ from unprm.openai.models import Alternative, Token
 THOUGHT = "</think>"
 """Ends a reasoning model's thoughts; verdicts after it count before those within."""
 LEAST_SHARE = 0.1
-"""Least probability that all answers have together where one is read: a model that would rather write something else
-says nothing by the little that is left for them."""
+"""Least probability of all answers together: a model that would rather write something else says nothing by it."""
 _STEP = rf"(?:^|{THOUGHT})[ \t*#>_-]*step[ \t]*(?P<step>\d{{1,9}})\b"
 """The name of a step at the beginning of a line, or after the thoughts."""
 _SHORTEST = 2

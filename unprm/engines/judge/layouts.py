@@ -174,5 +174,4 @@ GENPRM = Layout(
     answers=YES_NO,
     assumed="(the judge's check of this step)",
 )
-"""GenPRM (Zhao et al., 2025), as its README and model cards have it. The judge's checks stand where a preview has the
-assumed answer."""
+"""GenPRM (Zhao et al., 2025), as its README and model cards have it."""

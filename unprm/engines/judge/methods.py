@@ -37,8 +37,7 @@ ANSWER_TOKENS = 4
 LIKELIEST = 5
 """Tokens whose log-probabilities are requested at each position of a check; two of them are the verdicts."""
 SAMPLING = {"temperature": 0.6, "top_p": 0.95}
-"""As DeepSeek recommends for the models that GenPRM and ThinkPRM were made of, and ThinkPRM's own configuration has it;
-checks of one solution must differ."""
+"""As DeepSeek recommends, and ThinkPRM's own configuration has it; checks of one solution must differ."""
 _REPLY = re.compile(r"(</?(?:analyze|verify|output)>|\[Code Output\]|\\boxed\{)")
 """What GenPRM's checks are built of."""
 Scores = list[float | None]

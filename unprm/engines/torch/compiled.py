@@ -25,8 +25,7 @@ logger = logging.getLogger(__name__)
 KERNELS = "unprm-kernels"
 """Name of the directory, beside the hub's, in which compiled kernels are kept, unless the environment names another."""
 GRAPHS = 128
-"""Maximum graphs of a class of layers in a process: one for each shape, number type and window of all models that were
-ever loaded. PyTorch's default, 8, is meant to show that sizes change."""
+"""Graphs of a class of layers in a process: one per shape, number type and window of all models ever loaded."""
 LINE = 200
 """Maximum characters of a compiler's message in the log."""
 

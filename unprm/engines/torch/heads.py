@@ -18,8 +18,7 @@ from unprm.errors import ModelInvalid
 from unprm.formats.family import Ensemble, Head, Outcome, Verdicts
 
 LOGIT_SETTINGS = ("logits_scaling", "logit_scale", "lm_head_multiplier", "final_logit_softcapping")
-"""Names in transformers' configurations of what logits are multiplied by, divided by or capped at; 1 or None: they
-aren't."""
+"""What transformers' configurations call factors, divisors and caps of logits; 1 or None: none."""
 _FAR = 1e3
 """Size of a margin at which any cap of logits shows."""
 _LINEAR = 1e-4

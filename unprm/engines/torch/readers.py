@@ -23,8 +23,7 @@ class Reader(ABC):
     margins from the values. `decoders`: the networks that run; `modules`: everything with weights."""
 
     sources: Mapping[int, Sequence[int | None]] = MappingProxyType({0: (None,)})
-    """What a value is read from: so many tokens before its own, the hidden states of these layers, counted from 1;
-    None: the last ones, after the final norm."""
+    """By tokens before a value's own, the layers, from 1, whose hidden states it takes; None: after the final norm."""
 
     def __init__(self, decoders: Sequence[PreTrainedModel], modules: Sequence[nn.Module]) -> None:
         self.decoders, self.modules = decoders, modules

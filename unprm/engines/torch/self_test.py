@@ -20,8 +20,7 @@ from unprm.types import Encoded, Format, SelfTest, common_prefix
 LENGTH = 96
 """Maximum tokens of each of the three sequences."""
 EVERY = 3
-"""Margins are read at every third token; at the others later, when the tokens are cached. What lies between two of them
-is a step to a model that reads all tokens of a step."""
+"""Margins are read at every third token, as at the ends of steps; at the others later, when tokens are cached."""
 PART = 32
 """Tokens of a pass in the test that runs sequences in parts."""
 WINDOW = 16
@@ -29,8 +28,7 @@ WINDOW = 16
 EXACT = 1e-4
 """Allowed difference of margins in float32, relative to the largest margin if that is above 1."""
 ROUNDING = 2.0
-"""Allowed difference of margins in other types, as a multiple of that between two plain ways to compute them, which
-scores of random models with 28 layers do not reach (0.4 to 1.0)."""
+"""Allowed difference in other types, in differences of two plain ways to compute margins; usual are 0.4 to 1.0."""
 
 
 class TreeTest:
