@@ -28,7 +28,7 @@ from .problem_details import respond
 from .reloading import Reloading
 from .service import Service
 from .settings import Settings
-from .tracing import annotate_request, request_span
+from .tracing import annotate_request, span
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # ASCII: a key may contain any non-ASCII character, even one that Unicode counts as white space
@@ -77,7 +77,7 @@ class Envelope:
                 answer.extend(message.get("body", b"")[: kept - len(answer)])
             await send(message)
 
-        with request_span(headers.get("traceparent", "")):
+        with span("request", "SERVER", headers.get("traceparent", "")):
             try:
                 self._access.admit(scope["path"], headers, scope.get("client"), lease)
                 await self.app(scope, receive, send_with_id)

@@ -49,22 +49,9 @@ def configure_traces(endpoint: str) -> None:
 
 
 @contextmanager
-def span(name: str, *, calls: bool = False) -> Iterator[None]:
-    """A span inside the current one; `calls`: of a call to another server."""
-    with _span(name, "CLIENT" if calls else "INTERNAL"):
-        yield
-
-
-@contextmanager
-def request_span(traceparent: str) -> Iterator[None]:
-    """A request's span, which `annotate_request` names, within its caller's trace. The caller's `tracestate` is its
-    text, and stays here."""
-    with _span("request", "SERVER", traceparent):
-        yield
-
-
-@contextmanager
-def _span(name: str, kind: str, traceparent: str = "") -> Iterator[None]:
+def span(name: str, kind: str = "INTERNAL", traceparent: str = "") -> Iterator[None]:
+    """A span inside the current one, or within a caller's trace, whose `tracestate`, its text, stays here. `kind`: of
+    OpenTelemetry's `SpanKind`."""
     if not _tracing:
         yield
         return

@@ -97,7 +97,7 @@ class Upstream:
             request = body | self._model | ({"n": size} if size > 1 else {})
             if isinstance(seed := body.get("seed"), int):
                 request["seed"] = seed + first
-            with span("chat", calls=True):
+            with span("chat", "CLIENT"):
                 sampled = await self._ask(request, first, size, context, listener)
                 annotate_generation(request.get("model", ""), sampled, sampled.id)
                 return sampled
