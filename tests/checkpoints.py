@@ -27,7 +27,7 @@ from unprm.formats.registry import families
 
 PUBLISHED = [name for name in families() if name not in ("unprm", "probe")]
 """The families of published PRMs."""
-VARIANTS = ["fover-qwen", "versaprm-qwen"]
+VARIANTS = ["fover-qwen", "fover-qwen3", "versaprm-qwen"]
 """Families on another architecture."""
 PROBLEM = "Tom has 12 apples and buys 34 more.\nHow many are there?"
 STEPS = ["12 + 34 = 46.", "Tom has 46 apples – all his own.", "The answer is \\boxed{46}"]
@@ -171,10 +171,22 @@ def actprm(directory: Path) -> Path:
     return _headed(directory, "Qwen2ForEnsemblePRM", special("<extra_0>"), head)
 
 
-QWEN3_CHAT = (
-    "{% for turn in messages %}<|im_start|>{{ turn.role }}\n{% if turn.role == 'assistant' %}<think>\n\n</think>\n\n"
-    "{{ turn.content | trim }}{% else %}{{ turn.content }}{% endif %}<|im_end|>\n{% endfor %}"
-)
+QWEN3_CHAT = """
+{%- set seen = namespace(asked=-1) %}
+{%- for turn in messages %}{% if turn.role == 'user' %}{% set seen.asked = loop.index0 %}{% endif %}{% endfor %}
+{%- for turn in messages %}
+{{- '<|im_start|>' + turn.role + '\\n' }}
+{%- if turn.role != 'assistant' %}{{ turn.content }}
+{%- else %}
+{%- if loop.index0 > seen.asked %}
+{%- set thought = turn.content.split('</think>')[0].split('<think>')[-1] if '</think>' in turn.content else '' %}
+{{- '<think>\\n' + thought.strip('\\n') + '\\n</think>\\n\\n' }}
+{%- endif %}
+{{- turn.content.split('</think>')[-1].lstrip('\\n') }}
+{%- endif %}
+{{- '<|im_end|>\\n' }}
+{%- endfor %}"""
+"""Thoughts of the last answer stand before it, also none; those of earlier answers are left out."""
 
 
 def outcome(directory: Path) -> Path:
@@ -218,6 +230,12 @@ rlhflow = fover
 
 def fover_qwen(directory: Path) -> Path:
     size = _save_tokenizer(bytelevel(*map(special, QWEN)), directory, QWEN_CHAT)
+    return _causal(Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SHAPE | LONG)), directory)
+
+
+def fover_qwen3(directory: Path) -> Path:
+    tokenizer = bytelevel(*map(special, QWEN), _plain("<think>"), _plain("</think>"))
+    size = _save_tokenizer(tokenizer, directory, QWEN3_CHAT)
     return _causal(Qwen2ForCausalLM(Qwen2Config(vocab_size=size, **SHAPE | LONG)), directory)
 
 

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from unprm.errors import ModelInvalid
 from unprm.formats.family import Family, KnownModel, Verdicts
 from unprm.formats.pieces import Draft, PieceFormat, parts_of
-from unprm.formats.rendered import render, system_turn
+from unprm.formats.rendered import ChatTemplate, system_turn
 from unprm.types import Encoded
 
 _MARKS = "\ue000\ue001\ue002\ue003\ue004\ue005"
@@ -62,12 +62,13 @@ GRANITE = Conversation(
 
 class Chat(NamedTuple):
     """What a chat template writes around the messages: `opening` before the user's first, `asked` between each of the
-    user's and its answer, `answered` between an answer and the user's next, `closing` after the last answer. `strips`:
-    whether it strips space around the user's."""
+    user's and its answer, but `asked_last` before the last answer, as with an empty thought; `answered` between an
+    answer and the user's next, `closing` after the last answer. `strips`: whether it strips space around the user's."""
 
     opening: str
     asked: str
     answered: str
+    asked_last: str
     closing: str
     strips: bool
 
@@ -75,12 +76,18 @@ class Chat(NamedTuple):
     def read(cls, directory: Path) -> Self:
         """That of the model in a directory. Raises `ModelInvalid` if there is none, or none that writes the same around
         each pair of messages."""
-        text, stripped, _ = render(directory, *_MARKS)
-        opening, *between, closing = re.split(f"[{_MARKS}]", text)
-        asked, answered = set(between[::2]), set(between[1::2])
-        if len(asked) != 1 or len(answered) != 1:
+        text, stripped = ChatTemplate(directory).around(*_MARKS)
+        opening, asked, answered, *again, asked_last, closing = re.split(f"[{_MARKS}]", text)
+        if again != [asked, answered]:
             raise ModelInvalid(f"{directory}: its chat template does not treat all messages alike")
-        return cls(opening, asked.pop(), answered.pop(), closing, _MARKS[0] in stripped)
+        return cls(opening, asked, answered, asked_last, closing, _MARKS[0] in stripped)
+
+
+class _Answer(NamedTuple):
+    """Ids of an answer with what the template writes around it, and the one at which it is predicted."""
+
+    ids: list[int]
+    scored: list[int]
 
 
 class VerdictChatFormat(PieceFormat):
@@ -91,33 +98,36 @@ class VerdictChatFormat(PieceFormat):
 
     def __init__(self, tokenizer: Tokenizer, family: str, conversation: Conversation, chat: Chat) -> None:
         # text and tokens by turns: what text a token of the template does not part from a message is encoded with it
-        opening, asked, answered, closing = (parts_of(text, tokenizer) for text in chat[:4])
-        super().__init__(tokenizer, sorted({*opening[1::2], *asked[1::2], *answered[1::2], *closing[1::2]}))
-        if len(asked) == 1 or len(answered) == 1:
+        opening, asked, answered, asked_last, closing = parts = [parts_of(text, tokenizer) for text in chat[:5]]
+        super().__init__(tokenizer, sorted({mark for part in parts for mark in part[1::2]}))
+        if 1 in map(len, (asked, answered, asked_last)):
             raise ModelInvalid(
                 f"no token of its own parts the messages in the chat template of a family {family} model"
             )
         self.family = family
         self.system = system_turn(opening)
         self._conversation, self._strips = conversation, chat.strips
-        self._leads, self._tail = (opening[-1], answered[-1]), asked[0]
-        self._opening, asking = self._ids(opening[:-1]), self._ids(["", *asked[1:-1]])
-        lead, end, good, bad = asked[-1], answered[0], conversation.positive, conversation.negative
-        before, right, wrong, last = self.pieces.encode(
-            [lead, f"{lead}{good}{end}", f"{lead}{bad}{end}", f"{lead}{good}{closing[0]}"]
-        )
-        self._answer = [*asking, *right, *self._ids(["", *answered[1:-1]])]
-        self._end = [*asking, *last, *self._ids(["", *closing[1:]])]
-        self._scored = [len(asking) + len(before) - 1]
-        positive, negative = (
-            ids[len(before) : len(before) + 1] if ids[: len(before)] == before else [] for ids in (right, wrong)
-        )
-        if not positive or not negative or positive == negative:
+        self._leads, self._tails = (opening[-1], answered[-1]), (asked[0], asked_last[0])
+        self._opening = self._ids(opening[:-1])
+        self._answer, verdicts = self._answered(asked, answered[:-1])
+        self._end, last_verdicts = self._answered(asked_last, closing)
+        positive, negative = verdicts
+        if not positive or not negative or positive == negative or verdicts != last_verdicts:
             raise ModelInvalid(
-                f"the answers {good!r} and {bad!r} don't begin with a token each that tells them apart in this "
-                f"vocabulary: the model is none of family {family}"
+                f"the answers {conversation.positive!r} and {conversation.negative!r} don't begin with a token each "
+                f"that tells them apart in this vocabulary: the model is none of family {family}"
             )
         self.readout = Verdicts(positive[0], negative[0])
+
+    def _answered(self, asked: Sequence[str], end: Sequence[str]) -> tuple["_Answer", list[list[int]]]:
+        """The positive answer between what the template writes before and after it, and the first token of each
+        answer, which has none if it is merged with what is before it."""
+        asking, lead, words = self._ids(["", *asked[1:-1]]), asked[-1], self._conversation
+        answers = [f"{lead}{word}{end[0]}" for word in (words.positive, words.negative)]
+        before, *ids = self.pieces.encode([lead, *answers])
+        count = len(before)
+        firsts = [each[count : count + 1] if each[:count] == before else [] for each in ids]
+        return _Answer([*asking, *ids[0], *self._ids(["", *end[1:]])], [len(asking) + count - 1]), firsts
 
     @property
     def input_format(self) -> str:
@@ -137,12 +147,13 @@ class VerdictChatFormat(PieceFormat):
         texts = [words.first.format(problem=problem, step=steps[0]), *(words.later.format(step=s) for s in steps[1:])]
         if self._strips:
             texts = [text.strip() for text in texts]
-        asked = [f"{lead}{text}{self._tail}" for lead, text in zip([first, *[later] * len(steps)], texts, strict=False)]
-        *turns, last = self.pieces.encode(asked)
+        before, (tail, last_tail) = len(steps) - 1, self._tails
+        parts = zip([first, *[later] * before], texts, [*[tail] * before, last_tail], strict=True)
+        turns = self.pieces.encode(list(map("".join, parts)))
         draft = Draft().add(self._opening)
-        for turn in turns:
-            draft.add(turn).add(self._answer, self._scored)
-        return draft.add(last).add(self._end, self._scored).done()
+        for turn, answer in zip(turns, [*[self._answer] * before, self._end], strict=True):
+            draft.add(turn).add(*answer)
+        return draft.done()
 
     def _ids(self, parts: Sequence[str]) -> list[int]:
         """Ids of text and tokens by turns."""

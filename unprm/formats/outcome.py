@@ -8,23 +8,22 @@ its sigmoid is in [0, 1], and 0.5 does not part right from wrong.
 
 import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from unprm.formats.family import Family, KnownModel, Outcome
-from unprm.formats.pieces import Draft, PieceFormat, parts_of
-from unprm.formats.rendered import PROBLEM, SOLUTION, render, system_turn
-from unprm.steps import join
+from unprm.formats.pieces import Draft, PieceFormat, added_names, parted_at, parts_of
+from unprm.formats.rendered import PROBLEM, SOLUTION, ChatTemplate, system_turn
+from unprm.steps import blanked, join
 from unprm.types import Encoded
-
-_PLACE = re.compile(f"{PROBLEM}|{SOLUTION}")
 
 
 class OutcomeFormat(PieceFormat):
-    """`text`: the model's chat of a problem and its solution, with a place for each; `stripped`: the places around
-    which its chat template strips space. `pad`: the id that is skipped in search of the chat's last token."""
+    """`write`: makes the model's chat of a problem and its solution. `pad`: the id that is skipped in search of the
+    chat's last token."""
 
     family = "outcome"
     readout = Outcome("score")
@@ -33,26 +32,40 @@ class OutcomeFormat(PieceFormat):
         "step has the solution's score)"
     )
 
-    def __init__(self, tokenizer: Tokenizer, text: str, stripped: frozenset[str], pad: int | None) -> None:
-        parts = parts_of(text, tokenizer)
-        super().__init__(tokenizer, parts[1::2])
-        self._stripped, self._pad = stripped, pad
+    def __init__(self, tokenizer: Tokenizer, write: Callable[[str, str], str], pad: int | None) -> None:
+        text = write(PROBLEM, SOLUTION)
+        marks = parts_of(text, tokenizer)[1::2]
+        super().__init__(tokenizer, marks)
+        self._write, self._pad, self._marks = write, pad, Counter(marks)
         self.system = system_turn(parts_of(text.partition(PROBLEM)[0], tokenizer))
-        self._parts = [self.pieces.mark(part) if k % 2 else part for k, part in enumerate(parts) if part]
+        names = [name for name in added_names(tokenizer) if name.strip()]
+        self._names, self._names_in_solution = parted_at(names), parted_at(filter(str.strip, map(blanked, names)))
 
     def at_tags(self, ids: Sequence[int]) -> Encoded:
         """As `Format`: the one place is the last token, as transformers finds it."""
         return Encoded(tuple(ids), (self._last(ids),))
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """Ids of the chat; every step is scored at its last token, as transformers finds it."""
-        texts = {PROBLEM: problem, SOLUTION: join(steps)}
-        kept = {mark: text.strip() if mark in self._stripped else text for mark, text in texts.items()}
-        plain = [_PLACE.sub(lambda found: kept[found[0]], part) for part in self._parts if isinstance(part, str)]
-        encoded = iter(self.pieces.encode(plain))
+        """Ids of the chat; every step is scored at its last token, as transformers finds it. The template reads the
+        solution's thoughts, whose tags it may move; the names of other tokens are parted until the chat is written."""
+        solution = join(steps)
+        guard = next(sign for sign in map(chr, range(0xE000, 0xF900)) if sign not in problem and sign not in solution)
+
+        def guarded(found: re.Match[str]) -> str:
+            return found[0][0] + guard + found[0][1:]
+
+        chat = self._write(self._names.sub(guarded, problem), self._names_in_solution.sub(guarded, solution))
+        parts, left = [""], self._marks.copy()
+        for number, part in enumerate(self._names.split(chat)):
+            if number % 2 and left[part]:
+                left[part] -= 1
+                parts += (part, "")
+            else:
+                parts[-1] += part
+        texts = iter(self.pieces.encode([part.replace(guard, "") for part in parts[::2]]))
         draft = Draft()
-        for part in self._parts:
-            draft.add(next(encoded) if isinstance(part, str) else [part])
+        for number, part in enumerate(parts):
+            draft.add([self.pieces.mark(part)] if number % 2 else next(texts))
         ids = draft.done().ids
         return Encoded(ids, (self._last(ids),) * len(steps))
 
@@ -61,12 +74,17 @@ class OutcomeFormat(PieceFormat):
 
 
 def _build(tokenizer: Tokenizer, directory: Path) -> OutcomeFormat:
-    text, stripped, model = render(directory, PROBLEM, SOLUTION)
+    template = ChatTemplate(directory)
+    template.around(PROBLEM, SOLUTION)
+    model = template.tokenizer
     # as its authors do: what begins every text is left to the tokenizer, also where the template has it
     begin = "".join(model.convert_ids_to_tokens(model("")["input_ids"]))
     config = json.loads((directory / "config.json").read_text("utf-8"))
-    text = begin + text.removeprefix(model.bos_token or "")
-    return OutcomeFormat(tokenizer, text, stripped, config.get("pad_token_id"))
+
+    def write(problem: str, solution: str) -> str:
+        return begin + template(problem, solution).removeprefix(model.bos_token or "")
+
+    return OutcomeFormat(tokenizer, write, config.get("pad_token_id"))
 
 
 FAMILIES = (

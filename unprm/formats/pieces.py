@@ -1,7 +1,7 @@
 """Encodes text as token ids, with special tokens only where a family's template has them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import ClassVar, Self
@@ -219,8 +219,17 @@ def _special(token: AddedToken) -> AddedToken:
 def parts_of(text: str, tokenizer: Tokenizer) -> list[str]:
     """A template's text, parted at the vocabulary's added tokens: text and tokens by turns, from text to text, which
     may be empty."""
-    names = sorted((token.content for token in tokenizer.get_added_tokens_decoder().values()), key=len, reverse=True)
-    return re.split(f"({'|'.join(map(re.escape, names))})", text) if names else [text]
+    return parted_at(added_names(tokenizer)).split(text)
+
+
+def added_names(tokenizer: Tokenizer) -> list[str]:
+    """The names of the vocabulary's added tokens."""
+    return [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+
+
+def parted_at(names: Iterable[str]) -> re.Pattern[str]:
+    """Any of these names, the longest first; as a group, so that a text is parted into text and names by turns."""
+    return re.compile(f"({'|'.join(map(re.escape, sorted(names, key=len, reverse=True))) or '(?!)'})")
 
 
 def token_id(tokenizer: Tokenizer, token: str) -> int:

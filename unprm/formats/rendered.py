@@ -1,14 +1,15 @@
-"""A model's own chat template, applied to placeholders for a request's texts."""
+"""A model's own chat template, applied to a request's texts, or to placeholders for them."""
 
 from collections.abc import Sequence
 from datetime import date
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unprm.errors import ModelInvalid
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    pass
 
 PROBLEM, SOLUTION = "\ue000", "\ue001"
 """Stand for the texts in a chat; characters that no template has."""
@@ -26,28 +27,42 @@ def system_turn(parts: Sequence[str]) -> str:
     return ""
 
 
-def render(directory: Path, *marks: str) -> tuple[str, frozenset[str], "PreTrainedTokenizerFast"]:
-    """The chat template of the model in a directory, with the marks as the messages of user and assistant in turn: the
-    text, in which each mark stands once; those around whose text the template strips space; and its tokenizer.
+class ChatTemplate:
+    """The chat template of the model in a directory. `tokenizer`: the model's.
 
-    Raises `ModelInvalid` if there is no template, or it does not repeat each message once.
+    Raises `ModelInvalid` if there is none.
     """
-    # slow to import, and listing the families does without
-    from jinja2 import TemplateError
-    from transformers import PreTrainedTokenizerFast
 
-    model = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
-    if not model.chat_template:
-        raise ModelInvalid(f"{directory} has no chat template, which this family's input is made with")
-    roles = ("user", "assistant") * len(marks)
-    turns = [{"role": role, "content": f" {mark} "} for role, mark in zip(roles, marks, strict=False)]
-    try:
-        text = str(model.apply_chat_template(turns, tokenize=False, strftime_now=TODAY.strftime))
-    except TemplateError as error:
-        raise ModelInvalid(f"{directory}: its chat template takes no problem and solution ({error})") from error
-    stripped = frozenset(mark for mark in marks if f" {mark} " not in text)
-    for role, mark in zip(roles, marks, strict=False):
-        if text.count(mark) != 1:
-            raise ModelInvalid(f"{directory}: its chat template does not repeat the {role}'s message once")
-        text = text.replace(f" {mark} ", mark)
-    return text, stripped, model
+    def __init__(self, directory: Path) -> None:
+        # slow to import, and listing the families does without
+        from transformers import PreTrainedTokenizerFast
+
+        self.tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(
+            directory, local_files_only=True
+        )
+        self._directory = directory
+        if not self.tokenizer.chat_template:
+            raise ModelInvalid(f"{directory} has no chat template, which this family's input is made with")
+
+    def __call__(self, *messages: str) -> str:
+        """The chat with these messages, of user and assistant in turn."""
+        roles = cycle(("user", "assistant"))
+        turns = [{"role": role, "content": text} for role, text in zip(roles, messages, strict=False)]
+        return str(self.tokenizer.apply_chat_template(turns, tokenize=False, strftime_now=TODAY.strftime))
+
+    def around(self, *marks: str) -> tuple[str, frozenset[str]]:
+        """The chat with these marks as its messages, in which each stands once; and those around whose text the
+        template strips space. Raises `ModelInvalid` if it does not repeat each message once."""
+        from jinja2 import TemplateError
+
+        try:
+            text = self(*(f" {mark} " for mark in marks))
+        except TemplateError as error:
+            message = f"{self._directory}: its chat template takes no problem and solution ({error})"
+            raise ModelInvalid(message) from error
+        stripped = frozenset(mark for mark in marks if f" {mark} " not in text)
+        for role, mark in zip(cycle(("user", "assistant")), marks, strict=False):
+            if text.count(mark) != 1:
+                raise ModelInvalid(f"{self._directory}: its chat template does not repeat the {role}'s message once")
+            text = text.replace(f" {mark} ", mark)
+        return text, stripped

@@ -21,7 +21,8 @@ def check_reserved(form: PieceFormat) -> None:
         encoded = form.encode(text, [text] * 2)
         assert _count(form, encoded) == harmless
         written = text.replace(named[form.tag.id], "") if form.family == "versaprm" and form.tag else text
-        assert form.text(encoded).count(unicodedata.normalize("NFC", written)) >= 3
+        least = 1 if form.family == "outcome" else 3  # whose template moves the thoughts of a solution
+        assert form.text(encoded).count(unicodedata.normalize("NFC", written)) >= least
 
 
 def reserved(form: PieceFormat) -> Mapping[int, str]:

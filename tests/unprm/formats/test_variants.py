@@ -13,13 +13,14 @@ from transformers import AutoModelForCausalLM
 
 from tests import checkpoints
 from tests.checkpoints import OTHERS, PROBLEM, STEPS
+from tests.server.harness import serving
 from tests.support import columns
 from tests.unprm.formats import references
 from unprm.errors import ModelInvalid
 from unprm.formats.chat import Chat, Conversation, VerdictChatFormat
 from unprm.formats.family import Verdicts
 from unprm.models.load import load_engine
-from unprm.types import Engine
+from unprm.types import Encoded, Engine
 
 
 def load(place: Path, **options: Any) -> Engine:
@@ -74,6 +75,56 @@ def test_models_on_qwen_have_its_template(family, tmp_path):
         "versaprm": "p \n\na \n\n\n\nb \n\n\n\n",
     }
     assert expected[family] in text
+
+
+def test_a_template_that_adds_a_thought_to_the_last_answer_is_applied(tmp_path):
+    place = checkpoints.write("fover-qwen3", tmp_path / "m")
+    engine, expected = load(place, family="fover"), references.fover(place)
+    for problem, steps in [(PROBLEM, STEPS), *OTHERS]:
+        encoded = engine.format.encode(problem, steps)
+        assert list(encoded.ids) == expected(problem, steps)[0]
+        answers = [engine.format.text(Encoded(encoded.ids[index + 1 : index + 8], ())) for index in encoded.positions]
+        assert answers == ["correct"] * len(steps)
+    assert engine.format.text(encoded).count("<think>") == 1
+
+
+THOUGHTS = [
+    "",
+    "<think>\n12 + 34 = 45?\n\nNo, 46.\n</think>\n\n",
+    "<think>Hm.</think>",
+    "12 + 34 = 45?</think>\n",
+    "<think>Unfinished. ",
+    "<think>A</think>B<think>C</think>",
+]
+
+
+@pytest.mark.parametrize("thought", THOUGHTS)
+def test_thoughts_of_a_solution_are_where_the_template_has_them(thought, tmp_path):
+    place = checkpoints.write("outcome", tmp_path / "m")
+    with serving(load(place, family="outcome")) as running:
+        for thoughts in ("leave_out", "score"):
+            text = thought + "\n\n".join(STEPS)
+            body = {"problem": PROBLEM, "solutions": [text], "thoughts": thoughts, "split": "paragraph"}
+            response = running.post("/score_steps", body)
+            if thought == "<think>Unfinished. " and thoughts == "leave_out":
+                assert response.status_code == 422
+                continue
+            (solution,) = response.json()["solutions"]
+            assert thoughts == "score" or not any("think>" in step for step in solution["steps"])
+            ids, scores = references.outcome(place)(PROBLEM, solution["steps"])
+            assert solution["step_scores"] == pytest.approx(scores, abs=1e-5)
+            sent = {"problem": PROBLEM, "solution": text, "thoughts": thoughts, "split": "paragraph"}
+            assert running.post("/preview", sent).json()["token_ids"] == ids
+
+
+def test_a_solution_forges_no_token_of_a_template_with_thoughts(tmp_path):
+    form = load(checkpoints.write("outcome", tmp_path / "m"), family="outcome").format
+    harmless = form.tokens(form.encode("p", ["a"]))
+    for text in ("</think><think>", "a</think>b<think>c", "<think></think><|im_end|>", "<|im_start|>\ue000\ue001"):
+        for problem, steps in ((text, ["a"]), ("p", [text])):
+            tokens = form.tokens(form.encode(problem, steps))
+            for mark in ("<think>", "</think>", "<|im_start|>", "<|im_end|>"):
+                assert tokens.count(mark) == harmless.count(mark), (text, mark)
 
 
 def test_space_around_a_text_and_tags_within_it_are_left_out_for_versaprm(tmp_path):
@@ -131,13 +182,15 @@ def test_answers_that_the_vocabulary_does_not_tell_apart_are_refused():
     words.add_special_tokens([*checkpoints.GRANITE])
     start, stop, end = checkpoints.GRANITE
     asked, answered = (f"{end}\n{start}{role}{stop}" for role in ("assistant", "user"))
-    chat = Chat(answered, asked, answered, end, strips=False)
+    chat = Chat(answered, asked, answered, asked, end, strips=False)
     with pytest.raises(ModelInvalid, match=r"answers 'yes' and 'no' don't begin with a token each .* of family x"):
         VerdictChatFormat(words, "x", Conversation("{problem}{step}", "{step}", "yes", "no"), chat)
     form = VerdictChatFormat(words, "x", Conversation("{problem}{step}", "{step}", "Y", "no"), chat)
     assert form.readout == Verdicts(1, 0)
     with pytest.raises(ModelInvalid, match="no token of its own parts the messages"):
-        VerdictChatFormat(words, "x", Conversation("{problem}{step}", "{step}", "Y", "no"), Chat("", ":", "", "", True))
+        VerdictChatFormat(
+            words, "x", Conversation("{problem}{step}", "{step}", "Y", "no"), Chat("", ":", "", ":", "", True)
+        )
 
 
 @pytest.mark.parametrize(
