@@ -71,7 +71,7 @@ def create_app(
         from .routes.gateway.upstream import Upstream
 
         found = settings.upstreams().items()
-        app.state.upstreams = {name: Upstream(options, service) for name, options in found}
+        app.state.upstreams = {name: Upstream(name, options, service) for name, options in found}
         app.include_router(router)
     app.include_router(page.router)
     if settings.admin_key is not None and open_model is not None:

@@ -77,8 +77,9 @@ class Lease:
     whose caches it uses; `share`: whose part of every limit it uses; `quota`: its caller's tokens, if they are limited;
     `size`: bytes of the texts to be read for it, which are its body and, in the gateway, what the upstream answers;
     `code`: the error's, if the response is an error, for the log and the metrics; `election`: the one that it held, for
-    the journal; `response_id`: of the gateway's answer; `media_type`: of the response, once it has begun; `spent`: cost
-    of what threads have read for it; `charged`: whether it has taken any tokens of the quota.
+    the journal; `unheard`: names of upstreams that were asked for it and have sent no byte; `response_id`: of the
+    gateway's answer; `media_type`: of the response, once it has begun; `spent`: cost of what threads have read for it;
+    `charged`: whether it has taken any tokens of the quota.
 
     Once admitted: `deadline`, a time of the event loop's clock, `seconds` after its arrival; `hurried`: whether the
     caller wants the answer much sooner than the server's limit; `memory`: bytes that it holds until it ends.
@@ -104,20 +105,21 @@ class Lease:
     seconds: float = 0.0
     hurried: bool = False
     charged: bool = False
+    unheard: set[str] = field(default_factory=set)
 
     @asynccontextmanager
     async def admitted(self, seconds: float, limit: float) -> AsyncIterator[None]:
         """Admits the request for `seconds` after its arrival; `limit`: the most that the server allows.
 
-        Raises `Overloaded` if the caller's quota is used up, and `ShuttingDown` while draining. The block is cancelled
-        at its deadline and then raises `DeadlineExceeded`, or by `end`, which says what it raises.
+        Raises `QuotaExceeded` if the caller's quota is used up, and `ShuttingDown` while draining. The block is
+        cancelled at its deadline and then raises `DeadlineExceeded`, or by `end`, which says what it raises.
         """
         if self.quota is not None:
             self.quota.check()
         if self.admission.draining:
             raise ShuttingDown
         self.deadline, self.seconds, self.hurried = self.arrived + seconds, seconds, seconds < _HURRIED * limit
-        self._reason: Exception = DeadlineExceeded(seconds)
+        self._reason: Exception | None = None
         try:
             async with asyncio.timeout_at(self.deadline) as self._timeout:
                 with self.admission.running, self.holding() as self.memory:
@@ -126,7 +128,7 @@ class Lease:
         except TimeoutError:
             if not self.over:  # a timeout of something inside
                 raise
-            raise self._reason from None
+            raise (self._reason or DeadlineExceeded(seconds, self.unheard)) from None
         finally:
             self.admission.leases.discard(self)
 

@@ -24,7 +24,7 @@ from unprm.fair_shares import Quota
 from . import page
 from .lease import LEASE, Lease
 from .observe import log_request
-from .problem_details import respond
+from .problem_details import CALLER_LEFT, UPSTREAM_SILENT, respond
 from .reloading import Reloading
 from .service import Service
 from .settings import Settings
@@ -54,6 +54,7 @@ class Envelope:
 
     def __init__(self, app: ASGIApp, service: Service, access: "Access") -> None:
         self.app, self._service, self._access = app, service, access
+        service.files += access.files
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request; errors end here, so that no other layer logs a caller's text."""
@@ -82,7 +83,7 @@ class Envelope:
                 self._access.admit(scope["path"], headers, scope.get("client"), lease)
                 await self.app(scope, receive, send_with_id)
             except ClientDisconnect:
-                pass
+                lease.code = UPSTREAM_SILENT if lease.unheard else CALLER_LEFT
             except Exception as error:  # the outermost layer: every caller gets an answer
                 if status is not None:  # part of the response is sent: the connection can only be closed
                     raise
@@ -126,7 +127,7 @@ class Keys:
         # by digests, so that the time of a look-up tells of no key
         self._own = {} if key is None else {_digest(key.get_secret_value().encode()): Caller()}
         self._callers = self._own
-        self._file = None if file is None else Reloading("keys", partial(self._read, file), file)
+        self.files = [] if file is None else [Reloading("keys", partial(self._read, file), file)]
 
     @property
     def needed(self) -> bool:
@@ -135,8 +136,8 @@ class Keys:
 
     def caller(self, sent: bytes) -> Caller | None:
         """The caller with this key, None if there is none."""
-        if self._file is not None:
-            self._file.refresh()
+        for file in self.files:
+            file.refresh()
         return self._callers.get(_digest(sent))
 
     def _read(self, file: Path) -> None:
@@ -175,6 +176,7 @@ class Access:
         self._settings = settings
         self._keys = Keys(settings.api_key, settings.api_keys_file)
         self._admin_keys = Keys(settings.admin_key, None)
+        self.files = self._keys.files
 
     def admit(self, path: str, headers: Headers, client: tuple[str, int] | None, lease: Lease) -> None:
         """Notes whose request it is, before any of the body is read; `client`: the address it came from.

@@ -28,6 +28,7 @@ _CALLERS = 256
 """Callers that are counted by name; any further one is among the others."""
 _OTHERS = "(others)"
 _CALL_SECONDS = (*_SECONDS, 120.0, 300.0, 600.0)
+_FAILED_CALLS = ("slow", "timed_out", "5xx", "unreachable", "unreadable")
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _TOKENS = (64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
 
@@ -104,7 +105,7 @@ def describe(error: BaseException) -> str:
 
 class Metrics:
     """Counters of one app, in `registry`. Labels have few values: route templates, statuses, codes of errors, names of
-    served models, names of keys, strategies, and the outcomes that `unprm.openai.client.Observe` lists."""
+    served models, names of keys and upstreams, strategies, and outcomes of calls."""
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
@@ -129,7 +130,7 @@ class Metrics:
         self._waits = histogram("unprm_queue_seconds", "Time until a request's first batch.", model, buckets=_SECONDS)
         self._unread = counter("unprm_unread_steps", "Steps on which a judge gave no verdict.", model)
         self._upstream = histogram(
-            "unprm_upstream_seconds", "Time of a call to the upstream.", call, buckets=_CALL_SECONDS
+            "unprm_upstream_seconds", "Time of a call to an upstream.", ("upstream", "outcome"), buckets=_CALL_SECONDS
         )
         self._judge = histogram("unprm_judge_seconds", "Time of a call to the judge.", call, buckets=_CALL_SECONDS)
         self._votes = counter("unprm_votes", "Votes taken.", ("strategy",))
@@ -164,8 +165,18 @@ class Metrics:
         for seconds in batch.waits:
             self._waits.labels(model).observe(seconds)
 
-    def count_upstream_call(self, seconds: float, outcome: str) -> None:
-        self._upstream.labels(outcome).observe(seconds)
+    def expect_upstream(self, name: str) -> None:
+        """Exports the outcomes of its calls before there are any: a rate does not see the first."""
+        for outcome in ("ok", "4xx", "cancelled", *_FAILED_CALLS):
+            self._upstream.labels(name, outcome)
+
+    def count_upstream_call(self, name: str, seconds: float, outcome: str) -> None:
+        """Logs a failure, too. `outcome`: as in `unprm.openai.client.Observe`; `slow`: of a call that has no byte yet
+        and goes on; `timed_out`: of one that was given up before its first."""
+        self._upstream.labels(name, outcome).observe(seconds)
+        if outcome in _FAILED_CALLS:
+            fields = {"upstream": name, "outcome": outcome, "ms": round(seconds * 1000, 1)}
+            logger.warning("upstream call", extra={"fields": fields})
 
     def count_judge_call(self, seconds: float, outcome: str) -> None:
         """May be called from any thread."""

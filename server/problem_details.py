@@ -24,6 +24,11 @@ MEDIA_TYPE = "application/problem+json"
 CALLER_DEADLINE = "caller_deadline"
 """Code in logs and metrics of a `deadline_exceeded` for which the caller gave too little time, or sent its body too
 slowly: the server has not failed."""
+CALLER_LEFT = "caller_left"
+"""Code in logs and metrics of a request whose caller did not wait for its answer."""
+UPSTREAM_SILENT = "upstream_silent"
+"""Code in logs and metrics of a request that ran out of time, or that its caller gave up, before an upstream sent a
+byte."""
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +59,12 @@ TABLE = {
     "upstream_refused": ErrorRow(400, "The model behind the gateway refused the request"),
     "no_answer": ErrorRow(422, "No solution has an answer"),
     "overloaded": ErrorRow(429, "Too much work is waiting", retry_after=1),
+    "quota_exceeded": ErrorRow(429, "The key's tokens are used up", retry_after=1),
+    "upstream_busy": ErrorRow(429, "The model behind the gateway is busy", retry_after=1),
     "internal": ErrorRow(500, "Something went wrong on the server"),
     "upstream_failed": ErrorRow(502, "The model behind the gateway did not answer", retry_after=1),
     "model_unavailable": ErrorRow(503, "The model is not available", retry_after=5),
+    "upstream_unavailable": ErrorRow(503, "The model behind the gateway is unavailable", retry_after=1),
     "shutting_down": ErrorRow(503, "The server is shutting down", retry_after=5),
     "deadline_exceeded": ErrorRow(504, "The request timed out"),
 }
@@ -106,7 +114,9 @@ def respond(error: Exception, scope: Scope) -> Response:
         detail, retry_after = str(error), error.retry_after or retry_after
         if isinstance(error, InvalidRequest):
             fields = list(error.errors) or [FieldError(error.pointer, detail)] * bool(error.pointer)
-    if code == "deadline_exceeded" and (isinstance(error, HTTPException) or lease.hurried):
+    if code == "deadline_exceeded" and lease.unheard:
+        lease.code = UPSTREAM_SILENT
+    elif code == "deadline_exceeded" and (isinstance(error, HTTPException) or lease.hurried):
         lease.code = CALLER_DEADLINE  # the former: the body was too slow
     if retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(retry_after)))

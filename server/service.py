@@ -19,6 +19,7 @@ from .lease import Admission
 from .models.model import EngineOrLoader
 from .models.registry import Models
 from .observe import Metrics
+from .reloading import Reloading
 from .settings import Settings
 
 
@@ -45,6 +46,7 @@ class Service(Collector):
         self.models = Models(sources, settings, metrics, lost, clock)
         self.equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self.admission = Admission(settings.max_body_bytes)
+        self.files = list[Reloading]()
         metrics.registry.register(self)
 
     async def drain(self) -> None:
@@ -88,6 +90,12 @@ class Service(Collector):
             for metric, value in zip((tokens, requests, used), model.load, strict=True):
                 metric.add_metric([model.name], value)
         yield from (tokens, requests, used)
+        help = "Whether a file's newest version can't be used, so that an older one is."
+        stale = GaugeMetricFamily("unprm_stale_files", help, labels=["contents"])
+        for file in self.files:
+            file.refresh()
+            stale.add_metric([file.noun], file.stale)
+        yield stale
         yield CounterMetricFamily("unprm_unreadable_texts", "Texts that a reader failed on.", FAILURES.count)
         stats = self.equivalence.stats
         for name, help, count in (

@@ -135,6 +135,7 @@ class DrainingServer(uvicorn.Server):
         self._hosts, self._port = settings.host, settings.port
         self.status, self.reason = 0, ""
         self._service: Service = app.state.service
+        self._service.files += filter(None, [self._certificate])
         self._open = not (settings.api_key or settings.api_keys_file or all(map(_is_loopback, settings.host)))
         self._refused = BoundedProtocol.refused
 

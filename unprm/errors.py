@@ -6,7 +6,7 @@ A message says what was sent and what was expected, and never repeats a user's t
 import logging
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self, TypeVar
 
@@ -172,8 +172,14 @@ class UpstreamFailed(TryAgain):
     code = "upstream_failed"
 
 
+class UpstreamUnavailable(UpstreamFailed):
+    """The gateway's upstream says that it can't answer now (503)."""
+
+    code = "upstream_unavailable"
+
+
 class Overloaded(TryAgain):
-    """Too much is waiting; nothing of the request was run. `detail` says what waits."""
+    """Too much is waiting here; nothing of the request was run. `detail` says what waits."""
 
     code = "overloaded"
 
@@ -182,15 +188,29 @@ class Overloaded(TryAgain):
         self.retry_after = retry_after
 
 
+class QuotaExceeded(Overloaded):
+    """The key has used up its tokens for now."""
+
+    code = "quota_exceeded"
+
+
+class UpstreamBusy(Overloaded):
+    """The gateway's upstream refuses more requests for now (429)."""
+
+    code = "upstream_busy"
+
+
 class DeadlineExceeded(UnprmError):
-    """The request's time ran out before its answer was ready."""
+    """The request's time ran out before its answer was ready. `unheard`: the upstreams that were asked and had sent
+    nothing."""
 
     code = "deadline_exceeded"
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, unheard: Iterable[str] = ()) -> None:
+        silent = "".join(f"; the upstream {name!r} had not answered" for name in sorted(unheard))
         super().__init__(
-            f"the request was not answered within {seconds:g} s; the server's limit is --max-request-seconds, the "
-            "gateway's --gateway-seconds, of which a tenth is kept for the vote"
+            f"the request was not answered within {seconds:g} s{silent}; the server's limit is --max-request-seconds, "
+            "the gateway's --gateway-seconds, of which a tenth is kept for the vote"
         )
         self.seconds = seconds
 

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
 
-from unprm.errors import Overloaded
+from unprm.errors import Overloaded, QuotaExceeded
 
 
 class Capacity:
@@ -129,10 +129,11 @@ class Quota:
         self._left, self._then = float(per_minute), clock()
 
     def check(self) -> None:
+        """Raises `QuotaExceeded` if none are left."""
         self.charge(0)
         if self._left <= 0:
             detail = f"the {self.per_minute} tokens a minute of this key are used up"
-            raise Overloaded(detail, (1 - self._left) * 60 / self.per_minute)
+            raise QuotaExceeded(detail, (1 - self._left) * 60 / self.per_minute)
 
     def charge(self, tokens: int) -> None:
         """Takes tokens, or gives back a negative number of them."""

@@ -34,8 +34,6 @@ logger = logging.getLogger(__name__)
 Observe = Callable[[float, str], None]
 """Gets the seconds of an attempt, to the end of its answer, and its outcome: `ok`, `4xx` and the like, `unreachable`,
 `unreadable`, or `cancelled` by its caller."""
-Take = Callable[[int], Awaitable[None]]
-"""Gets the number of bytes of each part of an answer before more is read, and may wait or raise."""
 
 CONNECT_SECONDS = 10.0
 LONGEST_RETRY_AFTER = 60.0
@@ -173,15 +171,15 @@ class OpenAIClient:
         except (APIResponseError, ValueError, KeyError, TypeError):
             return 0
 
-    async def fetch(self, path: str, body: bytes | None, take: Take | None = None, affinity: str = "") -> bytes:
-        """The bytes at a path, or those that are answered to a body in JSON, in one attempt. Raises an `APIError`, and
-        as `take`."""
-        async with self._answer(path, body, affinity) as response:
-            return await _read(response, self._max_bytes, take)
+    async def fetch(self, path: str, body: bytes, affinity: str = "") -> bytes:
+        """The bytes that are answered to a body in JSON, in one attempt. Raises an `APIError`."""
+        async with self._answer(path, body, affinity, self._observe) as response:
+            return await _read(response, self._max_bytes)
 
-    async def parts(self, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
-        """As `fetch`, but yields the answer's media type, and then its body as it arrives."""
-        async with self._answer(path, body) as response:
+    async def parts(self, path: str, body: bytes | None, observe: Observe | None = None) -> AsyncGenerator[bytes, None]:
+        """As `fetch`, but yields the answer's media type, and then its body as it arrives; without a body, what is at
+        the path. `observe` is called in place of the client's."""
+        async with self._answer(path, body, "", observe or self._observe) as response:
             yield response.headers.get("content-type", "").encode()
             async for part in response.aiter_bytes():
                 yield part
@@ -190,11 +188,13 @@ class OpenAIClient:
         await self._http.aclose()
 
     @asynccontextmanager
-    async def _answer(self, path: str, body: bytes | None, affinity: str = "") -> AsyncGenerator[httpx.Response, None]:
+    async def _answer(
+        self, path: str, body: bytes | None, affinity: str, observe: Observe
+    ) -> AsyncGenerator[httpx.Response, None]:
         """The response with status 200, its body unread. Raises an `APIError`."""
         server = self._pick(affinity)
         method, headers = ("GET", {}) if body is None else ("POST", {"Content-Type": "application/json"})
-        with self._connection_errors(server):
+        with self._connection_errors(server, observe):
             url = server.base.copy_with(path=f"{server.base.path}{path}")
             async with self._http.stream(method, url, content=body, headers=headers) as response:
                 server.failures, server.rests_until = 0, 0.0
@@ -209,7 +209,7 @@ class OpenAIClient:
                 yield response
 
     @contextmanager
-    def _connection_errors(self, server: _Server) -> Iterator[None]:
+    def _connection_errors(self, server: _Server, observe: Observe) -> Iterator[None]:
         """Observes an attempt. Lets the server rest after an error of httpx, which becomes `APIConnectionError`."""
         begun, outcome = self._clock(), "cancelled"
         try:
@@ -229,7 +229,7 @@ class OpenAIClient:
             server.rests_until = self._clock() + pause
             raise APIConnectionError(server.url, type(error).__name__) from error
         finally:
-            self._observe(self._clock() - begun, outcome)
+            observe(self._clock() - begun, outcome)
 
     def _pick(self, affinity: str) -> _Server:
         """The server nearest to the affinity among those not resting; if all rest, the first to be back."""
@@ -293,14 +293,12 @@ def encoded(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-async def _read(response: httpx.Response, limit: int, take: Take | None = None) -> bytes:
-    """A response's body. Raises `APIResponseError` if it has more than `limit` bytes, and as `take`."""
+async def _read(response: httpx.Response, limit: int) -> bytes:
+    """A response's body. Raises `APIResponseError` if it has more than `limit` bytes."""
     content = bytearray()
     async for part in response.aiter_bytes():
         if len(content) + len(part) > limit:
             raise APIResponseError(f"longer than {limit} bytes")
-        if take is not None:
-            await take(len(part))
         content += part
     return bytes(content)
 

@@ -125,7 +125,7 @@ class RunningElection:
             share = now + (until - now) / (1 + self._waiting)
             await self.sampling.sample(size, share, self._observe and self._note_arrival, self._is_enough)
         except TimeoutError:
-            raise DeadlineExceeded((1 - _RESERVE) * context.seconds) from None
+            raise DeadlineExceeded((1 - _RESERVE) * context.seconds, context.unheard) from None
         self._ballot = await self._vote(self._plan.strategy)
         if self._ballot is not None:
             self._leader = self._ballot.decide(self._plan.strategy, LONGEST_COMPARED).answer

@@ -36,6 +36,9 @@ _LISTED = (
     "upstream_failed",
     "upstream_refused",
     "overloaded",
+    "quota_exceeded",
+    "upstream_busy",
+    "upstream_unavailable",
     "shutting_down",
     "deadline_exceeded",
 )

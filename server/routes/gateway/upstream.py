@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
-from unprm.errors import Overloaded, UnprmError, UpstreamFailed, UpstreamRefused
-from unprm.openai.client import LONGEST_RETRY_AFTER, OpenAIClient, Take, encoded
+from unprm.errors import UnprmError, UpstreamBusy, UpstreamFailed, UpstreamRefused, UpstreamUnavailable
+from unprm.openai.client import LONGEST_RETRY_AFTER, Observe, OpenAIClient, encoded
 from unprm.openai.completion import Choices, Samples, TokenUsage, is_json
 from unprm.openai.errors import APIConnectionError, APIResponseError, APIStatusError
 from unprm.openai.models import Json, JsonList
@@ -26,6 +26,9 @@ from ...service import Service
 from ...settings import UpstreamOptions
 from ...tracing import annotate_generation, span
 
+SLOW, _WHOLE = 10.0, 6
+"""Seconds without a byte of a stream after which a call is slow, and how many times as long an answer may take that
+comes as a whole."""
 MAX_CONCURRENT = 64
 """Maximum number of concurrent requests to the upstream for one caller; further ones wait for their turn."""
 _LONG, _MAX_LONG = 2**20, 2
@@ -71,14 +74,16 @@ class Listener:
 class Upstream:
     """One upstream, whose model replaces a request's. The caller sets the deadline.
 
-    What is sent and answered is encoded and parsed as the service reads texts, and counted in the caller's share of
-    memory meanwhile. `context`: of the request that it is done for.
+    `slow`: seconds without a byte after which a call counts as slow. What is sent and answered is encoded and parsed as
+    the service reads texts, and counted in the caller's share of memory meanwhile. `context`: of the request that it is
+    done for.
     """
 
-    def __init__(self, options: UpstreamOptions, service: Service) -> None:
-        self._client = OpenAIClient(
-            [options.url], options.key, timeout=None, observe=service.metrics.count_upstream_call
-        )
+    def __init__(self, name: str, options: UpstreamOptions, service: Service, slow: float = SLOW) -> None:
+        self._client = OpenAIClient([options.url], options.key, timeout=None)
+        self._observe: Observe = partial(service.metrics.count_upstream_call, name)
+        service.metrics.expect_upstream(name)
+        self._name, self._slow = name, slow
         self._model = {} if options.model is None else {"model": options.model}
         self._service = service
         self._facts = self._client.facts
@@ -148,10 +153,18 @@ class Upstream:
 
     async def models(self, context: Lease) -> list[Json]:
         """The upstream's models. Raises as `sample`."""
-        async with self._place(context, MAX_CONCURRENT), self._memory_for(context, {}) as take:
+        answer = bytearray()
+        async with (
+            self._place(context, MAX_CONCURRENT),
+            self._memory_for(context, {}) as take,
+            aclosing(self._parts("/models", None, {}, context)) as parts,
+        ):
             with _upstream_errors():
-                answer = await self._client.fetch("/models", None, take)
-                return await context.read(partial(_read_models, answer), len(answer))
+                await anext(parts)
+                async for part in parts:
+                    await take(len(part))
+                    answer += part
+                return await context.read(partial(_read_models, bytes(answer)), len(answer))
 
     async def model(self, name: str, context: Lease) -> Json:
         """One of the upstream's models. Raises `HTTPException` if it lists none of this name, and as `sample`."""
@@ -171,7 +184,7 @@ class Upstream:
         async with (
             context.reserving(self._most_tokens(body, content, count)) as use,
             self._place(context, MAX_CONCURRENT),
-            aclosing(self._client.parts(path, content)) as parts,
+            aclosing(self._parts(path, content, body, context)) as parts,
         ):
             with _upstream_errors():
                 yield await anext(parts)
@@ -195,12 +208,36 @@ class Upstream:
         limit = min([*limits, _MOST_TOKENS] if limits else [self._service.settings.gateway_max_tokens])
         return len(content) // _BYTES + count * limit
 
+    async def _parts(self, path: str, content: bytes | None, body: Json, context: Lease) -> AsyncGenerator[bytes, None]:
+        """The parts of an answer as the client's. The call counts as `slow` if no byte comes for a while, for longer
+        where no stream was asked for, and as `timed_out` if it is given up while the upstream has sent the request
+        nothing."""
+        seconds = self._slow if body.get("stream") else _WHOLE * self._slow
+        timer = asyncio.get_running_loop().call_later(seconds, self._observe, seconds, "slow")
+        context.unheard.add(self._name)
+
+        def observe(seconds: float, outcome: str) -> None:
+            given_up = outcome == "cancelled" and self._name in context.unheard
+            self._observe(seconds, "timed_out" if given_up else outcome)
+            if not given_up:
+                context.unheard.discard(self._name)
+
+        try:
+            async with aclosing(self._client.parts(path, content, observe)) as parts:
+                yield await anext(parts)
+                async for part in parts:
+                    timer.cancel()
+                    context.unheard.discard(self._name)
+                    yield part
+        finally:
+            timer.cancel()
+
     def _place(self, context: Lease, limit: int) -> asyncio.Semaphore:
         """One of the caller's `limit` places."""
         return self._places.setdefault((context.share, limit), asyncio.Semaphore(limit))
 
     @asynccontextmanager
-    async def _memory_for(self, context: Lease, body: Json) -> AsyncGenerator[Take, None]:
+    async def _memory_for(self, context: Lease, body: Json) -> AsyncGenerator[Callable[[int], Awaitable[None]], None]:
         """Yields a function that takes memory for the answer to a body until the end of the block. At most two answers
         of a caller over 1 MiB are read at a time; the function waits for a place among the two. It raises
         `UpstreamFailed` for an answer that is too long, and `Overloaded`."""
@@ -229,7 +266,7 @@ class Upstream:
             context.reserving(self._most_tokens(body, content, count)) as use,
             self._place(context, MAX_CONCURRENT),
             self._memory_for(context, body) as take,
-            aclosing(self._client.parts("/chat/completions", content)) as parts,
+            aclosing(self._parts("/chat/completions", content, body, context)) as parts,
         ):
             streamed = (await anext(parts)).startswith(b"text/event-stream")
 
@@ -328,7 +365,11 @@ def _refusal(error: APIStatusError) -> UnprmError:
     words = f": {error.message}" if error.message else ""
     if status in (429, 503):
         seconds = 1.0 if error.retry_after is None else min(error.retry_after, LONGEST_RETRY_AFTER)
-        return Overloaded(f"the upstream is overloaded ({status}){words}", seconds)
+        if status == 429:
+            return UpstreamBusy(f"the upstream takes no more requests now (429){words}", seconds)
+        unavailable = UpstreamUnavailable(f"the upstream is not available now (503){words}")
+        unavailable.retry_after = seconds
+        return unavailable
     if status in (401, 403):
         return UpstreamFailed(f"the upstream refuses the gateway's key ({status}); it is set by --upstream-key")
     if 400 <= status < 500:

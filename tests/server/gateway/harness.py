@@ -38,7 +38,7 @@ def _shared() -> Running:
 def before(**upstreams: UpstreamOptions) -> Iterator[Running]:
     """The shared server before these upstreams, of which it knows nothing yet."""
     running = _shared()
-    asked = {name: sampled.Upstream(options, running.service) for name, options in upstreams.items()}
+    asked = {name: sampled.Upstream(name, options, running.service) for name, options in upstreams.items()}
     running.app.state.upstreams = asked
     try:
         yield running

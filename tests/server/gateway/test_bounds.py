@@ -186,4 +186,4 @@ def test_tokens_count_against_a_quota_whatever_becomes_of_the_answer(tmp_path: P
             )
         refused = running.post("/v1/chat/completions", body, headers=key)
         never.set()
-    assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
+    assert (refused.status_code, refused.json()["code"]) == (429, "quota_exceeded")

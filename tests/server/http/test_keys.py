@@ -99,6 +99,7 @@ def test_opened_metrics_need_no_key_and_name_no_caller(tmp_path: Path) -> None:
         assert set(re.findall(r'[{,](\w+)="', response.text)) == {
             "route",
             "caller",
+            "contents",
             "status",
             "code",
             "model",
@@ -118,7 +119,7 @@ def test_a_key_has_so_many_tokens_a_minute(tmp_path: Path) -> None:
             refused = server.post("/score_steps", ask("text"), headers=bearer(key))
             assert (answer.status_code, refused.status_code) == (200, 429 if key == "11111111" else 200)
         tokens = answer.json()["usage"]["tokens"]
-        assert refused.json()["code"] == "overloaded"
+        assert refused.json()["code"] == "quota_exceeded"
         assert "the 1 tokens a minute of this key are used up" in refused.json()["detail"]
         # what is owed beyond the one token is paid back by one a minute
         assert 60 * (tokens - 1) < int(refused.headers["Retry-After"]) <= 60 * tokens

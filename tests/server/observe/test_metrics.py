@@ -70,7 +70,7 @@ def test_calls_to_the_upstream_are_counted_by_their_outcome() -> None:
         for _ in range(3):
             server.post("/v1/chat/completions", message | {"unprm": {"budget": 1}})
         counts = {
-            outcome: server.metric(f'unprm_upstream_seconds_count{{outcome="{outcome}"}}')
+            outcome: server.metric(f'unprm_upstream_seconds_count{{upstream="first",outcome="{outcome}"}}')
             for outcome in ("ok", "5xx", "4xx")
         }
     assert counts == {"ok": 1, "5xx": 1, "4xx": 1}
@@ -103,3 +103,16 @@ def test_callers_are_counted_by_the_names_of_their_keys(tmp_path: Path) -> None:
         assert server.metric('unprm_caller_seconds_count{caller="caller-9"}') == 1
         assert server.metric('unprm_caller_requests_total{caller="(others)"}') == 4
         assert server.get("/metrics").text.count("unprm_caller_bytes_total{") == 257
+
+
+def test_a_file_that_cannot_be_read_any_more_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("one 11111111\n")
+    with serving(api_keys_file=file, open_metrics=True) as server:
+        states = []
+        for text in ("one 11111111\n", "one\n", "", None, "one 22222222\n"):
+            file.unlink(missing_ok=True)
+            if text is not None:
+                file.write_text(text)
+            states.append(server.metric('unprm_stale_files{contents="keys"}'))
+    assert states == [0, 1, 1, 1, 0]
