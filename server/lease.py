@@ -155,7 +155,7 @@ class Lease:
     async def reserving(self, tokens: int) -> AsyncIterator[Callable[[int], None]]:
         """Takes tokens from the caller's quota before they are used. Yields a function that gets the number of those
         that were; the difference is given back at the end. Unless it was called, a failure gives back all, but a
-        cancellation none: nobody knows what had been used by then. Raises `Overloaded` if others have used up the
+        cancellation none: nobody knows what had been used by then. Raises `QuotaExceeded` if others have used up the
         quota."""
         used: int | None = None
 
