@@ -273,7 +273,7 @@ def test_an_upstream_that_keeps_failing_is_not_called_again() -> None:
         (refusal(401), 502, "upstream_failed", "refuses the gateway's key"),
         (refusal(402, "no credit"), 400, "upstream_refused", "the upstream answered 402: no credit"),
         (PlainTextResponse("x", 500), 502, "upstream_failed", "the upstream answered 500: x"),
-        (JSONResponse({"error": {"message": "limit", "code": 429}}), 429, "overloaded", "overloaded (429): limit"),
+        (JSONResponse({"error": {"message": "limit", "code": 429}}), 429, "upstream_busy", "now (429): limit"),
         (JSONResponse({"object": "error", "message": "no", "code": 400}), 400, "upstream_refused", "400: no"),
         (JSONResponse({"choices": [{"error": {"message": "gone"}}]}), 502, "upstream_failed", "an error: gone"),
         (PlainTextResponse("<html>"), 502, "upstream_failed", "not JSON"),
