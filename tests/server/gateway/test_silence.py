@@ -100,11 +100,13 @@ def test_a_head_without_a_body_is_no_answer() -> None:
     async def respond(request: Request) -> Response:
         return StreamingResponse(silent(), media_type="text/event-stream")
 
-    with listening([Route("/v1/{path:path}", respond, methods=["POST"])]) as url:
-        with gateway(Upstream([], url=url), drain_seconds=5) as running:
-            late = running.post("/v1/chat/completions", CHAT, headers={"X-Request-Timeout": "0.4"})
-            assert "the upstream 'first' had not answered" in late.json()["detail"]
-            assert calls(running, "timed_out") == 1
+    with (
+        listening([Route("/v1/{path:path}", respond, methods=["POST"])]) as url,
+        gateway(Upstream([], url=url), drain_seconds=5) as running,
+    ):
+        late = running.post("/v1/chat/completions", CHAT, headers={"X-Request-Timeout": "0.4"})
+        assert "the upstream 'first' had not answered" in late.json()["detail"]
+        assert calls(running, "timed_out") == 1
 
 
 def test_a_call_that_is_not_needed_any_more_counts_against_nobody() -> None:
