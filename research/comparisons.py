@@ -6,7 +6,7 @@ import numpy as np
 
 from training.evaluate import bootstrap
 from training.evaluate.bootstrap import FEWEST, RESAMPLES, Estimate, Key, holm, share_beyond
-from training.evaluate.vote_results import in_markdown
+from training.evaluate.metrics import in_markdown
 
 LEVEL = 0.05
 """Corrected p-values below this level count as significant."""

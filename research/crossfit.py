@@ -16,12 +16,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from training.evaluate.best_of_n import accuracies, outcomes
+from training.evaluate.best_of_n import (
+    AGGREGATES,
+    NO_REWARD,
+    RightShare,
+    accuracies,
+    first_reward,
+    outcomes,
+    right_share,
+    takeable,
+    uses_rewards,
+)
 from training.evaluate.bootstrap import Estimate, Numbers, compare
 from training.evaluate.judging import JudgedCandidates
-from training.evaluate.metrics import Share
-from training.evaluate.right_votes import RightShare, right_share, takeable, uses_rewards
-from training.evaluate.vote_results import AGGREGATES, NO_REWARD, first_reward, in_markdown
+from training.evaluate.metrics import Share, in_markdown
 from unprm.errors import RecordInvalid
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import VOTES, Strategy, VoteTerms

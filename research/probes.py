@@ -13,7 +13,7 @@ from rich.console import Console
 from training import resumable
 from training.evaluate import processbench
 from training.evaluate.bootstrap import Estimate
-from training.evaluate.vote_results import in_markdown
+from training.evaluate.metrics import in_markdown
 from training.prm import probe_fit
 from training.prm.probe import ProbeTrainer
 from training.prm.probe_fit import Array

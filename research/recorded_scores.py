@@ -13,9 +13,8 @@ from pydantic import Field
 
 from training import sources
 from training.evaluate import processbench
-from training.evaluate.metrics import percent
+from training.evaluate.metrics import in_markdown, percent
 from training.evaluate.processbench import SUBSETS, THRESHOLD, ThresholdFigures
-from training.evaluate.vote_results import in_markdown
 from training.schema import NonEmpty
 from unprm.errors import RecordInvalid
 

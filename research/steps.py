@@ -10,9 +10,8 @@ from rich.console import Console
 
 from training import resumable
 from training.evaluate import processbench
-from training.evaluate.metrics import Share
+from training.evaluate.metrics import Share, in_markdown
 from training.evaluate.scorers import Scorer
-from training.evaluate.vote_results import in_markdown
 from training.schema import BenchmarkSolution, Scores
 
 from . import recorded_scores

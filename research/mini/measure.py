@@ -11,9 +11,9 @@ from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from research.mini.checker import first_error
+from training.evaluate.best_of_n import STUDIED, right_share
 from training.evaluate.judging import JudgedCandidates
 from training.evaluate.metrics import FirstErrorFigures, Share, percent
-from training.evaluate.right_votes import STUDIED, right_share
 from unprm import steps
 from unprm.answers.extraction import extract
 from unprm.checkpoints.files import load_base, read_tokenizer

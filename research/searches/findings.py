@@ -8,8 +8,7 @@ import numpy as np
 
 from training.data import stats
 from training.evaluate.bootstrap import Estimate, Numbers
-from training.evaluate.metrics import percent
-from training.evaluate.vote_results import in_markdown
+from training.evaluate.metrics import in_markdown, percent
 from training.schema import AnnotatedSolution
 from training.stage_settings import AnnotateSettings
 

@@ -7,7 +7,7 @@ import pytest
 from tests.golden import kept
 from tests.golden.goldens import GOLDENS
 from training import schema, sources
-from training.evaluate import judging, pool, step_scores
+from training.evaluate import judging, pool, scorers
 from training.layouts.files import WRITERS, read_labelled
 from unprm.calibration import Calibration
 from unprm.election import acceptance
@@ -19,7 +19,7 @@ RECORDS = {
     "data/selected.jsonl": schema.SelectedSolution,
     "data/annotated.jsonl": schema.AnnotatedSolution,
     "data/annotated.questions.jsonl": schema.QuestionValue,
-    "evaluations/processbench/gsm8k.jsonl": step_scores.SolutionScores,
+    "evaluations/processbench/gsm8k.jsonl": scorers.SolutionScores,
     "evaluations/best-of-n/candidates.jsonl": judging.JudgedCandidates,
     "layouts/read/native.jsonl": schema.LabelledSolution,
 }

@@ -110,7 +110,7 @@ _FILLS_THE_DISK = """
 import json, sys
 from pathlib import Path
 from training.resumable import ResumableFile, replace
-from training.evaluate.step_scores import SolutionScores
+from training.evaluate.scorers import SolutionScores
 with ResumableFile(Path(sys.argv[1]), SolutionScores, {}) as written:
     for number in range(1000):
         try:

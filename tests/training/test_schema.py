@@ -10,7 +10,7 @@ import pytest
 from tests.training.solutions import annotated
 from training import sources
 from training.evaluate.judging import JudgedCandidates
-from training.evaluate.step_scores import SolutionScores
+from training.evaluate.scorers import SolutionScores
 from training.schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, Trial, adapter, to_line
 from unprm.errors import RecordInvalid
 from unprm.types import Completion

@@ -109,14 +109,14 @@ def best_of_n(
 ) -> None:
     """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128, and over all candidates. The
     table is also written to votes.md."""
-    from ..evaluate import best_of_n, pool, vote_results
+    from ..evaluate import best_of_n, pool
 
     questions = pool.read_pool(candidates, reward)
     wrf = WrfTerms(alpha=alpha, normalization=normalization)
     with ExitStack() as stack:
         scorer = None if reward else stack.enter_context(prm.scoring())
         results = best_of_n.evaluate(questions, scorer, output, console, wrf, seed, reading)
-    typer.echo(vote_results.markdown(results), nl=False)
+    typer.echo(best_of_n.markdown(results), nl=False)
 
 
 @app.command()
@@ -178,7 +178,7 @@ def every(
     ] = None,
 ) -> None:
     """Measure a PRM on ProcessBench, PRMBench and best-of-n at the defaults: one page beside published results."""
-    from ..evaluate import best_of_n, pool, prmbench, processbench, vote_results
+    from ..evaluate import best_of_n, pool, prmbench, processbench
 
     subsets, benchmark = processbench.load_processbench(processbench_data), prmbench.load_prmbench(prmbench_data)
     questions = None if samples is None else pool.read_pool(samples)
@@ -189,7 +189,7 @@ def every(
         tables = [processbench.markdown(name, first_errors), prmbench.markdown(name, steps)]
         if questions is not None:
             votes = best_of_n.evaluate(questions, scorer, output / "best-of-n" / name, console)
-            tables.append(vote_results.markdown(votes))
+            tables.append(best_of_n.markdown(votes))
     _write_table(output / f"{name}.md", "\n".join(tables))
 
 

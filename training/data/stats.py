@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from .. import resumable, sources
-from ..evaluate.metrics import percent
-from ..evaluate.vote_results import in_markdown
+from ..evaluate.metrics import in_markdown, percent
 from ..schema import AnnotatedSolution, QuestionValue, ResolvedSolution, Trial
 from .annotate import questions_path, unresolved_path
 

@@ -25,8 +25,8 @@ from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 
 from .. import resumable
 from . import judging
+from .best_of_n import takeable
 from .judging import JudgedCandidates
-from .right_votes import takeable
 
 
 def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggregate | None = None) -> VoteCalibration:

@@ -10,33 +10,122 @@ import itertools
 import json
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from rich.console import Console
 
-from unprm.votes.registry import VoteTerms
+from unprm.election.decide import decide, drop_unanswered, needed_signal
+from unprm.types import Aggregate
+from unprm.votes.registry import DEFAULTS, VOTES, Strategy, VoteTerms
+from unprm.votes.vote import Terms
 from unprm.votes.wrf import WrfTerms
 
 from .. import resumable
 from ..schema import adapter
 from ..stage_settings import AUTO, ReadingSettings
-from .bootstrap import Estimate, Numbers, compare
+from .bootstrap import Estimate, Numbers, compare, points, shown
 from .judging import GIVEN, JudgedCandidates, judge
-from .metrics import Share
+from .metrics import Share, in_markdown
 from .pool import CandidatePool
-from .right_votes import RightShare, right_share, takeable, uses_rewards
 from .scorers import Scorer
-from .vote_results import AGGREGATES, ANY_RIGHT, NO_REWARD, BestOfNResults, VoteAccuracy, first_reward, markdown
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 WRF = WrfTerms()
 """The paper's settings."""
 DRAWS = 16
 """Draws per question and N, if there are more subsets of N candidates."""
+AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
+"""The paper's first."""
+NO_REWARD = "–"
+"""In place of the reward's name, for a vote that uses none."""
+ANY_RIGHT = "any right"
+"""In place of a vote: whether any candidate is right."""
+STUDIED: tuple[Strategy, ...] = ("majority", "prm", "hmr", "wrf", "weighted")
+"""The votes that reports and the lab compare: the paper's, and the weighted majority."""
+
+RightShare = Callable[[JudgedCandidates, Sequence[int]], float]
+"""How right the decision among these candidates (indices) is: 0 or 1, in between only for ties."""
+
+
+@dataclass(frozen=True, slots=True)
+class VoteAccuracy:
+    """How often a vote is right with a reward: an aggregate of step scores, "given" or `NO_REWARD`.
+
+    `by_size[N]`: among N candidates; `of_all`: among all of a question's. `against_majority`: the latter minus that of
+    majority on the same questions, in [-1, 1], and `p`, its p-value against no difference, corrected for all
+    differences reported (Holm); None for majority and `ANY_RIGHT`.
+    """
+
+    vote: str
+    reward: str
+    by_size: dict[int, Share]
+    of_all: Share
+    against_majority: Share | None = None
+    p: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BestOfNResults:
+    """All votes with all rewards, and `ANY_RIGHT`. `candidates`, `most_candidates`: smallest and largest number of
+    candidates of a question."""
+
+    questions: int
+    candidates: int
+    most_candidates: int
+    rows: tuple[VoteAccuracy, ...]
+
+    @property
+    def accuracy(self) -> dict[str, dict[int, Share]]:
+        """By vote and N, with the given rewards or the minimum of the step scores."""
+        return {row.vote: row.by_size for row in reversed(self.rows)}
+
+
+def first_reward(step_scores: bool) -> str:
+    """The name of the rewards in `Results.accuracy`."""
+    return AGGREGATES[0] if step_scores else "given"
+
+
+def uses_rewards(strategy: Strategy) -> bool:
+    return needed_signal(strategy, (0, 1)) == "reward"
+
+
+def takeable(judged: Sequence[JudgedCandidates]) -> tuple[Strategy, ...]:
+    """The votes by answers alone, those by rewards if there are any, and those by confidence for which every question
+    has confidences."""
+    there = {
+        "none": True,
+        "reward": any(reward is not None for candidates in judged for reward in candidates.rewards),
+        "confidence": all(candidates.confidences for candidates in judged),
+    }
+    return tuple(name for name, vote in VOTES.items() if there[vote.signal])
+
+
+def right_share(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: Terms = DEFAULTS) -> float:
+    """How right a vote among these candidates (indices) is, in [0, 1]; 0 if no answer can be elected: no candidate has
+    one, or none of those that have one the reward or confidence that the vote needs.
+
+    It is 1 if the elected answer is right, else 0. If answers are tied and differ only in the order of their first
+    candidates, it is the share of right ones among them, as that order is chance.
+    """
+    given = judged.values(strategy)
+    classes = [judged.classes[k] for k in picks]
+    values = drop_unanswered(classes, [given[k] for k in picks])
+    lacking = values is None and needed_signal(strategy, classes, terms) != "none"
+    if lacking or all(name is None for name in classes):
+        return 0.0
+    rewards = None if VOTES[strategy].signal == "confidence" else values
+    result = decide(strategy, classes, rewards, terms, values)
+    winner, *others = result.candidates[: len(result.tied_answers) or 1]
+    if result.decided_by != "majority":  # those that lose by order alone have its count and mean reward, too
+        level = winner.count, winner.mean_reward
+        others = [each for each in others if (each.count, each.mean_reward) == level]
+    stand_for = [result.solution_index, *(group.members[0] for group in others)]
+    return sum(judged.correct[picks[k]] for k in stand_for) / len(stand_for)
 
 
 def evaluate(
@@ -117,3 +206,22 @@ def _draws(total: int, size: int, seed: str) -> Sequence[Sequence[int]]:
 
 def _any_right(judged: JudgedCandidates, picks: Sequence[int]) -> float:
     return float(any(judged.correct[k] for k in picks))
+
+
+def markdown(measured: BestOfNResults) -> str:
+    fewest, most = measured.candidates, measured.most_candidates
+    counts = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    sizes = measured.rows[0].by_size
+    same = most in sizes  # equally many for every question, and a measured N
+    columns = ["vote", "reward", *(f"N = {size}" + " (mean@1)" * (size == 1) for size in sizes)]
+    rows = []
+    for row in measured.rows:
+        shares = [*row.by_size.values()] if same else [*row.by_size.values(), row.of_all]
+        against = ""
+        if row.against_majority is not None and row.p is not None:
+            against = f"{points(row.against_majority)}, {shown(row.p)}"
+        rows.append([row.vote, row.reward, *(share.in_percent for share in shares), against])
+    columns += ["against majority, points"] if same else [f"all {counts}", "against majority, points"]
+    title = f"Right answers in % (95 % interval), {measured.questions} questions with {counts} candidates each;"
+    note = "differences among all, p corrected for all of them (Holm):"
+    return f"{title} {note}\n\n{in_markdown(columns, rows)}"

@@ -1,8 +1,10 @@
-"""Quality metrics of a PRM."""
+"""Quality metrics of a PRM, and tables of them."""
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Self
 
@@ -131,3 +133,15 @@ def _calibration_error(scores: npt.NDArray[np.float64], right: npt.NDArray[np.bo
     bins = np.minimum((scores * BINS).astype(int), BINS - 1)
     gaps = [abs(scores[bins == b].sum() - right[bins == b].sum()) for b in range(BINS)]
     return float(sum(gaps) / len(scores))
+
+
+def in_markdown(columns: Sequence[str], rows: Iterable[Sequence[object]], names: int = 2) -> str:
+    """A table whose first columns are `names`, and whose other cells are aligned right."""
+    lines = [columns, [*["---"] * names, *["--:"] * (len(columns) - names)], *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def read_published(benchmark: str) -> dict[str, tuple[float, ...]]:
+    """Published figures of a benchmark in percent, by PRM."""
+    figures = json.loads(Path(__file__).with_name("published.json").read_text("utf-8"))[benchmark]
+    return {name: tuple(row) for name, row in figures.items()}

@@ -28,11 +28,9 @@ from unprm.errors import RecordInvalid
 
 from .. import resumable, sources
 from ..schema import NonEmpty, Scores
-from . import step_scores
 from .bootstrap import Numbers, weights
-from .metrics import Share
-from .scorers import Scorer
-from .vote_results import in_markdown, read_published
+from .metrics import Share, in_markdown, read_published
+from .scorers import Scorer, score_benchmark
 
 Category = Literal[
     "redundency",
@@ -166,8 +164,8 @@ def prm_score(counts: Numbers, without_errors: bool = False) -> Numbers:
 
 
 def evaluate(benchmark: Benchmark, scorer: Scorer, output: Path, console: Console) -> PrmScores:
-    """Scores the solutions and writes `output/results.json`; scores are kept as by `step_scores.score`."""
-    scores = step_scores.score("prmbench", benchmark, _fields, scorer, output, console)
+    """Scores the solutions and writes `output/results.json`; scores are kept as by `score_benchmark`."""
+    scores = score_benchmark("prmbench", benchmark, _fields, scorer, output, console)
     result = measure(benchmark, scores)
     record = {"model": scorer.identity.model, "threshold": THRESHOLD, **asdict(result)}
     resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")

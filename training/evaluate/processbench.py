@@ -19,10 +19,8 @@ from unprm.errors import RecordInvalid
 from .. import resumable, sources
 from ..schema import BenchmarkSolution, Scores
 from ..sources import Identified
-from . import step_scores
-from .metrics import FirstErrorFigures
-from .scorers import Scorer
-from .vote_results import in_markdown, read_published
+from .metrics import FirstErrorFigures, in_markdown, read_published
+from .scorers import Scorer, score_benchmark
 
 SUBSETS = ("gsm8k", "math", "olympiadbench", "omnimath")
 CHOOSING = "gsm8k"
@@ -127,8 +125,8 @@ def results(
 def score(
     subsets: Mapping[str, Sequence[BenchmarkSolution]], scorer: Scorer, output: Path, console: Console
 ) -> dict[str, dict[str, Scores]]:
-    """Scores of all samples by subset and id, written to `output` as by `step_scores.score`."""
-    return step_scores.score("processbench", subsets, _fields, scorer, output, console)
+    """Scores of all samples by subset and id, written to `output` as by `score_benchmark`."""
+    return score_benchmark("processbench", subsets, _fields, scorer, output, console)
 
 
 def markdown(model: str, measured: Mapping[str, ThresholdFigures]) -> str:

@@ -20,11 +20,9 @@ from unprm.trajectories import Message, Reading, render
 from unprm.types import Aggregate
 
 from .. import sources
-from . import step_scores
 from .bootstrap import Estimate, Numbers
-from .metrics import Share
-from .scorers import Scorer
-from .vote_results import in_markdown
+from .metrics import Share, in_markdown
+from .scorers import Scorer, score_benchmark
 
 Label = Literal[-1, 0, 1]
 Verdicts = Mapping[str, float]
@@ -99,10 +97,10 @@ def score(
     trajectories: Sequence[LabelledTrajectory], scorer: Scorer, reading: Reading, output: Path, console: Console
 ) -> Mapping[str, Verdicts]:
     """A PRM's scores of the labelled steps, kept in `output`, where the same call goes on. A step without a score,
-    because the trajectory is too long, counts 0.5. Raises `OutputMismatch` as `step_scores.score`."""
+    because the trajectory is too long, counts 0.5. Raises `OutputMismatch` as `score_benchmark`."""
     rendered = {each.id: render(each.messages, reading) for each in trajectories}
     subsets = {"trajectories": [Rendering(name, one.problem, one.steps) for name, one in rendered.items()]}
-    (of_trajectories,) = step_scores.score(
+    (of_trajectories,) = score_benchmark(
         "trajectories", subsets, Rendering._asdict, scorer, output, console, reading.evidence
     ).values()
     made = {}

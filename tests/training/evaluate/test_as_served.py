@@ -9,7 +9,7 @@ from rich.console import Console
 from tests.fake_engine import FakeEngine
 from tests.server.harness import serving
 from training.evaluate import acceptance, best_of_n, judging, pool
-from training.evaluate.right_votes import right_share
+from training.evaluate.best_of_n import right_share
 from unprm.election.decide import decide
 
 CALL = '{{"name": "convert", "arguments": {{"to": "{}", "amount": {}}}}}'

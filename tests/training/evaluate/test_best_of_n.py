@@ -13,9 +13,9 @@ from tests.fake_engine import FakeEngine
 from tests.support import TEST_DATA, columns
 from tests.training import lines
 from training.cli.evaluate import app
-from training.evaluate import best_of_n, judging, pool, right_votes, vote_results
+from training.evaluate import best_of_n, judging, pool
+from training.evaluate.best_of_n import STUDIED
 from training.evaluate.judging import JudgedCandidates
-from training.evaluate.right_votes import STUDIED
 from training.evaluate.scorers import EngineScorer
 from training.stage_settings import ReadingSettings
 from unprm.errors import OutputMismatch, RecordInvalid
@@ -97,14 +97,14 @@ def test_solutions_without_steps_or_over_the_window_have_no_reward(tmp_path):
 
 def test_a_vote_that_needs_rewards_of_which_there_is_none_is_not_right():
     judged = JudgedCandidates("q", (0, 1), (True, True), (None, None))
-    assert not right_votes.right_share("wrf", judged, [0, 1])
-    assert right_votes.right_share("majority", judged, [0, 1])
-    assert right_votes.right_share("wrf", judged, [1])  # unanimous
+    assert not best_of_n.right_share("wrf", judged, [0, 1])
+    assert best_of_n.right_share("majority", judged, [0, 1])
+    assert best_of_n.right_share("wrf", judged, [1])  # unanimous
     sure = (None, None, 0.9)
     without_answer = JudgedCandidates("q", (0, 1, None), (True, True, False), (None, None, 0.9), None, sure)
-    assert not right_votes.right_share("wrf", without_answer, [0, 1, 2])
-    assert not right_votes.right_share("cisc", without_answer, [0, 1, 2])
-    assert right_votes.right_share("majority", without_answer, [0, 1, 2])
+    assert not best_of_n.right_share("wrf", without_answer, [0, 1, 2])
+    assert not best_of_n.right_share("cisc", without_answer, [0, 1, 2])
+    assert best_of_n.right_share("majority", without_answer, [0, 1, 2])
 
 
 @pytest.mark.parametrize(
@@ -123,15 +123,15 @@ def test_a_vote_that_needs_rewards_of_which_there_is_none_is_not_right():
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 3, 0, 1), (3, 0, 2, 1)])
 def test_where_only_the_order_decides_a_tie_counts_by_its_share_of_right_answers(strategy, rewards, share, order):
     judged = JudgedCandidates("q", (0, 0, 1, 1), (True, True, False, False), rewards)
-    assert right_votes.right_share(strategy, judged, order) == share
+    assert best_of_n.right_share(strategy, judged, order) == share
 
 
 def test_a_tie_that_frequency_breaks_is_right_or_not():
     judged = JudgedCandidates("q", (0, 1, 1, 1), (True, False, False, False), (0.9, 0.2, 0.2, 0.2))
-    assert right_votes.right_share("wrf", judged, range(4)) == 0  # α = 0.5: a half each
-    assert right_votes.right_share("prm", judged, range(4)) == 1
+    assert best_of_n.right_share("wrf", judged, range(4)) == 0  # α = 0.5: a half each
+    assert best_of_n.right_share("prm", judged, range(4)) == 1
     three = JudgedCandidates("q", (0, 1, 2, None), (False, False, True, False), (0.5, 0.5, 0.5, 0.5))
-    assert right_votes.right_share("majority", three, range(4)) == pytest.approx(1 / 3)
+    assert best_of_n.right_share("majority", three, range(4)) == pytest.approx(1 / 3)
     assert best_of_n.results([three]).accuracy["majority"][4].mean == pytest.approx(1 / 3)
 
 
@@ -190,7 +190,7 @@ def test_each_question_has_the_votes_that_are_right(tmp_path):
     for alpha, by_wrf in ((0.0, "1"), (1.0, "2")):
         elected = {"majority": "1", "prm": "2", "hmr": "1", "wrf": by_wrf, "weighted": "2", "best_of_majority": "2"}
         for gold, each in judged.items():
-            right = {vote: right_votes.right_share(vote, each, range(4), VoteTerms(alpha=alpha)) for vote in elected}
+            right = {vote: best_of_n.right_share(vote, each, range(4), VoteTerms(alpha=alpha)) for vote in elected}
             assert right == {vote: answer == gold for vote, answer in elected.items()}
 
 
@@ -291,7 +291,7 @@ def test_steps_and_their_scores_are_taken_as_they_were_given(tmp_path):
     measured = best_of_n.evaluate(questions, None, output, _quiet())
     (judged,) = judging.kept(output)
     assert judged == JudgedCandidates("1", (0, 0), (True, True), (None, 0.5), ((), (0.75, 0.5)))
-    rewards = {name: judged.rewarded(name).rewards[1] for name in vote_results.AGGREGATES}
+    rewards = {name: judged.rewarded(name).rewards[1] for name in best_of_n.AGGREGATES}
     assert rewards == {"min": 0.5, "last": 0.5, "product": 0.375, "mean": 0.625}
     assert measured.accuracy["prm"][2].mean == 1
 
@@ -346,7 +346,7 @@ def test_one_table_has_every_vote_with_every_reward(recorded):
     assert header == "| vote | reward | N = 1 (mean@1) | N = 2 | N = 4 | all 6 to 26 | against majority, points |"
     assert rule == "| --- | --- | --: | --: | --: | --: | --: |"
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
-    rewarded = [(vote, reward) for vote in REWARD_STRATEGIES[1:] for reward in vote_results.AGGREGATES]
+    rewarded = [(vote, reward) for vote in REWARD_STRATEGIES[1:] for reward in best_of_n.AGGREGATES]
     assert [(vote, reward) for vote, reward, *_ in cells] == [("majority", "–"), *rewarded, ("any right", "–")]
     assert cells[0][-2].startswith("57.2 (")
     assert cells[-1][-2] == "100.0 (75.8–100.0)"  # 12 / (12 + 1.96²)
@@ -395,7 +395,7 @@ def test_votes_are_held_against_majority_on_the_same_questions():
     assert (hmr.against_majority.low, hmr.against_majority.high) == (0, 0)  # two of three are a majority
     assert hmr.p == 1
     assert by_vote["majority"].against_majority is None
-    rows = [line.split(" | ") for line in vote_results.markdown(measured).splitlines()]
+    rows = [line.split(" | ") for line in best_of_n.markdown(measured).splitlines()]
     assert [row[-1] for row in rows if row[0] == "| hmr"] == ["+0.0 [+0.0, +0.0], p = 1.000 |"]
 
 
@@ -416,12 +416,12 @@ def test_votes_by_confidence_are_judged_where_every_question_has_confidences(tmp
     assert (right["majority"], right["cisc"]) == (0, 1)
     (cisc,) = (row for row in measured.rows if row.vote == "cisc")
     assert cisc.against_majority.mean == 1
-    assert "| cisc | – | " in vote_results.markdown(measured)
+    assert "| cisc | – | " in best_of_n.markdown(measured)
     for more, takeable in (({"logprobs": [-0.1]}, (*REWARD_STRATEGIES, "cisc")), ({"logprobs": []}, REWARD_STRATEGIES)):
         other = ROW | {"id": "b", "candidates": [{"text": texts[0], "rm": 0.5, **more}]}
         path = _file(tmp_path / "d.jsonl", [ROW | {"candidates": candidates}, other])
         judged = judging.judge(pool.read_pool(path, "rm"), None, _made(tmp_path / str(more)), _quiet())
-        assert right_votes.takeable(judged) == takeable
+        assert best_of_n.takeable(judged) == takeable
 
 
 def test_a_candidate_that_says_how_sure_it_is_is_believed_and_one_that_does_not_has_no_weight(tmp_path):
@@ -430,11 +430,11 @@ def test_a_candidate_that_says_how_sure_it_is_is_believed_and_one_that_does_not_
     questions = pool.read_pool(_file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}]), "rm")
     (judged,) = judging.judge(questions, None, tmp_path / "out", _quiet())
     assert judged.confidences == (3.0, 1.0, None)
-    assert right_votes.right_share("cisc", judged, range(3)) == 1
-    assert right_votes.right_share("cisc", judged, [2]) == 0  # alone, and wrong
-    assert right_votes.right_share("cisc", judged, [0, 2]) == 1
+    assert best_of_n.right_share("cisc", judged, range(3)) == 1
+    assert best_of_n.right_share("cisc", judged, [2]) == 0  # alone, and wrong
+    assert best_of_n.right_share("cisc", judged, [0, 2]) == 1
     nobody = JudgedCandidates("q", (0, 1), (True, True), (0.5, 0.5), confidences=(None, None))
-    assert right_votes.right_share("cisc", nobody, [0, 1]) == 0
+    assert best_of_n.right_share("cisc", nobody, [0, 1]) == 0
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def elsewhere() -> dict[str, Any]:
     """The gateway's names of models, the evaluation and the library."""
     from research import crossfit
     from server.routes.gateway.schema import NAMED
-    from training.evaluate import best_of_n, vote_results
+    from training.evaluate import best_of_n
     from training.evaluate.judging import JudgedCandidates
 
     scores = tuple((each["step_scores"][0],) for each in GIVEN)
@@ -60,7 +60,7 @@ def elsewhere() -> dict[str, Any]:
     named = NAMED.fullmatch("passing-4@m")
     return {
         "named": None if named is None else named.groups(),
-        "best_of_n": vote_results.markdown(best_of_n.results(judged)),
+        "best_of_n": best_of_n.markdown(best_of_n.results(judged)),
         "chosen": crossfit.measure(judged)["passing"].best,
         "library": unprm.vote(None, TEXTS, "passing", step_scores=[[0.9], [0.6], [0.7]], pass_mark=0.8).answer,
     }
