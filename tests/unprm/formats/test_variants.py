@@ -93,7 +93,6 @@ THOUGHTS = [
     "<think>\n12 + 34 = 45?\n\nNo, 46.\n</think>\n\n",
     "<think>Hm.</think>",
     "12 + 34 = 45?</think>\n",
-    "<think>Unfinished. ",
     "<think>A</think>B<think>C</think>",
 ]
 
@@ -105,11 +104,7 @@ def test_thoughts_of_a_solution_are_where_the_template_has_them(thought, tmp_pat
         for thoughts in ("leave_out", "score"):
             text = thought + "\n\n".join(STEPS)
             body = {"problem": PROBLEM, "solutions": [text], "thoughts": thoughts, "split": "paragraph"}
-            response = running.post("/score_steps", body)
-            if thought == "<think>Unfinished. " and thoughts == "leave_out":
-                assert response.status_code == 422
-                continue
-            (solution,) = response.json()["solutions"]
+            (solution,) = running.post("/score_steps", body).json()["solutions"]
             assert thoughts == "score" or not any("think>" in step for step in solution["steps"])
             ids, scores = references.outcome(place)(PROBLEM, solution["steps"])
             assert solution["step_scores"] == pytest.approx(scores, abs=1e-5)
