@@ -51,7 +51,7 @@ class VoteElections:
         """Of a pool in which every question has an answer; without those that the vote can't elect one of."""
         rewarded = VOTES[strategy].signal == "reward"
         taken = [
-            (election, Statistics.of(each.classes, each.rewards if rewarded else None))
+            (election, Statistics.from_candidates(each.classes, each.rewards if rewarded else None))
             for each in pool
             for election in elections([each], strategy)
         ]

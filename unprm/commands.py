@@ -52,10 +52,10 @@ class _Command(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
-        for each in self.get_params(ctx):
-            if record := each.get_help_record(ctx):
-                title = "Arguments" if each.param_type_name == "argument" else "Options"
-                title = getattr(each, "rich_help_panel", None) or title
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                title = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                title = getattr(parameter, "rich_help_panel", None) or title
                 sections.setdefault(title, []).append((_named_type(record[0]), record[1]))
         sections["Options"] = sections.pop("Options")  # the last: those that every command has are there
         for title, records in sections.items():
@@ -143,7 +143,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         command(**values)
 
     with_plain_options.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    with_plain_options.__annotations__ = {each.name: each.annotation for each in shown}
+    with_plain_options.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return with_plain_options
 
 
@@ -152,7 +152,7 @@ def _options(kind: Any, given: bool) -> Iterator[inspect.Parameter]:
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         hint, *more = get_args(hints[field.name]) or (None,)
-        if not (option := [each for each in more if isinstance(each, OptionInfo)]):
+        if not (option := [annotation for annotation in more if isinstance(annotation, OptionInfo)]):
             continue
         if get_origin(hint) is tuple:
             hint = str if get_args(hint)[0] is str else list[get_args(hint)[0]]  # type: ignore[misc]

@@ -34,9 +34,9 @@ def grade(
     """
     counts, pairs = Counter[str](), _read(file)
     while part := list(islice(pairs, MAX_SOLUTIONS)):
-        for each in graded(part, extraction=extraction):
-            print(each.model_dump_json())
-            facts = {"right": each.correct, "without": each.answer is None, "late": each.compared_as_text}
+        for verdict in graded(part, extraction=extraction):
+            print(verdict.model_dump_json())
+            facts = {"right": verdict.correct, "without": verdict.answer is None, "late": verdict.compared_as_text}
             counts.update(["all", *(name for name, holds in facts.items() if holds)])
     late_ones = f", {counts['late']} compared as text for lack of time" if counts["late"] else ""
     print(

@@ -30,7 +30,7 @@ def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[flo
         scored = scorer.finish(pipeline.score(request, scorer)).solutions
     except Unscorable:
         return [None] * request.count
-    return [None if each.step_scores is None else tuple(each.step_scores) for each in scored]
+    return [None if solution.step_scores is None else tuple(solution.step_scores) for solution in scored]
 
 
 def vote(

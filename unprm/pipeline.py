@@ -160,7 +160,7 @@ def run(engine: Engine, inputs: Mapping[int, Encoded | Unscorable]) -> tuple[dic
     """What each solution scores, from its model input, in one batch, and what that took."""
     readable = {index: item for index, item in inputs.items() if isinstance(item, Encoded)}
     scores = engine.score(list(readable.values()))
-    return outcomes(inputs, dict(zip(readable, scores, strict=True))), Usage.of(scores)
+    return outcomes(inputs, dict(zip(readable, scores, strict=True))), Usage.from_scores(scores)
 
 
 def outcomes(inputs: Mapping[int, Encoded | Unscorable], scores: Mapping[int, StepScores]) -> dict[int, Outcome]:
@@ -183,9 +183,9 @@ def averaged(scores: Sequence[Sequence[StepScores]], models: Sequence[ModelDescr
         StepScores(
             tuple(
                 sum(calibrate(value) for calibrate, value in zip(calibrations, step, strict=True)) / len(models)
-                for step in zip(*(each.values for each in solution), strict=True)
+                for step in zip(*(scored.values for scored in solution), strict=True)
             ),
-            missing=max(each.missing for each in solution),
+            missing=max(scored.missing for scored in solution),
         )
         for solution in zip(*scores, strict=True)
     ]
@@ -232,7 +232,7 @@ class Ballot:
     on_election: OnElection | None = None
 
     @classmethod
-    def of(cls, request: Candidates, scorer: Scorer) -> Self:
+    def from_request(cls, request: Candidates, scorer: Scorer) -> Self:
         """The solutions and their answers, in order. Raises `InvalidRequest`, and `Unscorable` if the request says
         so."""
         ballot = cls(request, [], [])
@@ -249,16 +249,16 @@ class Ballot:
 
     def read_unstated(self) -> None:
         """Reads texts without a stated answer by the kind of most replies, if there is one."""
-        replies = sum(len(each.steps) > 0 for each in self.solutions)
+        replies = sum(len(solution.steps) > 0 for solution in self.solutions)
         stated = [self.solutions[index].answer is not None for index in self.texts]
         if (found := read_kind(list(self.texts.values()), stated, replies)) is None:
             return
         kind, answers = found
         read = dict(zip(self.texts, answers, strict=True))
-        for index, each in enumerate(self.solutions):
-            if each.answer is None or (KINDS[kind].joined and each.compared_as == "stated"):
-                answer = each.answer or read.get(index)
-                self.solutions[index] = replace(each, answer=answer, compared_as=kind)
+        for index, solution in enumerate(self.solutions):
+            if solution.answer is None or (KINDS[kind].joined and solution.compared_as == "stated"):
+                answer = solution.answer or read.get(index)
+                self.solutions[index] = replace(solution, answer=answer, compared_as=kind)
 
     def weak_readings(self) -> dict[int, str]:
         """What each solution without an answer may mean by its last numbers or words, by its index."""
@@ -278,24 +278,28 @@ class Ballot:
     @property
     def stated(self) -> list[str]:
         """The answers that are compared as mathematics."""
-        return [each.answer for each in self.solutions if each.answer is not None and each.compared_as == "stated"]
+        return [
+            solution.answer
+            for solution in self.solutions
+            if solution.answer is not None and solution.compared_as == "stated"
+        ]
 
     def stand_alone(self, signals: Collection[Signal], has_model: bool) -> None:
         """Lets every candidate stand for itself: trajectories, or solutions of which rewards or confidences, the
         `signals` of the votes, can elect one. Raises `NoAnswer`."""
         noun, scores = "solution" if self.request.trajectories is None else "trajectory", self.scores
         if noun == "solution":
-            scored = any(isinstance(each, StepScores) for each in scores) or (has_model and self.request.problem)
-            confident = any(each.confidence is not None for each in self.solutions)
+            scored = any(isinstance(outcome, StepScores) for outcome in scores) or (has_model and self.request.problem)
+            confident = any(solution.confidence is not None for solution in self.solutions)
             if not (("reward" in signals and scored) or ("confidence" in signals and confident)):
                 raise NoAnswer(len(scores))
         self.classes = list(range(len(scores)))
         alone = partial(replace, compared_as="none")
-        self.solutions = [alone(each, answer=f"{noun} {k}") for k, each in enumerate(self.solutions)]
+        self.solutions = [alone(solution, answer=f"{noun} {k}") for k, solution in enumerate(self.solutions)]
 
     def rule(self, strategy: Strategy) -> Strategy:
         """The vote that is taken: among solutions that stand for themselves, the highest reward for all by rewards."""
-        alone = self.request.trajectories is None and all(each.compared_as == "none" for each in self.solutions)
+        alone = self.request.trajectories is None and all(solution.compared_as == "none" for solution in self.solutions)
         return "prm" if alone and VOTES[strategy].signal == "reward" else strategy
 
     def values(self, strategy: Strategy) -> Values | None:
@@ -305,9 +309,9 @@ class Ballot:
     def decide(self, strategy: Strategy, longest: int | None = None) -> Election:
         """Takes a vote. `longest`: maximum characters of an answer in the outcome, without an ellipsis. Raises
         `NoAnswer`."""
-        answers = [each.answer or "" for each in self.solutions]
+        answers = [solution.answer or "" for solution in self.solutions]
         if longest is not None:
-            answers = [each if len(each) <= longest else each[:longest] + "…" for each in answers]
+            answers = [answer if len(answer) <= longest else answer[:longest] + "…" for answer in answers]
         election = decide(self.rule(strategy), self.classes, self.rewards, self.request, self.confidences, answers)
         election.strategy, election.compared_as = strategy, self.solutions[election.solution_index].compared_as
         if self.weak.issuperset(election.candidates[0].members):
@@ -319,7 +323,7 @@ class Ballot:
         if self.on_election is None:
             return election
         elected = self.solutions[election.candidates[0].members[0]].answer or ""
-        record = ElectionRecord.of(election, elected, self.classes, self.rewards, self.request)
+        record = ElectionRecord.from_election(election, elected, self.classes, self.rewards, self.request)
         return election.model_copy(update=self.on_election(record))
 
     def score_response(self, scorer: Scorer) -> ScoreResponse:
@@ -328,11 +332,11 @@ class Ballot:
             self._scored(
                 ScoredSolution,
                 index,
-                steps=each.steps,
-                step_spans=each.spans if placed else None,
-                last_tokens=each.last_tokens,
+                steps=solution.steps,
+                step_spans=solution.spans if placed else None,
+                last_tokens=solution.last_tokens,
             )
-            for index, each in enumerate(self.solutions)
+            for index, solution in enumerate(self.solutions)
         ]
         return ScoreResponse(
             model=scorer.name,
@@ -367,20 +371,20 @@ class Ballot:
     @property
     def rewards(self) -> Values | None:
         """One per solution, in [0, 1], None if it can't be scored; None as a whole if no vote needed rewards."""
-        if not any(isinstance(each, StepScores) for each in self.scores):
+        if not any(isinstance(outcome, StepScores) for outcome in self.scores):
             return None
         return [
-            step_text.reward(each.values, self.request.aggregate) if isinstance(each, StepScores) else None
-            for each in self.scores
+            step_text.reward(outcome.values, self.request.aggregate) if isinstance(outcome, StepScores) else None
+            for outcome in self.scores
         ]
 
     def _candidates(self, scorer: Scorer, by_confidence: bool = False) -> dict[str, Any]:
         return {
             "solutions": [
-                self._scored(wire.Score, index, confidence=each.confidence if by_confidence else None)
-                for index, each in enumerate(self.solutions)
+                self._scored(wire.Score, index, confidence=solution.confidence if by_confidence else None)
+                for index, solution in enumerate(self.solutions)
             ],
-            "unscored_count": sum(isinstance(each, Unscorable) for each in self.scores),
+            "unscored_count": sum(isinstance(outcome, Unscorable) for outcome in self.scores),
             "without_answer_count": self.classes.count(None),
             "compared_as_text": self.compared_as_text,
             "model": scorer.name,
@@ -401,7 +405,7 @@ class Ballot:
             reward=None if values is None else step_text.reward(values, request.aggregate),
             step_scores=None if values is None else list(values),
             first_error=None if values is None else step_text.first_error(values, threshold),
-            unscored=Unscored.of(outcome) if isinstance(outcome, Unscorable) else None,
+            unscored=Unscored.from_error(outcome) if isinstance(outcome, Unscorable) else None,
             step_log_odds=list(map(log_odds, values)) if values is not None and request.log_odds else None,
             message_scores=scores if values is not None and solution.messages is not None else None,
             cut={str(index): cut for index, cut in solution.cut.items()} or None,
@@ -431,7 +435,7 @@ def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
     the request says, and the scorer's errors."""
     if not scorer.name and not request.has_all_scores:
         raise NoModel
-    ballot = Ballot.of(request, scorer)
+    ballot = Ballot.from_request(request, scorer)
     golds = request.right_answers if isinstance(request, ScoreRequest) else None
     yield from _score(ballot, scorer, range(request.count) if golds is None else ())
     response = ballot.score_response(scorer)
@@ -485,13 +489,13 @@ def _add_verdicts(
 ) -> Work[None]:
     """Adds whether answers are right, and combined rewards. `weak`: readings by index, which count if right."""
     response.combination = request.combination
-    verdicts = yield from _judge(_with([each.answer for each in response.solutions], weak), golds)
-    for index, (each, verdict) in enumerate(zip(response.solutions, verdicts, strict=True)):
+    verdicts = yield from _judge(_with([solution.answer for solution in response.solutions], weak), golds)
+    for index, (solution, verdict) in enumerate(zip(response.solutions, verdicts, strict=True)):
         if index in weak and verdict.correct:
-            each.answer, each.read = weak[index], "weak"
-        each.correct, each.compared_as_text = verdict
-        each.combined_reward = step_text.combined(
-            request.combination, verdict.correct, each.step_scores or (), each.reward, request.mean_weight
+            solution.answer, solution.read = weak[index], "weak"
+        solution.correct, solution.compared_as_text = verdict
+        solution.combined_reward = step_text.combined(
+            request.combination, verdict.correct, solution.step_scores or (), solution.reward, request.mean_weight
         )
 
 
@@ -515,7 +519,7 @@ def prepare_ballot(
     without a problem to score by, and the scorer's errors.
     """
     on_election = scorer.on_election(request, strategies)
-    ballot = Ballot.of(request, scorer)
+    ballot = Ballot.from_request(request, scorer)
     ballot.on_election = on_election
     yield from _classify(ballot)
     if all(name is None for name in ballot.classes):
@@ -525,7 +529,7 @@ def prepare_ballot(
     if "reward" in needed:
         yield from _score(ballot, scorer, [index for index, name in enumerate(ballot.classes) if name is not None])
     elif None in ballot.scores:  # what was sent for some says nothing
-        ballot.scores = [each if isinstance(each, Unscorable) else None for each in ballot.scores]
+        ballot.scores = [outcome if isinstance(outcome, Unscorable) else None for outcome in ballot.scores]
     if needed == {"confidence"} and ballot.confidences is None:
         raise NoConfidence
     return ballot
@@ -542,10 +546,10 @@ def why_majority(scorer: Scorer, problem: str | None) -> str | None:
 
 def raise_first_unscorable(outcomes: Iterable[object], place: str) -> None:
     """Raises the first error about a solution, if there is any; it points to `place`, where {} is its index."""
-    for each in outcomes:
-        if isinstance(each, Unscorable):
-            each.pointer = place.format(each.index)
-            raise each
+    for outcome in outcomes:
+        if isinstance(outcome, Unscorable):
+            outcome.pointer = place.format(outcome.index)
+            raise outcome
 
 
 def _classify(ballot: Ballot) -> Work[None]:
@@ -558,16 +562,16 @@ def _classify(ballot: Ballot) -> Work[None]:
     classes: list[int | None] = [None] * len(solutions)
     formal: dict[int, str] = {}
     verbatim: dict[tuple[ComparedAs, str], int] = {}
-    for index, each in enumerate(solutions):
-        if each.answer is None:
+    for index, solution in enumerate(solutions):
+        if solution.answer is None:
             continue
         key = None
-        if each.compared_as != "stated":
-            key = attempt(partial(KINDS[each.compared_as].key, each.answer), None)
+        if solution.compared_as != "stated":
+            key = attempt(partial(KINDS[solution.compared_as].key, solution.answer), None)
         if key is None:
-            formal[index] = each.answer
+            formal[index] = solution.answer
         else:
-            classes[index] = verbatim.setdefault((each.compared_as, key), len(solutions) + index)
+            classes[index] = verbatim.setdefault((solution.compared_as, key), len(solutions) + index)
     compared = yield Compare(list(formal.values()))
     for index, number in zip(formal, compared.classes, strict=True):
         classes[index] = number
@@ -584,13 +588,13 @@ def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> Work[Non
     if scorer.name and None in scores:
         if None in request.candidate_problems:
             raise InvalidRequest(_NO_PROBLEM, "/problem")
-        missing = {index: each for index, each in enumerate(ballot.solutions) if scores[index] is None}
+        missing = {index: solution for index, solution in enumerate(ballot.solutions) if scores[index] is None}
         computed = yield Score(missing, request.on_invalid == "refuse")
         if request.on_invalid == "refuse":
             raise_first_unscorable(computed.values(), request.place)
         for index in missing:
             scores[index] = computed.get(index)
-        problems = {missing[index].problem for index, each in computed.items() if isinstance(each, StepScores)}
+        problems = {missing[index].problem for index, outcome in computed.items() if isinstance(outcome, StepScores)}
         if scorer.demo is not None and problems:
             ballot.demonstration = domain_notice(scorer.demo, *problems)
     if electable and not any(isinstance(scores[index], StepScores) for index in electable):

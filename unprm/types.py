@@ -142,9 +142,9 @@ class Usage:
     scoring_ms: Milliseconds = field(default=0.0, compare=False)
 
     @classmethod
-    def of(cls, scores: "Sequence[StepScores]") -> "Usage":
+    def from_scores(cls, scores: "Sequence[StepScores]") -> "Usage":
         """What these scores took, without times."""
-        tokens, computed = sum(each.tokens for each in scores), sum(each.computed for each in scores)
+        tokens, computed = sum(outcome.tokens for outcome in scores), sum(outcome.computed for outcome in scores)
         return cls(tokens, computed, tokens - computed)
 
     def __add__(self, other: "Usage") -> "Usage":

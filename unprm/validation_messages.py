@@ -85,7 +85,9 @@ def _said(error: Mapping[str, Any], form: type[BaseModel] | None) -> str:
 def unknown(name: str, known: Collection[str], what: str) -> str:
     """Says that a name is not `what` it should be, what it may be, and which of these is the nearest."""
     near = difflib.get_close_matches(name[:_LONGEST_NAME], known, 1)
-    return f"is not {what}; expected one of {', '.join(known)}" + "".join(f" (did you mean {each}?)" for each in near)
+    return f"is not {what}; expected one of {', '.join(known)}" + "".join(
+        f" (did you mean {known_name}?)" for known_name in near
+    )
 
 
 def listed(values: Any, name: str) -> list[Any]:
@@ -117,12 +119,12 @@ def _unknown_field(place: Sequence[str | int], form: type[BaseModel] | None) -> 
     forms = list(_models(form))
     for part in path:
         # an index, or the name of one of the forms that a field may have, leads to no other models
-        inside = [each.model_fields[part].annotation for each in forms if part in each.model_fields]
+        inside = [form.model_fields[part].annotation for form in forms if part in form.model_fields]
         forms = [model for hint in inside for model in _models(hint)] or forms
-    elsewhere = {key: where for each in forms for key, where in getattr(each, "ELSEWHERE", {}).items()}
+    elsewhere = {key: where for form in forms for key, where in getattr(form, "ELSEWHERE", {}).items()}
     if name in elsewhere:
         return f"is not {what}: {elsewhere[name]}"
-    known = dict.fromkeys(key for each in forms for key in each.model_fields)
+    known = dict.fromkeys(key for form in forms for key in form.model_fields)
     return unknown(str(name), known, what) if known else f"is not {what}"
 
 
@@ -130,5 +132,5 @@ def _models(hint: Any) -> Iterator[type[BaseModel]]:
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         yield hint
     else:
-        for each in get_args(hint):
-            yield from _models(each)
+        for part in get_args(hint):
+            yield from _models(part)

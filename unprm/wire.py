@@ -401,8 +401,8 @@ class Candidates(TrajectoryTerms):
             raise InvalidRequest(f"expected exactly one of /solutions and /trajectories, got {got}", "/solutions")
         self._sent = self.trajectories or list(map(_as_object, self.solutions))
         if self.trajectories is not None:
-            rendered = [self.render(each, f"/trajectories/{k}") for k, each in enumerate(self.trajectories)]
-            if len({each.problem for each in rendered}) > 1:
+            rendered = [self.render(trajectory, f"/trajectories/{k}") for k, trajectory in enumerate(self.trajectories)]
+            if len({texts.problem for texts in rendered}) > 1:
                 raise InvalidRequest("the messages before the first step differ among trajectories", "/trajectories")
             self.problem = self.problem_of(self.problem, rendered[0])
             if "aggregate" not in self.model_fields_set:
@@ -427,12 +427,12 @@ class Candidates(TrajectoryTerms):
     @property
     def has_all_scores(self) -> bool:
         """Whether every candidate comes with step scores, so that no model is needed."""
-        return all(each.step_scores is not None for each in self._sent)
+        return all(sent.step_scores is not None for sent in self._sent)
 
     def lengths(self) -> list[int]:
         """Characters of problem plus solution, for each solution without step scores, which a model has to read."""
         pairs = zip(self.candidate_problems, self._sent, strict=True)
-        return [len(problem or "") + each.characters for problem, each in pairs if each.step_scores is None]
+        return [len(problem or "") + sent.characters for problem, sent in pairs if sent.step_scores is None]
 
     def candidates(self, max_steps: int = sys.maxsize, tags: Sequence[StepTag] = ()) -> list[Solution]:
         """The solutions, split into steps as by `Reading`; `answer` is the caller's, not extracted yet.
@@ -441,8 +441,8 @@ class Candidates(TrajectoryTerms):
         """
         reading = Reading(self.split, max_steps, tags, self.thoughts == "score")
         return [
-            replace(each.candidate(index, reading), problem=problem or "")
-            for index, (problem, each) in enumerate(zip(self.candidate_problems, self._sent, strict=True))
+            replace(sent.candidate(index, reading), problem=problem or "")
+            for index, (problem, sent) in enumerate(zip(self.candidate_problems, self._sent, strict=True))
         ]
 
 
@@ -495,9 +495,9 @@ class ScoreRequest(Candidates, OutcomeTerms):
         for name in ("trajectories", "problem", "gold"):
             if self.problems is not None and getattr(self, name) is not None:
                 raise InvalidRequest(f"/{name} can't be given with /problems", f"/{name}")
-        for name, each in (("problems", self.problems), ("golds", self.golds)):
-            if each is not None and len(each) != self.count:
-                raise InvalidRequest(f"{len(each)} {name} were sent for {self.count} solutions", f"/{name}")
+        for name, values in (("problems", self.problems), ("golds", self.golds)):
+            if values is not None and len(values) != self.count:
+                raise InvalidRequest(f"{len(values)} {name} were sent for {self.count} solutions", f"/{name}")
         return self
 
     @property
@@ -626,7 +626,7 @@ class Unscored(WireModel):
     detail: str
 
     @classmethod
-    def of(cls, error: Unscorable) -> Self:
+    def from_error(cls, error: Unscorable) -> Self:
         return cls.model_validate({"code": error.code, "detail": str(error)})
 
 

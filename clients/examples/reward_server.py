@@ -60,7 +60,7 @@ async def get_reward(request: OpenRLHFRequest) -> dict[str, Any]:
     return {
         "rewards": rewards,
         "scores": rewards,
-        "extra_logs": {"scored_steps": [float(len(each)) for each in scored]},
+        "extra_logs": {"scored_steps": [float(len(solution)) for solution in scored]},
     }
 
 

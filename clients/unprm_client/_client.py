@@ -133,8 +133,8 @@ class Client(_base.Settings):
         with ThreadPoolExecutor(concurrency) as pool:
             submitted = (pool.submit(outcome, request) for request in requests)
             with closing(ahead(submitted, concurrency)) as outcomes:
-                for each in outcomes:
-                    yield each.result()
+                for call in outcomes:
+                    yield call.result()
 
 
 def _awaited(
@@ -203,5 +203,5 @@ class AsyncClient(_base.Settings):
 
         submitted = (asyncio.create_task(outcome(request)) for request in requests)
         with closing(ahead(submitted, concurrency)) as outcomes:
-            for each in outcomes:
-                yield await each
+            for call in outcomes:
+                yield await call

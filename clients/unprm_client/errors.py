@@ -76,9 +76,9 @@ class InternalError(TryAgain):
 
 
 BY_CODE: dict[str, type[UnprmError]] = {
-    each.code: each
-    for each in list(globals().values())
-    if isinstance(each, type) and issubclass(each, UnprmError) and vars(each).get("code")
+    kind.code: kind
+    for kind in list(globals().values())
+    if isinstance(kind, type) and issubclass(kind, UnprmError) and vars(kind).get("code")
 }
 """The class of each code that has one."""
 
@@ -105,7 +105,7 @@ def of_response(status: int, headers: Mapping[str, str], body: bytes, url: httpx
 def make_error(kind: type[UnprmError], code: str, detail: str, found: Sequence[FieldError] = ()) -> UnprmError:
     """The error of this class in words for people, with the offending fields."""
     others = [error for error in found if error.pointer and error.detail not in detail]
-    error = kind.saying(f"{code}: {detail}" + "".join(f" [{each.pointer}: {each.detail}]" for each in others))
+    error = kind.saying(f"{code}: {detail}" + "".join(f" [{error.pointer}: {error.detail}]" for error in others))
     error.errors = found
     if isinstance(error, InvalidRequest) and found:
         error.pointer = found[0].pointer

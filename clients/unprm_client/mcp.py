@@ -115,7 +115,7 @@ class _Server(MCPServer):
         except ToolError as error:
             match error.__cause__:
                 case ValidationError() as invalid:
-                    wrong = [f"{each.pointer[1:]}: {each.detail}" for each in validation_errors(invalid, arguments)]
+                    wrong = [f"{error.pointer[1:]}: {error.detail}" for error in validation_errors(invalid, arguments)]
                     raise ToolError(f"The arguments of {name} don't fit: {'; '.join(wrong)}") from None
                 case ClientError() as failed:
                     raise ToolError(f"Error executing tool {name}: {failed}") from failed

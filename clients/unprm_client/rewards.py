@@ -53,7 +53,7 @@ def rewards(
     what the request's `combination` among the `terms` makes of that and the step scores. Raises the first other
     `ClientError`, and `ValueError` for unequal lengths.
     """
-    return [each.reward for each in rewarded(client, problems, solutions, golds, **terms)]
+    return [solution.reward for solution in rewarded(client, problems, solutions, golds, **terms)]
 
 
 def rewarded(
@@ -64,7 +64,8 @@ def rewarded(
     **terms: Any,
 ) -> list[Rewarded]:
     """As `rewards`, with what they are made of. `terms`: other fields of the requests."""
-    written = [each if "".join(each).strip() else "" for each in solutions]  # blank, whether a text or steps
+    # a blank text, or blank steps, are a blank text
+    written = [solution if "".join(solution).strip() else "" for solution in solutions]
     lists: dict[str, list[Any]] = {"problems": list(problems), "solutions": written}
     if golds is not None:
         lists["golds"] = list(golds)
@@ -73,9 +74,9 @@ def rewarded(
     requests = [{name: v[part] for name, v in lists.items()} | terms for part in _parts(lists["problems"])]
     outcomes = client.score_all(requests, concurrency=2)
     return [
-        each
+        solution
         for request, outcome in zip(requests, outcomes, strict=True)
-        for each in _rewarded(outcome, len(request["solutions"]))
+        for solution in _rewarded(outcome, len(request["solutions"]))
     ]
 
 
@@ -124,12 +125,12 @@ def per_token(solution: ScoredSolution, tokens: int, *, differences: bool = Fals
 def process_advantages(group: Sequence[ScoredSolution], tokens: int) -> list[list[float]]:
     """GRPO's advantages with process supervision (DeepSeekMath, arXiv:2402.03300, section 4.1.3): for each token the
     sum of the scores, normalized over the group, of steps that end there or later; [solutions, tokens]."""
-    scores = [score for each in group for score in each.step_scores or ()]
+    scores = [score for solution in group for score in solution.step_scores or ()]
     mean, spread = (fmean(scores), pstdev(scores)) if scores else (0.0, 0.0)
     made = []
-    for each in group:
-        normalized = [(score - mean) / (spread + 1e-4) for score in each.step_scores or ()]
-        rewards = per_token(each.model_copy(update={"step_scores": normalized}), tokens)
+    for solution in group:
+        normalized = [(score - mean) / (spread + 1e-4) for score in solution.step_scores or ()]
+        rewards = per_token(solution.model_copy(update={"step_scores": normalized}), tokens)
         made.append([*accumulate(reversed(rewards))][::-1])
     return made
 

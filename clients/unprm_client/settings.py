@@ -29,14 +29,14 @@ def with_settings(parameter: Parameter, *fields: str, votes: bool = True) -> Cal
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
-        shown = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        shown = [own for own in signature.parameters.values() if own.kind is not own.VAR_KEYWORD]
         chosen = {name: FIELDS[name] for name in fields} | (SETTINGS if votes else {})
         for name, (field, description) in chosen.items():
             default, annotation = parameter(field, description)
             kind = inspect.Parameter.KEYWORD_ONLY
             shown.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
         function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
-        function.__annotations__ |= {each.name: each.annotation for each in shown}
+        function.__annotations__ |= {parameter.name: parameter.annotation for parameter in shown}
         del function.__annotations__["settings"]
         return function
 

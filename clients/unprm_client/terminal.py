@@ -26,7 +26,8 @@ def shown(response: Response) -> Group:
             title = _outcome(response)
             columns = "answer", "count", "mean reward", "best", "score"
             rows = (
-                (each.answer, each.count, each.mean_reward, each.max_reward, each.score) for each in response.candidates
+                (group.answer, group.count, group.mean_reward, group.max_reward, group.score)
+                for group in response.candidates
             )
         case CompareResponse():
             title, columns = f"the votes {'agree' if response.agree else 'disagree'}", ("vote", "margin", "solution")
@@ -39,11 +40,11 @@ def shown(response: Response) -> Group:
 
 def _steps(response: ScoreResponse) -> Iterator[Row]:
     meant = response.demonstration is None or response.demonstration.in_domain
-    for number, each in enumerate(response.solutions):
-        about: Row = (each.id or number, each.answer, each.reward)
-        for index, step in enumerate(each.steps):
-            score = each.step_scores[index] if each.step_scores else None
-            yield *about, step, score, "←" if meant and index == each.first_error else None
+    for number, solution in enumerate(response.solutions):
+        about: Row = (solution.id or number, solution.answer, solution.reward)
+        for index, step in enumerate(solution.steps):
+            score = solution.step_scores[index] if solution.step_scores else None
+            yield *about, step, score, "←" if meant and index == solution.first_error else None
             about = (None,) * len(about)
 
 
@@ -58,9 +59,9 @@ def _notes(response: Response) -> Iterator[str]:
     if isinstance(response, VoteResponse) and response.why_majority is not None:
         yield f"by majority, as no vote was named: {response.why_majority}"
     solutions: Sequence[ScoredSolution | Score] = response.solutions
-    for number, each in enumerate(solutions):
-        if each.unscored is not None:
-            yield f"solution {number} has no scores: {each.unscored.detail}"
+    for number, solution in enumerate(solutions):
+        if solution.unscored is not None:
+            yield f"solution {number} has no scores: {solution.unscored.detail}"
     if not isinstance(response, ScoreResponse) and response.without_answer_count:
         yield f"{response.without_answer_count} of {len(response.solutions)} candidates state no answer"
 

@@ -56,7 +56,7 @@ def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggreg
         aggregate=aggregate,
         terms=DEFAULTS.model_dump(),
         elections={strategy: elections(electable, strategy) for strategy in takeable(electable)},
-        ranges=_ranges(Statistics.of(question.classes, question.rewards) for question in electable),
+        ranges=_ranges(Statistics.from_candidates(question.classes, question.rewards) for question in electable),
     )
 
 

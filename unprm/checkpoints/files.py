@@ -238,7 +238,7 @@ def adapted(base: PreTrainedModel, files: PrmFiles, *, merge: bool) -> PreTraine
         )
         # the adapter must have all tensors that the base takes, and at most the base's embeddings beside them, as PEFT
         # saves them by default: it would ignore others and leave missing ones at their random initial values
-        least, most = (set(get_peft_model_state_dict(tuned, save_embedding_layers=each)) for each in (False, True))
+        least, most = (set(get_peft_model_state_dict(tuned, save_embedding_layers=whole)) for whole in (False, True))
         if odd := (least - names) | (names - most):
             raise ValueError(f"{len(odd)} tensors are missing on one side, for example {min(odd)}")
         if merge:
@@ -255,7 +255,7 @@ def _check_beside(base: PreTrainedModel, files: PrmFiles, config: Any, tensors: 
     odd = {name for name, value in given.items() if value != plain.get(name)} - _BESIDE
     odd -= {"init_lora_weights"} if given.get("init_lora_weights") in (False, "gaussian") else set()
     output = [
-        f"base_model.model.{name}." for name, each in base.named_modules() if each is base.get_output_embeddings()
+        f"base_model.model.{name}." for name, module in base.named_modules() if module is base.get_output_embeddings()
     ]
     pairs = {name for name in tensors if name.endswith((".lora_A.weight", ".lora_B.weight"))}
     if odd := odd or {name for name in tensors if name not in pairs or name.startswith(tuple(output))}:
@@ -285,7 +285,7 @@ def _untie(tuned: PreTrainedModel) -> None:
     from torch.nn import Parameter
 
     layers = tuned.get_output_embeddings(), tuned.get_input_embeddings()
-    output, embedding = (each.get_base_layer() if isinstance(each, BaseTunerLayer) else each for each in layers)
-    if any(isinstance(each, BaseTunerLayer) for each in layers) and output.weight is embedding.weight:
+    output, embedding = (layer.get_base_layer() if isinstance(layer, BaseTunerLayer) else layer for layer in layers)
+    if any(isinstance(layer, BaseTunerLayer) for layer in layers) and output.weight is embedding.weight:
         output.weight = Parameter(output.weight.detach().clone(), requires_grad=False)
         tuned.config.tie_word_embeddings = False

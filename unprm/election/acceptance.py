@@ -54,9 +54,9 @@ class Statistics:
     highest_reward: float | None
 
     @classmethod
-    def of(cls, classes: Sequence[int | None], rewards: Values | None) -> "Statistics":
+    def from_candidates(cls, classes: Sequence[int | None], rewards: Values | None) -> "Statistics":
         """`classes`, `rewards`: as in `decide`; at least one candidate."""
-        answers = [each for each in classes if each is not None]
+        answers = [name for name in classes if name is not None]
         return cls(
             candidates=len(classes),
             share=max(map(answers.count, answers), default=0) / len(classes),
@@ -137,13 +137,13 @@ class ElectionRecord:
     answer: str | None
 
     @classmethod
-    def of(
+    def from_election(
         cls, election: Election, answer: str, classes: Sequence[int | None], rewards: Values | None, terms: BaseModel
     ) -> "ElectionRecord":
         """`answer`: the elected one, whole; `classes`, `rewards`: as in `decide`."""
         used = rewards_used(election.strategy, classes, rewards, terms)
         value = certainty(classes, used, election.candidates[0].members)
-        statistics = Statistics.of(classes, used)
+        statistics = Statistics.from_candidates(classes, used)
         return cls(election.strategy, election.compared_as, value, statistics, {}, None, None, answer)
 
 
@@ -217,7 +217,7 @@ def acceptance(
             "--vote-calibration FILE",
             pointer,
         )
-    reasons = {each: calibration.mismatch(each, terms, model, aggregate) for each in strategies}
+    reasons = {strategy: calibration.mismatch(strategy, terms, model, aggregate) for strategy in strategies}
     fitting = [strategy for strategy, reason in reasons.items() if reason is None]
     if not fitting:
         raise InvalidRequest(f"the calibration {next(iter(reasons.values()))}", pointer)
@@ -302,7 +302,7 @@ def disorder(elections: Iterable[JudgedElection]) -> str | None:
     pairs = list(combinations(quarters, 2))
     for higher, lower in pairs:
         if len(pairs) * _as_right_by_chance(higher, lower) <= DOUBT:
-            shares = [f"{100 * each.count(True) / len(each):.0f} % of {len(each)}" for each in (lower, higher)]
+            shares = [f"{100 * group.count(True) / len(group):.0f} % of {len(group)}" for group in (lower, higher)]
             return f"its answers of lower certainty are more often right ({shares[0]}, against {shares[1]} above them)"
     return None
 

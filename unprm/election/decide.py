@@ -26,7 +26,7 @@ def tally(
     for index, name in enumerate(classes):
         if name is not None:
             members.setdefault(name, []).append(index)
-    groups = [AnswerGroup(answers[each[0]] if answers else "", len(each), each) for each in members.values()]
+    groups = [AnswerGroup(answers[same[0]] if answers else "", len(same), same) for same in members.values()]
     return Tally(groups, len(classes), terms, values)
 
 

@@ -37,7 +37,7 @@ def check_consistency(engine: Engine) -> SelfTest:
     counts, steps = list(map(len, (first, second, third))), [len(item.positions) for item in items]
     if counts != steps:
         raise ValueError(f"solutions of {steps} steps have {counts} scores")
-    pairs = [*zip((first, second, third), (each.values for each in engine.score(items)), strict=True)]
+    pairs = [*zip((first, second, third), (scored.values for scored in engine.score(items)), strict=True)]
     pairs += [(first[:1], second[:1]), (first[:2], third[:2])]
     difference = max(float(np.abs(differences([one], [other])).max()) for one, other in pairs)
     return SelfTest(difference, ELSEWHERE, cached=alone[2][0].computed < len(items[2].ids_to_last_position))

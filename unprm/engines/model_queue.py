@@ -379,9 +379,9 @@ class ModelQueue:
             return []
         self._failures, self._unreachable = 0, None
         tokens, seconds = sum(item.cost for item in items), self._clock() - begun
-        computed, unread = sum(each.computed for each in scores), sum(each.missing for each in scores)
-        read = sum(each.tokens - each.computed for each in scores if each.computed) if self._new_tokens else 0
-        self._speed.add(tokens, computed + read / Batch.READ, seconds)
+        computed, unread = sum(item.computed for item in scores), sum(item.missing for item in scores)
+        known = sum(item.tokens - item.computed for item in scores if item.computed) if self._new_tokens else 0
+        self._speed.add(tokens, computed + known / Batch.READ, seconds)
         self._observe(BatchFigures(len(items), tokens, computed, seconds, waits, unread))
         return list(zip(batch.items.values(), scores, strict=True))
 
@@ -407,7 +407,7 @@ class ModelQueue:
                 if len(request.scores) == len(request.items):
                     ordered = [request.scores[number] for number in range(len(request.items))]
                     queued, took = request.begun - request.arrived, self._clock() - request.begun
-                    usage = replace(Usage.of(ordered), queue_ms=1000 * queued, scoring_ms=1000 * took)
+                    usage = replace(Usage.from_scores(ordered), queue_ms=1000 * queued, scoring_ms=1000 * took)
                     request.done.set_result(ScoredItems(ordered, usage))
                     await asyncio.sleep(0)
 

@@ -157,13 +157,13 @@ class ModelSource:
             return ProbeReader(network, head, readout, place, factor)
         if isinstance(readout, Verdicts):
             network = load_adapted(files, dtype, place, sharers)
-            return AtPositions(network.get_decoder(), VerdictHead.of(network, readout), place)
+            return AtPositions(network.get_decoder(), VerdictHead.from_network(network, readout), place)
         network = load_adapted(files, dtype, place, sharers)
         other = load_shared(fetch(readout.reference, None), dtype, place, sharers)
         if len(network.get_input_embeddings().weight) != len(other.get_input_embeddings().weight):
             raise ModelInvalid(f"{files.base_name} and its reference model {readout.reference} have other vocabularies")
-        for each in (network, other):
-            check_unscaled(each, self._tokens)
+        for model in (network, other):
+            check_unscaled(model, self._tokens)
         return LikelihoodRatios(network, other, readout.beta, place)
 
     @property

@@ -279,7 +279,9 @@ def _outcome(ballot: Ballot, vote: Election) -> Json:
         "share": vote.candidates[0].count / sum(each.count for each in vote.candidates),
         "reward": None if ballot.rewards is None else ballot.rewards[vote.solution_index],
         "unscored": _unscored(
-            (index, Unscored.of(each)) for index, each in enumerate(ballot.scores) if isinstance(each, Unscorable)
+            (index, Unscored.from_error(each))
+            for index, each in enumerate(ballot.scores)
+            if isinstance(each, Unscorable)
         ),
         "without_answer_count": ballot.classes.count(None),
         "demonstration": ballot.demonstration,

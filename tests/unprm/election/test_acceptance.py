@@ -131,8 +131,8 @@ def test_a_calibration_is_kept_and_tells_what_is_outside(tmp_path):
     assert found.threshold("wrf", 0.01) is None
     with pytest.raises(KeyError):
         found.threshold("majority", 0.05)
-    assert found.outside(Statistics.of((0, 0), (0.1, 0.15))) == ["candidates", "highest_reward"]
-    assert found.outside(Statistics.of((0, 0, 1, None), None)) == []
+    assert found.outside(Statistics.from_candidates((0, 0), (0.1, 0.15))) == ["candidates", "highest_reward"]
+    assert found.outside(Statistics.from_candidates((0, 0, 1, None), None)) == []
 
 
 def test_another_file_is_refused_with_the_command_that_makes_one(tmp_path):

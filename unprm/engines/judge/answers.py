@@ -48,9 +48,9 @@ def verdicts(choice: Completion, answers: Mapping[str, float]) -> list[Verdict]:
 def expected(likely: Iterable[Alternative], answers: Mapping[str, float]) -> float | None:
     """The answers' mean score by their probabilities; None if these have less than `LEAST_SHARE` together."""
     weighted = total = 0.0
-    for each in likely:
-        if (answer := _meant(each.token, answers)) is not None:
-            probability = math.exp(min(0.0, each.logprob))
+    for alternative in likely:
+        if (answer := _meant(alternative.token, answers)) is not None:
+            probability = math.exp(min(0.0, alternative.logprob))
             weighted += probability * answers[answer]
             total += probability
     return min(1.0, weighted / total) if total >= LEAST_SHARE else None
@@ -69,9 +69,9 @@ def _expected_at(place: int, tokens: Sequence[Token], answers: Mapping[str, floa
         before = place - start  # characters of the token before the verdict, such as a brace
         if 0 <= before < len(token.token):
             others = [
-                Alternative(token=each.token[before:], logprob=each.logprob)
-                for each in token.top_logprobs
-                if each.token[:before] == token.token[:before]
+                Alternative(token=alternative.token[before:], logprob=alternative.logprob)
+                for alternative in token.top_logprobs
+                if alternative.token[:before] == token.token[:before]
             ]
             return expected(others, answers)
     return None

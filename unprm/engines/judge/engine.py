@@ -69,7 +69,7 @@ class JudgeEngine:
     def score(self, batch: Sequence[Encoded]) -> list[StepScores]:
         """Step scores per item; tokens as the server counts them, cached ones only for items without a scope."""
         scores = self.call(all_of(map(self._score, batch)))
-        if unread := sum(each.missing for each in scores):
+        if unread := sum(outcome.missing for outcome in scores):
             steps = sum(len(item.positions) for item in batch)
             logger.warning("the judge gave no verdict on %d of %d steps", unread, steps)
         return scores

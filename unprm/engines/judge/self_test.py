@@ -82,17 +82,17 @@ def _same_again(engine: JudgeEngine, pair: Sequence[Encoded], before: Sequence[f
     difference = max(abs(one - other) for one, other in zip(before, reversed(_read(again)), strict=True))
     if difference > tolerance:
         raise ModelInvalid(f"in the self-test scores of the same step differ by {difference:.2f}")
-    cached = sum(each.computed for each in again) < sum(each.tokens for each in again)
+    cached = sum(scored.computed for scored in again) < sum(scored.tokens for scored in again)
     return SelfTest(difference, tolerance, cached=cached)
 
 
 def _read(scores: Sequence[StepScores]) -> list[float]:
-    if any(each.missing for each in scores):
+    if any(outcome.missing for outcome in scores):
         raise ModelInvalid(
             "in the self-test the judge gives no verdict that can be read; a reasoning model needs --judge-readout "
             "chain, and tokens enough for it (--judge-tokens)"
         )
-    return [each.values[-1] for each in scores]
+    return [outcome.values[-1] for outcome in scores]
 
 
 def _listed(scores: Sequence[float]) -> str:

@@ -172,7 +172,7 @@ def _one_by_one(
     # kernels of GPUs that take a mask, or float32, don't share key heads: all products would be in memory at once
     shares = query.device.type == "cpu"
     if not shares:
-        keys, values = (varlen.repeated(each, query.shape[1]) for each in (keys, values))
+        keys, values = (varlen.repeated(tensor, query.shape[1]) for tensor in (keys, values))
     lengths, seen = zip(*packed.shapes, strict=True)
     made: list[torch.Tensor] = []
     for q, k, v in zip(query.split(lengths), keys.split(seen), values.split(seen), strict=True):

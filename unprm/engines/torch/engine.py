@@ -175,7 +175,7 @@ class TorchEngine:
         if made is None:
             device = reader.decoders[0].device
             ids, depths = (sent(np.array([numbers]), device) for numbers in (work.ids, work.depths))
-            segments = Segments.of(work.segments, device, reader.decoders[0].dtype, self._together)
+            segments = Segments.from_spans(work.segments, device, reader.decoders[0].dtype, self._together)
             columns = sent(work.columns, device)
             made = self._states(Inputs(ids, depths, segments, columns)), columns[-1]
         return _values(reader.read(*made)) if work.columns.size else list

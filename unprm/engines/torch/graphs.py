@@ -39,7 +39,7 @@ class Size(NamedTuple):
     keys: int
 
     @classmethod
-    def of(cls, work: Pass) -> "Size":
+    def from_pass(cls, work: Pass) -> "Size":
         lengths = [segment.length for segment in work.segments]
         return cls(len(work.ids), len(lengths), max(lengths), sum(len(segment.slots) for segment in work.segments))
 
@@ -108,7 +108,7 @@ class Graphs:
 
     def run(self, work: Pass) -> tuple[list[torch.Tensor], torch.Tensor] | None:
         """Hidden states and token ids of a pass's reads, valid until the next pass; None if no graph has room."""
-        needed = Size.of(work)
+        needed = Size.from_pass(work)
         for size, numbers, read, replay in self._made:
             if size.has_room_for(needed):
                 filled = _filled(work, size, self._lags, self._padding)
@@ -124,12 +124,16 @@ def _filled(work: Pass, size: Size, lags: int, padding: int) -> np.ndarray[Any, 
     table = np.zeros((4 + lags, size.tokens), np.int64)
     table[2] = padding
     tokens, columns = len(work.ids), work.columns
-    table[:3, :tokens] = work.ids, work.depths, np.concatenate([each.slots[-each.length :] for each in work.segments])
+    table[:3, :tokens] = (
+        work.ids,
+        work.depths,
+        np.concatenate([segment.slots[-segment.length :] for segment in work.segments]),
+    )
     table[3:, : columns.shape[1]] = columns
-    counts = [[each.length, len(each.slots)] for each in work.segments]
+    counts = [[segment.length, len(segment.slots)] for segment in work.segments]
     counts += [[0, 0]] * (size.segments - len(counts))
     ends = np.cumsum([[0, 0], *counts], axis=0).T
-    return np.concatenate([table.ravel(), ends.ravel(), *(each.slots for each in work.segments)])
+    return np.concatenate([table.ravel(), ends.ravel(), *(segment.slots for segment in work.segments)])
 
 
 def records(network: PreTrainedModel) -> bool:

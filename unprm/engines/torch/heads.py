@@ -40,7 +40,7 @@ class VerdictHead(nn.Module):
         self._bias = bias
 
     @classmethod
-    def of(cls, network: PreTrainedModel, verdicts: Verdicts) -> Self:
+    def from_network(cls, network: PreTrainedModel, verdicts: Verdicts) -> Self:
         """The head of a model. Raises `ModelInvalid` if logits aren't linear in the state, unless `rows_alone`."""
         rows = network.get_output_embeddings().weight
         head = cls(rows, verdicts)

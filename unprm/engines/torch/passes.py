@@ -106,7 +106,7 @@ class Pass:
         seen = [_along(path, [index - lag for index in indices]) for lag in lags]
         for index, node, *shown in zip(indices, _along(path, indices), *seen, strict=True):
             if index not in node.values:
-                places = [self._place(path, each, index - lag) for each, lag in zip(shown, lags, strict=True)]
+                places = [self._place(path, seen_by, index - lag) for seen_by, lag in zip(shown, lags, strict=True)]
                 self._reads[node, index] = places, share.item.ids[index]
         return len(self.ids) - before
 

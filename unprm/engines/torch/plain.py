@@ -50,12 +50,12 @@ def values(reader: Reader, items: Sequence[Encoded]) -> list[dict[int, Any]]:
     )
     inputs = {"input_ids": ids} if len(items) == 1 else {"input_ids": ids, "attention_mask": mask}
     indices = [list(reader.indices(item)) for item in items]
-    places = [number * ids.shape[1] + index for number, each in enumerate(indices) for index in each]
+    places = [number * ids.shape[1] + index for number, read in enumerate(indices) for index in read]
     lags = torch.tensor([*reader.sources], device=device)
     spots = torch.tensor(places, device=device) - lags[:, None]
     hidden = [each for decoder in reader.decoders for each in states(decoder, reader.sources, spots, **inputs)]
     found = iter(reader.read(hidden, ids.flatten()[places]).tolist())
-    return [dict(zip(each, found, strict=False)) for each in indices]
+    return [dict(zip(read, found, strict=False)) for read in indices]
 
 
 def margins(reader: Reader, item: Encoded, known: Mapping[int, Any]) -> list[Any]:

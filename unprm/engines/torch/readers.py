@@ -76,7 +76,7 @@ class LikelihoodRatios(Reader):
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
         """The logarithm of each token's ratio."""
         outputs = (network.get_output_embeddings() for network in self._networks)  # may have been replaced
-        model, reference = (log_probs(*each, tokens) for each in zip(outputs, hidden, strict=True))
+        model, reference = (log_probs(*pair, tokens) for pair in zip(outputs, hidden, strict=True))
         return model - reference
 
     def margins(self, item: Encoded, values: Sequence[Any]) -> list[float]:
@@ -116,7 +116,7 @@ def states(
 def _layers(decoder: PreTrainedModel) -> nn.ModuleList:
     """The layers of a decoder, whatever they are called."""
     count = int(decoder.config.num_hidden_layers)
-    return next(each for each in decoder.children() if isinstance(each, nn.ModuleList) and len(each) == count)
+    return next(child for child in decoder.children() if isinstance(child, nn.ModuleList) and len(child) == count)
 
 
 def scores_of(item: Encoded, margins: Sequence[float], computed: int) -> StepScores:

@@ -47,7 +47,7 @@ class Segments(NamedTuple):
     runs: Sequence[Packed]
 
     @classmethod
-    def of(
+    def from_spans(
         cls, spans: Sequence[Segment], device: torch.device, dtype: torch.dtype, together: int = TOGETHER
     ) -> "Segments":
         """For attention in `dtype`; runs attend to at most `together` keys each, or are a single segment."""

@@ -86,7 +86,7 @@ class TreeTest:
 
 def _shared(items: Sequence[Encoded]) -> int:
     """How many tokens all items begin with."""
-    return min(common_prefix(items[0].ids, each.ids) for each in items)
+    return min(common_prefix(items[0].ids, item.ids) for item in items)
 
 
 def _everywhere(item: Encoded, skipped: int, length: int) -> Encoded:

@@ -39,7 +39,7 @@ def _agree(shares: Varlen, repeats: Varlen, device: str) -> bool:
     drawn = [torch.randn(40, heads, 64, generator=numbers) for heads in (4, 2, 2)]
     found = []
     try:
-        inputs = [each.to(device, torch.bfloat16).requires_grad_() for each in drawn]
+        inputs = [tensor.to(device, torch.bfloat16).requires_grad_() for tensor in drawn]
         ends = torch.tensor([0, 13, 40], dtype=torch.int32, device=device)
         for function in (shares, repeats):
             attended = function(*inputs, ends, ends, 27, 27, scale=0.125, window_size=(-1, 0))

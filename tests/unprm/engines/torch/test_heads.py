@@ -68,7 +68,7 @@ def test_what_changes_logits_unknown_to_us_is_found(base):
             return made
 
     with pytest.raises(ModelInvalid, match="no linear function"):
-        VerdictHead.of(Squared.from_pretrained(base), Verdicts(3, 4))
+        VerdictHead.from_network(Squared.from_pretrained(base), Verdicts(3, 4))
 
 
 def test_what_we_trained_is_read_as_it_was_trained(tmp_path):
