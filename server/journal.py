@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -74,10 +74,10 @@ _FIND = """
 SELECT id, election FROM requests WHERE request_id = ? AND caller = ? AND election IS NOT NULL ORDER BY id DESC LIMIT 1
 """
 _ACCEPTED = """
-SELECT count(*), total(correct = 0), avg(json_extract(election, '$.risk')) FROM requests
+SELECT count(*), total(correct = 0), total(json_extract(election, '$.risk')) FROM requests
 WHERE correct IS NOT NULL AND json_extract(election, '$.accept') = 1
 """
-_DROP_OLDEST = "DELETE FROM requests WHERE id <= (SELECT min(id) + (max(id) - min(id)) / 100 FROM requests)"
+_OLDEST = "id <= (SELECT min(id) + (max(id) - min(id)) / 100 FROM requests)"
 _LARGEST = 64
 _LEFT_OUT = b"null"
 """What is written in place of the texts of an entry that would take more than the `_LARGEST`-th part of the journal."""
@@ -102,13 +102,19 @@ class Entry(NamedTuple):
 
 
 class AcceptedErrors(NamedTuple):
-    """How many accepted answers were judged, how many of them were wrong, and the mean of the risks at which they were
-    accepted; `interval`: as `error_interval`."""
+    """How many accepted answers were judged, how many of them were wrong, and the sum of the risks at which they were
+    accepted."""
 
     judged: int = 0
     wrong: int = 0
-    risk: float = 0.0
-    interval: tuple[float, float] = (0.0, 1.0)
+    risks: float = 0.0
+
+    def changed(self, before: Self, after: Self | None = None) -> Self:
+        """These, with `after` in place of `before` among them."""
+        judged, wrong, risks = after or (0, 0, 0.0)
+        return type(self)(
+            self.judged - before.judged + judged, self.wrong - before.wrong + wrong, self.risks - before.risks + risks
+        )
 
     def collect(self) -> Iterator[Metric]:
         """Without values if none was judged."""
@@ -118,8 +124,9 @@ class AcceptedErrors(NamedTuple):
         error = GaugeMetricFamily("unprm_accepted_error", help, labels=["bound"])
         if self.judged:
             judged.add_metric([], self.judged)
-            risk.add_metric([], self.risk)
-            for bound, value in zip(("share", "low", "high"), (self.wrong / self.judged, *self.interval), strict=True):
+            risk.add_metric([], self.risks / self.judged)
+            interval = error_interval(self.wrong, self.judged)
+            for bound, value in zip(("share", "low", "high"), (self.wrong / self.judged, *interval), strict=True):
                 error.add_metric([bound], value)
         return iter((judged, risk, error))
 
@@ -148,7 +155,7 @@ class Journal(Collector):
             for name in _ADDED.keys() - known:
                 self._database.execute(f"ALTER TABLE requests ADD COLUMN {name} {_ADDED[name]}")
             self._database.executescript(_INDICES)
-            self._count_accepted()
+            self.accepted = self._accepted()
         except (OSError, sqlite3.Error) as error:
             raise JournalUnusable(f"the journal {file} can't be written to ({error})") from None
         self._writer = ThreadPoolExecutor(1, "journal")
@@ -193,8 +200,9 @@ class Journal(Collector):
         """Notes whether the answer of the election of this number was right."""
 
         def write() -> None:
+            before = self._accepted("AND id = ?", number)
             self._database.execute("UPDATE requests SET correct = ? WHERE id = ?", (correct, number))
-            self._count_accepted()
+            self.accepted = self.accepted.changed(before, self._accepted("AND id = ?", number))
 
         await self._run(write)
 
@@ -206,10 +214,10 @@ class Journal(Collector):
         except sqlite3.Error as error:
             raise Overloaded(f"the journal can't be used now ({type(error).__name__})", BUSY_SECONDS) from None
 
-    def _count_accepted(self) -> None:
-        judged, wrong, risk = self._database.execute(_ACCEPTED).fetchone()
-        known = (judged, int(wrong), risk, error_interval(int(wrong), judged)) if judged else ()
-        self.accepted = AcceptedErrors(*known)
+    def _accepted(self, condition: str = "", *values: int) -> AcceptedErrors:
+        """Counts the entries for which the condition holds: counting all each time would take ever longer."""
+        judged, wrong, risks = self._database.execute(_ACCEPTED + condition, values).fetchone()
+        return AcceptedErrors(judged, int(wrong), risks)
 
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily("unprm_journal_dropped", "Requests left out of the journal.", self.dropped)
@@ -227,8 +235,9 @@ class Journal(Collector):
             if not self.texts or size > self._max_bytes // _LARGEST:
                 entry, needed = entry._replace(request=_LEFT_OUT, response=_LEFT_OUT), 0
             while (used := self._used()) and used + needed > self._max_bytes:
-                self._database.execute(_DROP_OLDEST)
-                self._count_accepted()
+                dropped = self._accepted(f"AND {_OLDEST}")
+                self._database.execute(f"DELETE FROM requests WHERE {_OLDEST}")
+                self.accepted = self.accepted.changed(dropped)
             self._database.execute(_INSERT, entry)
         except sqlite3.Error as error:
             failed = type(error).__name__

@@ -35,6 +35,8 @@ OBJECT_BYTES, VALUE_BYTES = 1280, 64
 """Memory that an object of a body takes once it is parsed and validated, and any other value beside its text."""
 PARSED = 12
 """The values of a body may take as much memory as this many bodies of the maximum size."""
+_TO_LATIN, _TO_16_BITS, _CONTINUED = (bytes(range(*ends)) for ends in ((0xC4,), (0xF0,), (0x80, 0xC0)))
+"""Bytes that in UTF-8 are of characters up to U+00FF; up to U+FFFF; or that continue a character."""
 SENT_BYTES = 65_536
 """Bytes of an answer that are handed to the connection at once; they are then out of the caller's share."""
 
@@ -238,8 +240,8 @@ async def read_body(headers: Headers, receive: Receive, limit: int, hold: Callab
 
 
 def parsed_size(body: bytes) -> int:
-    """Bytes of memory that the values of a body in JSON take, beside their texts: an estimate from its brackets, braces
-    and commas, which are counted outside strings."""
+    """Bytes of memory that the values of a body in JSON take, beyond those of the body: an estimate from its brackets,
+    braces and commas, which are counted outside strings, and from the width of its characters."""
     bare = body.replace(rb"\\", b"").replace(rb"\"", b"")  # without what is escaped, each quote begins or ends a string
     objects = others = inside = 0
     for start in range(0, len(bare), PART_BYTES):
@@ -248,7 +250,20 @@ def parsed_size(body: bytes) -> int:
         objects += outside.count(b"{")
         others += outside.count(b"[") + outside.count(b",")
         inside ^= len(pieces) % 2 == 0
-    return OBJECT_BYTES * objects + VALUE_BYTES * others
+    return OBJECT_BYTES * objects + VALUE_BYTES * others + _text_size(body)
+
+
+def _text_size(body: bytes) -> int:
+    """Bytes of memory that the characters of a body take beyond its own: none for ASCII. Python keeps all of a text as
+    wide as its widest (PEP 393), so that one emoji makes a text four times as large, and pydantic its UTF-8 beside."""
+    escaped = b"\\u" in body
+    if body.isascii() and not escaped:
+        return 0
+    beyond_latin = body.translate(None, _TO_LATIN)
+    width = 2 if beyond_latin or escaped else 1
+    if beyond_latin.translate(None, _TO_16_BITS) or b"\\ud" in body or b"\\uD" in body:
+        width = 4
+    return width * len(body.translate(None, _CONTINUED))
 
 
 def parse(body: bytes, max_solutions: int, max_steps: int) -> object:

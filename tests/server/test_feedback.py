@@ -12,9 +12,9 @@ import pytest
 from openai import OpenAI
 from typer.testing import CliRunner
 
-from server.journal import _ACCEPTED
+from server.journal import _ACCEPTED, _OLDEST
 from tests.fakes import upstream
-from tests.server.harness import Running, ask, boxed, serving
+from tests.server.harness import Running, ask, bearer, boxed, serving
 from tests.support import until
 from training.__main__ import app
 from unprm.election.acceptance import VoteCalibration, error_interval, read
@@ -123,9 +123,13 @@ def test_a_journal_of_before_gets_the_columns_and_the_index(tmp_path: Path) -> N
         assert judge(server, "old", correct=True).status_code == 422
         vote = server.post("/vote/majority", VOTE).headers["X-Request-ID"]
         assert judge(server, vote, correct=True).status_code == 200
-    with closing(sqlite3.connect(tmp_path / "j")) as database:  # at each feedback all are counted
-        ((*_, plan),) = database.execute(f"EXPLAIN QUERY PLAN {_ACCEPTED}")
-    assert "USING INDEX accepted" in plan
+    with closing(sqlite3.connect(tmp_path / "j")) as database:
+        plans = [
+            database.execute(f"EXPLAIN QUERY PLAN {_ACCEPTED} {condition}").fetchone()[-1]
+            for condition in ("", "AND id = 1", f"AND {_OLDEST}")
+        ]
+    assert "USING INDEX accepted" in plans[0]  # at the start
+    assert all("USING INTEGER PRIMARY KEY" in plan for plan in plans[1:]), "a feedback counts one"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -150,6 +154,7 @@ def test_chat_completions_are_judged_and_recalibrate_their_votes(tmp_path: Path,
     assert (refused.exit_code, "--output: it is the journal" in refused.output) == (2, True)
     made = CliRunner().invoke(app, [*command, str(tmp_path / "new.json")])
     assert made.exit_code == 0, made.output
+    assert "feedback: 2 of no named key" in made.output
     calibration = read(tmp_path / "new.json")
     assert (calibration.pool, calibration.elections) == ("j", {"majority": [(2 / 3, True), (2 / 3, False)]})
     assert calibration.ranges["candidates"] == (3, 3)
@@ -188,6 +193,26 @@ def test_while_the_journal_cannot_be_used_feedback_is_asked_for_again(tmp_path: 
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
         assert "the journal can't be used now" in refused.json()["detail"]
         assert judge(server, vote, correct=True).status_code == 200
+
+
+def test_calibrations_can_be_limited_to_the_feedback_of_some_keys(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("one 11111111\ntwo 22222222\nthree 33333333\n")
+    with journalled(tmp_path, api_keys_file=tmp_path / "keys") as server:
+        for key, right in (("11111111", True), ("11111111", True), ("22222222", False)):
+            vote = server.post("/vote/majority", VOTE, headers=bearer(key)).headers["X-Request-ID"]
+            body = {"request_id": vote, "correct": right}
+            assert server.post("/feedback", body, headers=bearer(key)).status_code == 200
+    command = ["evaluate", "calibrate-votes", "--journal", str(tmp_path / "j"), "--output", str(tmp_path / "c")]
+    for callers, told, verdicts in (
+        ((), "feedback: 2 of one, 1 of two", [True, True, False]),
+        (("one",), "feedback: 2 of one", [True, True]),
+        (("one", "two"), "feedback: 2 of one, 1 of two", [True, True, False]),
+    ):
+        made = CliRunner().invoke(app, [*command, *(f"--caller={name}" for name in callers)])
+        assert (made.exit_code, told in made.output.splitlines()) == (0, True), made.output
+        assert [right for _, right in read(tmp_path / "c").elections["majority"]] == verdicts
+    refused = CliRunner().invoke(app, [*command, "--caller", "three"])
+    assert "was judged by these callers" in str(refused.exception)
 
 
 def test_accepted_answers_that_the_journal_no_longer_has_do_not_count(tmp_path: Path) -> None:

@@ -203,6 +203,9 @@ def calibrate_votes(
         Path | None,
         typer.Option(help="Instead of RUN, a server's journal, whose votes were judged by /feedback.", exists=True),
     ] = None,
+    caller: Annotated[
+        list[str] | None, typer.Option(help="Only the journal's feedback by this key, by its name; repeat for more.")
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="Name of the served PRM whose rewards these are. Default: the run's.")
     ] = None,
@@ -221,7 +224,9 @@ def calibrate_votes(
     elif journal and not run:
         if output.exists() and output.samefile(journal):
             raise typer.BadParameter("it is the journal", param_hint="--output")
-        made, left_out = acceptance.recalibrated(journal, today)
+        made, judged, left_out = acceptance.recalibrated(journal, today, caller or ())
+        of_each = ", ".join(f"{count} of {name or 'no named key'}" for name, count in judged.most_common())
+        console.print(f"feedback: {of_each}", markup=False, soft_wrap=True)
         if left_out:
             console.print(f"{left_out} votes are left out: not the model, settings or kind of answers of the others")
     else:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -60,28 +60,30 @@ def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggreg
     )
 
 
-def recalibrated(journal: Path, date: str) -> tuple[VoteCalibration, int]:
-    """The calibration of the votes in a server's journal whose answers were judged by its callers; and how many of them
-    are left out, since their model or settings are not those of the most. Raises `RecordInvalid` if there are none."""
+def recalibrated(journal: Path, date: str, callers: Sequence[str] = ()) -> tuple[VoteCalibration, Counter[str], int]:
+    """The calibration of the votes in a server's journal whose answers were judged by these callers, by default by all;
+    how many of them each caller judged; and how many are left out, since their model or settings are not those of the
+    most. Raises `RecordInvalid` if there are none."""
     try:
         with closing(sqlite3.connect(f"{journal.resolve().as_uri()}?mode=ro", uri=True)) as database:
-            query = "SELECT election, correct FROM requests WHERE correct IS NOT NULL ORDER BY id"
-            rows = database.execute(query).fetchall()
+            query = "SELECT caller, election, correct FROM requests WHERE correct IS NOT NULL ORDER BY id"
+            rows = [row for row in database.execute(query) if not callers or row[0] in callers]
     except sqlite3.Error as error:
         raise RecordInvalid(str(journal), 0, f"it is no journal of a server ({error})") from None
-    made = [(TypeAdapter(ElectionRecord).validate_json(election), bool(correct)) for election, correct in rows]
-    stated = [(record, correct) for record, correct in made if record.compared_as == "stated"]
+    made = [(caller, TypeAdapter(ElectionRecord).validate_json(text), bool(correct)) for caller, text, correct in rows]
+    stated = [each for each in made if each[1].compared_as == "stated"]
     if not stated:
+        whose = " by these callers" if callers else ""
         raise RecordInvalid(
-            str(journal), 0, "no vote on stated answers in it was judged: its callers do so by POST /feedback"
+            str(journal), 0, f"no vote on stated answers in it was judged{whose}: its callers do so by POST /feedback"
         )
-    names = {name: value for record, _ in stated for name, value in record.settings.items()}
+    names = {name: value for _, record, _ in stated for name, value in record.settings.items()}
     for name in names:
-        values = [record.settings[name] for record, _ in stated if name in record.settings]
+        values = [record.settings[name] for _, record, _ in stated if name in record.settings]
         names[name] = Counter(values).most_common(1)[0][0]
-    alike = [(record, correct) for record, correct in stated if record.settings.items() <= names.items()]
+    alike = [each for each in stated if each[1].settings.items() <= names.items()]
     by_vote: dict[Strategy, list[JudgedElection]] = {}
-    for record, correct in alike:
+    for _, record, correct in alike:
         by_vote.setdefault(record.strategy, []).append((record.certainty, correct))
     calibration = VoteCalibration(
         pool=journal.name,
@@ -91,9 +93,9 @@ def recalibrated(journal: Path, date: str) -> tuple[VoteCalibration, int]:
         aggregate=names.pop("aggregate", None),
         terms=names,
         elections=by_vote,
-        ranges=_ranges([record.statistics for record, _ in alike]),
+        ranges=_ranges([record.statistics for _, record, _ in alike]),
     )
-    return calibration, len(made) - len(alike)
+    return calibration, Counter(caller for caller, _, _ in alike), len(made) - len(alike)
 
 
 def _ranges(statistics: Iterable[Statistics]) -> dict[str, tuple[float, float]]:

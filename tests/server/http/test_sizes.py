@@ -172,11 +172,15 @@ def test_values_are_counted_outside_strings(body: str, objects: int, others: int
         {"problem": "p", "trajectories": [{"messages": [AGENT] * 1000}] * 3},
         {"problem": "p", "solutions": [["a"] * 1000] * 30},
         {"problem": "p", "solutions": [{"text": "a", "token_logprobs": [-0.5] * 30_000}]},
+        {"problem": "p", "solutions": ["x" * 2**20 + "😀"]},
+        {"problem": "p", "solutions": ["x" * 2**20 + "–"]},
+        {"problem": "数" * 2**20, "solutions": ["é" * 2**20]},
     ],
-    ids=["parts", "turns", "trajectories", "steps", "numbers"],
+    ids=["parts", "turns", "trajectories", "steps", "numbers", "an emoji", "a dash", "wide"],
 )
-def test_no_more_memory_is_taken_than_is_counted(body: dict[str, Any]) -> None:
-    sent = json.dumps(body).encode()
+@pytest.mark.parametrize("escaped", [True, False])
+def test_no_more_memory_is_taken_than_is_counted(body: dict[str, Any], escaped: bool) -> None:
+    sent = json.dumps(body, ensure_ascii=escaped).encode()
     kind: Any = MessagesRequest if "model" in body else ScoreRequest
     tracemalloc.start()
     try:
