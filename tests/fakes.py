@@ -126,8 +126,9 @@ class Upstream:
     stream has only the first. `takes_n` and `streams`:
     whether it heeds `n` and `stream`;
     `gives_logprobs`: whether it has log-probabilities for callers that ask for them; `logprobs`: what it has instead of
-    its own for single texts, by their number; `cut`: the numbers of texts that end at `max_tokens`; `lists`: the models
-    that it says it has; `usage`: what it tells of each call beside the tokens. `bodies`, `keys` and `traces` are the
+    its own for single texts, by their number; `cut`: the numbers of texts that end at `max_tokens`; `ends`: why others
+    do; `lists`: the models that it says it has; `usage`: what it tells of each call beside the tokens. `bodies`, `keys`
+    and `traces` are the
     JSON bodies and the headers Authorization and traceparent of the calls, `given` counts choices, `gone` the callers
     that disconnected, `most_running` the calls at a time.
     """
@@ -142,6 +143,7 @@ class Upstream:
     gives_logprobs: bool = True
     logprobs: Mapping[int, dict[str, Any] | None] = field(default_factory=dict)
     cut: Collection[int] = ()
+    ends: Mapping[int, str] = field(default_factory=dict)
     lists: Sequence[str] = ("reasoner",)
     usage: Mapping[str, Any] = field(default_factory=dict)
     media_type: str = "application/json"
@@ -238,7 +240,7 @@ class Upstream:
         text = self.for_problem[problem].pop() if problem in self.for_problem else self.texts[number]
         self.given += 1
         message = {"role": "assistant", "content": text} if isinstance(text, str) else text
-        reason = "length" if number in self.cut else "stop"
+        reason = "length" if number in self.cut else self.ends.get(number, "stop")
         return {"index": index, "message": message, "finish_reason": reason, "logprobs": self._logprobs(number, body)}
 
     def _logprobs(self, number: int, body: dict[str, Any]) -> dict[str, Any] | None:

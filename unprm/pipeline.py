@@ -236,16 +236,20 @@ class Ballot:
         """The solutions and their answers, in order. Raises `InvalidRequest`, and `Unscorable` if the request says
         so."""
         ballot = cls(request, [], [])
-        for index, solution in enumerate(request.candidates(scorer.max_steps, scorer.tags)):
-            if solution.answer is None and solution.text.strip():
-                ballot.texts[index] = solution.text
-            answer = answer_of(solution.answer, solution.text, request.extraction)
-            ballot.solutions.append(replace(solution, answer=answer))
-            given = None if solution.step_scores is None else StepScores(solution.step_scores)
-            ballot.scores.append(why_unscorable(index, solution, scorer.max_steps) or given)
+        ballot.add(request, scorer)
         if request.on_invalid == "refuse":
             raise_first_unscorable(ballot.scores, request.place)
         return ballot
+
+    def add(self, request: Candidates, scorer: Scorer) -> None:
+        """Reads the solutions of a request with the same settings, after those before."""
+        for index, solution in enumerate(request.candidates(scorer.max_steps, scorer.tags), len(self.solutions)):
+            if solution.answer is None and solution.text.strip():
+                self.texts[index] = solution.text
+            answer = answer_of(solution.answer, solution.text, request.extraction)
+            self.solutions.append(replace(solution, answer=answer))
+            given = None if solution.step_scores is None else StepScores(solution.step_scores)
+            self.scores.append(why_unscorable(index, solution, scorer.max_steps) or given)
 
     def read_unstated(self) -> None:
         """Reads texts without a stated answer by the kind of most replies, if there is one."""
@@ -512,15 +516,21 @@ def _judge(answers: Sequence[str | None], golds: Sequence[Sequence[str]]) -> Wor
 def prepare_ballot(
     request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *, alone: bool = False
 ) -> Work[Ballot]:
-    """The ballot for these votes, scored if a vote needs rewards. `alone`: without answers, candidates may stand for
-    themselves.
+    """The ballot for these votes, as `prepare`; raises as that and `Ballot.from_request`."""
+    ballot = Ballot.from_request(request, scorer)
+    yield from prepare(ballot, strategies, scorer, alone=alone)
+    return ballot
+
+
+def prepare(ballot: Ballot, strategies: Sequence[Strategy], scorer: Scorer, *, alone: bool = False) -> Work[None]:
+    """Finds the classes of a ballot's answers, and its scores if a vote needs rewards. `alone`: without answers,
+    candidates may stand for themselves.
 
     Raises `NoAnswer`, `Unscorable` and `NoConfidence` if nobody with an answer has what a vote needs, `InvalidRequest`
     without a problem to score by, and the scorer's errors.
     """
-    on_election = scorer.on_election(request, strategies)
-    ballot = Ballot.from_request(request, scorer)
-    ballot.on_election = on_election
+    request = ballot.request
+    ballot.on_election = scorer.on_election(request, strategies)
     yield from _classify(ballot)
     if all(name is None for name in ballot.classes):
         signals = {VOTES[strategy].signal for strategy in strategies} if alone else set[Signal]()
@@ -532,7 +542,6 @@ def prepare_ballot(
         ballot.scores = [outcome if isinstance(outcome, Unscorable) else None for outcome in ballot.scores]
     if needed == {"confidence"} and ballot.confidences is None:
         raise NoConfidence
-    return ballot
 
 
 def why_majority(scorer: Scorer, problem: str | None) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import unprm
-from server.routes.gateway.sampling import ActionSolution
+from server.routes.gateway.reading import ActionSolution
 from tests.fake_engine import FakeEngine
 from tests.server.harness import PROBLEM, ask, boxed, serving
 from unprm import pipeline

@@ -7,7 +7,8 @@ way: future candidates are drawn from those seen so far, and the vote is taken o
 import itertools
 import random
 from bisect import insort
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 
 from pydantic import BaseModel
 
@@ -27,6 +28,9 @@ def stability(
     values: Values | None,
     budget: int,
     terms: BaseModel = DEFAULTS,
+    *,
+    bonds: Sequence[Hashable] | None = None,
+    enough: float = 0.0,
     draws: int = DRAWS,
 ) -> float:
     """Probability that the class that wins now also wins among `budget` candidates; 1.0 only if nothing can change it.
@@ -34,31 +38,51 @@ def stability(
     `classes` and `terms` as in `decide`; `values`: what the vote needs, so far. The next answer is a known one, with
     probability proportional to its frequency, or a new one; its value falls equally likely between any two neighbours
     among the answer's values, and 0 and the greatest (Hill, 1968). 0.0 while there is no winner. Deterministic.
+
+    `bonds`: what keeps candidates in one class even if further candidates change the classes, by default their classes;
+    None for a candidate that nothing keeps there. `enough`: ends the simulation once the probability is surely lower.
     """
     left = budget - len(classes)
     lacking = values is not None and drop_unanswered(classes, values) is None
     if (lacking and needed_signal(strategy, classes, terms) != "none") or all(name is None for name in classes):
         return 0.0 if left > 0 else 1.0
-    if left <= 0 or VOTES[strategy].settled(tally(classes, terms, values), left):
-        return 1.0
     winner = elected(strategy, classes, values, terms)
+    bonds = classes if bonds is None else bonds
+    kept = Counter(bond for name, bond in zip(classes, bonds, strict=True) if name == winner and bond is not None)
+    if left <= 0 or (kept and _is_final(strategy, bonds, kept.most_common(1)[0][0], values, left, terms)):
+        return 1.0
     rng = random.Random(0)
     same = 0
-    for _ in range(draws):
+    for number in range(1, draws + 1):
         drawn, valued = _future(rng, classes, values, left)
         if valued is not None or needed_signal(strategy, drawn, terms) == "none":
             same += elected(strategy, drawn, valued, terms) == winner
+        if same + draws - number < enough * draws:
+            return same / number
     # that none of the draws differs does not prove that none can
     return min(same / draws, 1 - 1 / (draws + 1))
+
+
+def _is_final(
+    strategy: Strategy, bonds: Sequence[Hashable], kept: Hashable, values: Values | None, left: int, terms: BaseModel
+) -> bool:
+    """Whether the candidates of the bond `kept` win against all others, now and `left` to come, even if all of these
+    had the same answer, and those without a value the highest."""
+    sides = [int(bond != kept) for bond in bonds]
+    worst = values and [1.0 if side and value is None else value for side, value in zip(sides, values, strict=True)]
+    settled = VOTES[strategy].settled(tally(sides, terms, worst), left)
+    return settled and elected(strategy, sides, worst, terms) == 0
 
 
 def _future(
     rng: random.Random, classes: Sequence[int | None], values: Values | None, left: int
 ) -> tuple[list[int | None], Values | None]:
     """The candidates so far and `left` simulated ones, and their values, None if those so far have none."""
-    drawn = list(classes)
+    drawn, new = list(classes), 1 + max(name for name in classes if name is not None)
     for _ in range(left):
-        drawn.append(_next_class(rng, drawn))
+        place = rng.random() * (len(drawn) + _NOVELTY)
+        drawn.append(drawn[int(place)] if place < len(drawn) else new)
+        new += drawn[-1] == new
     if values is None:
         return drawn, None
     seen: dict[int | None, list[float]] = {}
@@ -73,13 +97,6 @@ def _future(
         insort(seen.setdefault(name, []), value)
         future.append(value)
     return drawn, future
-
-
-def _next_class(rng: random.Random, classes: Sequence[int | None]) -> int | None:
-    place = rng.random() * (len(classes) + _NOVELTY)
-    if place < len(classes):
-        return classes[int(place)]
-    return 1 + max(name for name in classes if name is not None)
 
 
 def _next_value(rng: random.Random, seen: Sequence[float], greatest: float) -> float:

@@ -62,7 +62,11 @@ def decide(
     Raises `NoAnswer`; `RewardsMissing`, or `ValueError` for confidences, if the needed signal is missing.
     """
     given = {"none": None, "reward": rewards, "confidence": confidences}[VOTES[strategy].signal]
-    ballots, ranked, frequency = _ranked(strategy, classes, given, terms, rewards, answers)
+    ballots, frequency = _scored(strategy, classes, given, terms, rewards, answers)
+    left, ranked = list(ballots.groups), list[AnswerGroup]()
+    while left:
+        ranked.append(_best(left, strategy, frequency))
+        left.remove(ranked[-1])
     best, tied, margin = ranked[0], _tied(ranked), None
     decided_by: DecidedBy = "majority" if frequency else VOTES[strategy].decided_by
     if len(ranked) == 1:
@@ -85,19 +89,20 @@ def elected(
     strategy: Strategy, classes: Sequence[int | None], values: Values | None, terms: BaseModel = DEFAULTS
 ) -> int | None:
     """The class that `decide` elects, with values of the signal that the vote takes."""
-    _, ranked, _ = _ranked(strategy, classes, values, terms, values, None)
-    return classes[ranked[0].members[0]]
+    ballots, frequency = _scored(strategy, classes, values, terms, values, None)
+    return classes[_best(ballots.groups, strategy, frequency).members[0]]
 
 
-def _ranked(
+def _scored(
     strategy: Strategy,
     classes: Sequence[int | None],
     given: Values | None,
     terms: BaseModel,
     rewards: Values | None,
     answers: Sequence[str] | None,
-) -> tuple[Tally, list[AnswerGroup], bool]:
-    """The input of a vote, with `given` values of its signal; the groups, best first; whether frequency decides."""
+) -> tuple[Tally, bool]:
+    """The input of a vote, with `given` values of its signal, its groups scored; and whether frequency alone decides.
+    As `decide`."""
     vote = VOTES[strategy]
     values = None if given is None or vote.signal == "none" else drop_unanswered(classes, given)
     ballots = tally(classes, terms, values, answers)
@@ -114,16 +119,16 @@ def _ranked(
         group.score = score
         if of_members := known(group.members, rewards or ()):
             group.mean_reward, group.max_reward = mean(of_members), max(of_members)
-    by_reward = vote.signal == "reward" and not frequency
-    left, ranked = list(ballots.groups), list[AnswerGroup]()
-    while left:  # the preferred of those tied with the best of the rest
-        best = min(
-            _tied(left),
-            key=lambda group: (-group.count, -(group.mean_reward or 0.0) if by_reward else 0.0, group.members[0]),
-        )
-        left.remove(best)
-        ranked.append(best)
-    return ballots, ranked, frequency
+    return ballots, frequency
+
+
+def _best(groups: Sequence[AnswerGroup], strategy: Strategy, frequency: bool) -> AnswerGroup:
+    """The preferred of the groups that are tied with the best."""
+    by_reward = VOTES[strategy].signal == "reward" and not frequency
+    return min(
+        _tied(groups),
+        key=lambda group: (-group.count, -(group.mean_reward or 0.0) if by_reward else 0.0, group.members[0]),
+    )
 
 
 def _tied(classes: Sequence[AnswerGroup]) -> list[AnswerGroup]:

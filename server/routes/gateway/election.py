@@ -1,23 +1,25 @@
 """The election of one answer: rounds of candidates until the vote is stable; what follows if it is not accepted."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
 from unprm import pipeline
-from unprm.election.adaptive import stability
+from unprm.election.adaptive import DRAWS, stability
 from unprm.election.decide import representative
 from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable, UpstreamFailed, UpstreamRefused
 from unprm.openai.completion import Completion, Samples
 from unprm.openai.models import Json
 from unprm.pipeline import Ballot, NoConfidence
-from unprm.votes.registry import Strategy, VoteTerms
-from unprm.wire import LONGEST_COMPARED, AnySolution, Election, Unscored, VoteRequest
+from unprm.votes.registry import Strategy
+from unprm.wire import LONGEST_COMPARED, Election, Unscored
 
 from ...models.model import Model
 from ...scoring import RequestScorer
 from ...tracing import annotate_generation, report_evaluation
+from .reading import Readings
 from .report import (
     Attempt,
     ElectionUsage,
@@ -30,8 +32,7 @@ from .report import (
     WrittenCandidate,
     notes,
 )
-from .sampling import Sampling
-from .schema import ElectionSettings
+from .sampling import Round, Sampling
 
 PROBE = 2
 """Candidates that are sampled first where only answers can be voted on, to see whether there are any."""
@@ -53,12 +54,6 @@ _NO_VOTE: Json = {
 """What a report has of a vote that was not taken."""
 
 
-class _AnyVoteRequest(VoteRequest, VoteTerms):
-    """Candidates for any vote, which need a problem only if they are scored."""
-
-
-_COMMON = _AnyVoteRequest.model_fields.keys() & ElectionSettings.model_fields.keys()
-
 ElectionUpdate = TextPiece | WrittenCandidate | Progress
 """What a stream tells of an election."""
 Observer = Callable[[ElectionUpdate], None]
@@ -68,8 +63,8 @@ of candidates while they are written, and finished candidates."""
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """`choices`: a completion of each answer in the order of the vote, the elected one first; `sampled`: what all
-    candidates cost, with the model of the elected one."""
+    """`choices`: as many completions as the request asks for, of each answer in the order of the vote, the elected one
+    first; `sampled`: what all candidates cost, with the model of the elected one."""
 
     choices: list[Completion]
     sampled: Samples
@@ -88,6 +83,7 @@ class RunningElection:
         self.sampling, self._observe, self._waiting = sampling, observe, waiting
         self._plan, self._context = sampling.plan, sampling.context
         self._scorer = RequestScorer(sampling.service, models, sampling.context)
+        self._readings = Readings(sampling.plan, self._scorer)
         self.stopped: Stopped | None = None
         self.stable = 0.0
         self._ballot: Ballot | None = None
@@ -116,19 +112,26 @@ class RunningElection:
 
     async def _sample(self) -> None:
         """One more round, and a vote."""
-        context, attempted, size = self._context, self.sampling.attempted, self._plan.settings.round
+        context, plan, attempted = self._context, self._plan, self.sampling.attempted
+        size = plan.settings.round
         if self._probes and attempted < size:
             size = size - attempted if attempted else PROBE
         size = min(size, self.sampling.budget - attempted)
         until, now = context.deadline - _RESERVE * context.seconds, asyncio.get_running_loop().time()
         try:
             share = now + (until - now) / (1 + self._waiting)
-            await self.sampling.sample(size, share, self._observe and self._note_arrival, self._is_enough)
+            early = plan.signal == "none" and plan.settings.risk is None and not self._exhaust
+            note = self._observe and self._note_arrival
+            await self.sampling.sample(size, share, note, self._until_final if early else None)
         except TimeoutError:
             raise DeadlineExceeded((1 - _RESERVE) * context.seconds, context.unheard) from None
+        sampling, read = self.sampling, len(self._readings)
+        await self._read(self._readings, sampling.samples.completions[read:], sampling.confidences[read:])
+        sampling.check_confidences()
         self._ballot = await self._vote(self._plan.strategy)
-        if self._ballot is not None:
-            self._leader = self._ballot.decide(self._plan.strategy, LONGEST_COMPARED).answer
+        if self._ballot is not None and self._observe is not None:
+            leading = await context.read(partial(self._ballot.decide, self._plan.strategy, LONGEST_COMPARED))
+            self._leader = leading.answer
         await self._stop_if_decided()
         if self.stopped is None and self._observe is not None:
             self._observe(self._progress(len(self.sampling.samples)))
@@ -153,17 +156,15 @@ class RunningElection:
             outcome, others = await self._without_answers(), list[int]()
             report_evaluation(plan.strategy, outcome.get("decided_by") or "none", outcome.get("reward"), context)
         else:
-            vote = ballot.outcome(strategy, LONGEST_COMPARED)
+            vote, outcome, others = await context.read(partial(_outcome, ballot, strategy))
             sampling.service.metrics.count_vote(vote, context)
-            outcome, values = _outcome(ballot, vote), ballot.values(strategy)
-            others = [representative(each.members, values) for each in vote.candidates]
-            del others[0]
         sampled = Samples()
         for source in plan.sources:
             sampled.count(source.sampled)
         sampled.model = sampling.origins[outcome["solution_index"]].sampled.model
         report = self._report(outcome, sampled, by_frequency=ballot is not None and strategy != plan.strategy)
-        choices = [sampling.choice(index) for index in (report.solution_index, *others)]
+        shown = [report.solution_index, *others][: plan.request.n or 1]
+        choices = await context.read(lambda: list(map(sampling.choice, shown)))  # log-probabilities are long
         return ElectionResult(choices, sampled, report)
 
     def _report(self, outcome: Json, sampled: Samples, *, by_frequency: bool) -> Report:
@@ -188,6 +189,7 @@ class RunningElection:
             "stopped": self.stopped or "budget",
             "stable": self.stable,
             "failures": sampling.failures,
+            "breaches": self._readings.breaches or None,
             "usage": ElectionUsage(**asdict(self._context.usage), upstream=sampled.usage.details),
             "solutions": sampling.written if plan.settings.show_samples else None,
         }
@@ -196,27 +198,51 @@ class RunningElection:
         report.notes = notes(report, plan, limit, by_frequency=by_frequency)
         return report
 
-    async def _is_enough(self, completions: Sequence[Completion]) -> bool:
-        """Whether the vote on the completions so far is stable, and the rest of the round need not be waited for; False
-        for a vote by rewards or confidences: scoring a part would delay the rest."""
-        plan = self._plan
-        if plan.signal != "none" or self._exhaust:
-            return False
-        ballot = await self._vote(plan.strategy, partial(self.sampling.provisional, completions))
-        left = self.sampling.budget - self.sampling.attempted - (len(completions) - len(self.sampling.samples))
-        return ballot is not None and await self._stability(ballot, left) >= plan.stable
+    async def _until_final(self, round: Round) -> None:
+        """Returns once nothing that still comes can change a vote by frequency, so that the rest of the round need not
+        be waited for: more than half of the budget state the same answer, word by word. Less ends no round, as it would
+        prefer fast candidates."""
+        counts, read = Counter(self._readings.bonds), 0
+        while len(round.arrived) == round.size or not self._is_final(counts):
+            await round.came.wait()
+            round.came.clear()
+            if 2 * (len(self._readings) + len(round.arrived)) > self.sampling.budget:
+                for each in round.arrived[read:]:
+                    alone = self._new_readings()
+                    await self._read(alone, [each], [None])
+                    counts.update(alone.bonds)
+                    read += 1
 
-    async def _vote(
-        self, strategy: Strategy, solutions: Callable[[], list[AnySolution]] | None = None
-    ) -> Ballot | None:
-        """The ballot on `solutions`, by default all candidates so far; None if nothing can be voted on: no answers, or
-        no rewards or confidences for them."""
-        request = await self._context.read(partial(self._request, solutions or self.sampling.solutions))
-        self._context.solutions = request.count
-        if strategy != self._plan.strategy:
-            request.risk = None
+    def _is_final(self, counts: Counter[Hashable]) -> bool:
+        return any(bond is not None and 2 * number > self.sampling.budget for bond, number in counts.items())
+
+    def _new_readings(self) -> Readings:
+        return Readings(self._plan, self._scorer)
+
+    async def _read(
+        self, readings: Readings, completions: Sequence[Completion], confidences: Sequence[float | None]
+    ) -> None:
+        """Adds candidates to `readings`, in a turn of their size."""
+        if completions:
+            size = sum(completion.length for completion in completions)
+            await self._context.read(partial(readings.add, completions, confidences), size)
+
+    async def _prepare(self, strategy: Strategy, readings: Readings, *, alone: bool = False) -> Ballot:
+        """The ballot on all candidates of `readings`; raises as `pipeline.prepare`."""
+        settings, self._context.solutions = self._plan.settings, len(readings)
+        risk = settings.risk if strategy == self._plan.strategy else None
+        ballot = await self._context.read(partial(readings.ballot, risk))
         try:
-            return await self._scorer.finish(pipeline.prepare_ballot(request, [strategy], self._scorer))
+            await self._scorer.finish(pipeline.prepare(ballot, [strategy], self._scorer, alone=alone))
+        finally:
+            readings.keep_scores(ballot)
+        return ballot
+
+    async def _vote(self, strategy: Strategy, readings: Readings | None = None) -> Ballot | None:
+        """As `_prepare`, by default on all candidates so far; None if nothing can be voted on: no answers, or no
+        rewards or confidences for them."""
+        try:
+            return await self._prepare(strategy, self._readings if readings is None else readings)
         except (NoAnswer, Unscorable, NoConfidence):
             return None
 
@@ -234,63 +260,73 @@ class RunningElection:
 
     async def _none_votes(self) -> bool:
         """Whether no candidate was truncated, or has an answer even beside its equal: among more, others may be."""
-        alone = [partial(self.sampling.provisional, [each, each]) for each in self.sampling.samples.completions]
-        return not self.sampling.cut and not any([await self._vote("majority", each) for each in alone])
+        for each in self.sampling.samples.completions:
+            twice = self._new_readings()
+            await self._read(twice, [each, each], [None, None])
+            if each.is_cut or await self._vote("majority", twice) is not None:
+                return False
+        return True
 
     async def _stability(self, ballot: Ballot, left: int) -> float:
         """The probability that the vote won't change when the candidates that are `left` have come."""
+        plan, readings = self._plan, self._readings
+        if left and readings.breaches and not readings.kept:
+            return 0.0  # one that keeps the terms would win
         # the final number of candidates: these and those still to come; failed ones are not replaced
-        strategy, whole = self._plan.strategy, len(ballot.classes) + left
-        values = ballot.values(strategy)
-        return await asyncio.to_thread(stability, strategy, ballot.classes, values, whole, self._plan.settings)
+        whole, values = len(ballot.classes) + left, ballot.values(plan.strategy)
+        simulate = partial(stability, plan.strategy, ballot.classes, values, whole, plan.settings)
+        simulate = partial(simulate, bonds=readings.bonds, enough=plan.stable)
+        return await self._context.read(simulate, DRAWS * whole, small=-1)
 
     async def _without_answers(self) -> Json:
         """The outcome in the report if no candidate has an answer to vote for: the one with the highest reward, or
         confidence, is elected if the vote takes these."""
-        plan, count = self._plan, len(self.sampling.samples)
-        outcome = _NO_VOTE | {"solution_index": self.sampling.first_whole, "without_answer_count": count}
+        plan, readings, count = self._plan, self._readings, len(self._readings)
+        outcome = _NO_VOTE | {"solution_index": readings.first, "without_answer_count": count}
         signal, named = plan.signal, plan.settings.strategy is not None
         if signal == "none" or (count == 1 and not named):
             return outcome
-        request = await self._context.read(partial(self._request, self.sampling.solutions))
-        values: list[float | None] = [getattr(solution, "confidence", None) for solution in request.solutions]
-        if signal == "reward":
-            try:
-                scored = await self._scorer.finish(pipeline.score(request, self._scorer))
-            except Unscorable as error:
-                if not named:
-                    return outcome
-                raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
-            values = [solution.reward for solution in scored.solutions]
-            outcome["unscored"] = _unscored(enumerate(each.unscored for each in scored.solutions))
-            outcome["demonstration"] = scored.demonstration
-        best = representative(range(count), values)
-        reward = values[best] if signal == "reward" else None
-        return outcome | {"decided_by": signal, "solution_index": best, "reward": reward}
-
-    def _request(self, solutions: Callable[[], list[AnySolution]]) -> _AnyVoteRequest:
-        fields = {name: getattr(self._plan.settings, name) for name in _COMMON}
-        fields |= {name: getattr(self._plan, name) for name in ("problem", "extraction")}
-        return _AnyVoteRequest(**fields, solutions=solutions())
+        try:
+            ballot = await self._prepare(plan.strategy, readings, alone=True)
+        except (NoAnswer, NoConfidence):
+            return outcome
+        except Unscorable as error:
+            if not named:
+                return outcome
+            raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
+        values = ballot.values(plan.strategy)
+        keepers = [index for index in range(count) if index not in readings.breaches]
+        best = representative(keepers or range(count), values)
+        return outcome | {
+            "decided_by": signal,
+            "solution_index": best,
+            "reward": values[best] if signal == "reward" and values else None,
+            "unscored": _unscored(ballot),
+            "demonstration": ballot.demonstration,
+        }
 
 
-def _outcome(ballot: Ballot, vote: Election) -> Json:
-    return dict(vote) | {
+def _outcome(ballot: Ballot, strategy: Strategy) -> tuple[Election, Json, list[int]]:
+    """A vote, what the report has of it, and the candidate to show for each further answer."""
+    vote, values = ballot.outcome(strategy, LONGEST_COMPARED), ballot.values(strategy)
+    outcome = dict(vote) | {
         "share": vote.candidates[0].count / sum(each.count for each in vote.candidates),
         "reward": None if ballot.rewards is None else ballot.rewards[vote.solution_index],
-        "unscored": _unscored(
-            (index, Unscored.from_error(each))
-            for index, each in enumerate(ballot.scores)
-            if isinstance(each, Unscorable)
-        ),
+        "unscored": _unscored(ballot),
         "without_answer_count": ballot.classes.count(None),
         "demonstration": ballot.demonstration,
         "compared_as_text": list(ballot.compared_as_text),
     }
+    return vote, outcome, [representative(each.members, values) for each in vote.candidates[1:]]
 
 
-def _unscored(reasons: Iterable[tuple[int, Unscored | None]]) -> list[UnscoredCandidate]:
-    return [UnscoredCandidate(index=index, **dict(reason)) for index, reason in reasons if reason is not None]
+def _unscored(ballot: Ballot) -> list[UnscoredCandidate]:
+    scores = enumerate(ballot.scores)
+    return [
+        UnscoredCandidate(index=k, **dict(Unscored.from_error(each)))
+        for k, each in scores
+        if isinstance(each, Unscorable)
+    ]
 
 
 async def elect(begun: Sequence[Sampling], observe: Observer | None = None) -> ElectionResult:

@@ -1,5 +1,6 @@
 """What the gateway reports about an election, in fields and in sentences."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -98,7 +99,8 @@ class Report(Election):
     vote, `decided_by` is None, and the first complete candidate is returned. `decided_by` is `majority`, whatever the
     strategy, if no candidate with an answer has the reward or confidence that it needs. `share`: the fraction of the
     candidates with an answer that have the elected one. Indices of candidates are in sampling order. `solutions` has
-    all candidates if the request asks for them, and is missing otherwise, and in a stream.
+    all candidates if the request asks for them, and is missing otherwise, and in a stream. `breaches`: how candidates
+    break the request's terms, by their index; if another keeps them, such candidates have no vote.
 
     With `risk`, `accept` says whether the answer is accepted, and `calibration` by what; with `on_reject`, `attempts`
     has all elections, the last one being reported. Of several upstreams, `upstream` gave the elected candidate, and
@@ -122,6 +124,7 @@ class Report(Election):
     stopped: Stopped
     stable: float
     failures: list[UpstreamFailure]
+    breaches: Known[dict[int, str]] = None
     model: str
     usage: ElectionUsage
     upstream: Known[str] = None
@@ -165,6 +168,12 @@ def _missing(report: Report, token_limit: str | None) -> Iterator[str]:
     if cut:
         limit = token_limit or "the upstream's limit of tokens"
         yield f"{cut} of {report.sampled} candidates {'was' if cut == 1 else 'were'} truncated at {limit}"
+    broken = report.breaches or {}
+    for reason, number in Counter(broken.values()).items():
+        verb = "breaks" if number == 1 else "break"
+        yield f"{number} of {report.sampled} candidates {verb} the request's terms: {reason}"
+    if report.solution_index in broken:
+        yield "no whole candidate keeps the request's terms"
     if silent and report.answer is not None:
         yield f"{silent} of {report.sampled} candidates {'states' if silent == 1 else 'state'} no answer"
 

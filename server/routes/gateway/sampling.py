@@ -1,25 +1,17 @@
 """The candidates of one election: sampled in rounds, each with its vote."""
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, count, zip_longest
-from typing import Any, ClassVar
+from itertools import count
+from typing import Any
 
-from pydantic import ValidationError
-from pydantic_core import from_json
-
-from unprm.answers.extraction import extract
-from unprm.answers.kinds import canonical_json, json_answer
 from unprm.errors import UnprmError, UpstreamFailed
 from unprm.openai.completion import Completion, Samples, is_json
 from unprm.openai.errors import APIResponseError
-from unprm.task_groups import all_of, first_of
-from unprm.trajectories import Function, Message, Reading, render
-from unprm.types import ComparedAs, Evidence
-from unprm.wire import AnySolution, SolutionIn, confidence_of
+from unprm.task_groups import first_of
+from unprm.wire import confidence_of
 
 from ...lease import Lease
 from ...service import Service
@@ -29,10 +21,6 @@ from .upstream import Listener
 
 WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""
-_NO_ANSWER = " "
-"""As the answer of a solution: it states none, wherever one would be looked for."""
-_NO_CALL = "no call"
-"""What texts that state no answer vote for where other candidates call tools."""
 
 
 class Sampling:
@@ -54,9 +42,9 @@ class Sampling:
             self._body["temperature"] = WARM
             self._seed = request.seed or 0  # a repeated request stays deterministic
         self._room = service.settings.max_body_bytes
-        self.samples, self._confidences, self.origins = Samples(), list[float | None](), list[Source]()
+        self.samples, self.confidences, self.origins = Samples(), list[float | None](), list[Source]()
         self.failures: list[UpstreamFailure] = []
-        self.rounds = self._requested = 0
+        self.rounds = 0
 
     @property
     def attempted(self) -> int:
@@ -80,13 +68,6 @@ class Sampling:
         return f"the gateway's limit of {self.service.settings.gateway_max_tokens} tokens"
 
     @property
-    def first_whole(self) -> int:
-        """Index of the first candidate with a text or calls that is not truncated; without one, of the first with
-        either, or the first."""
-        ranks = [(not (each.text.strip() or each.calls), each.is_cut) for each in self.samples.completions]
-        return ranks.index(min(ranks))
-
-    @property
     def written(self) -> list[WrittenCandidate]:
         return list(map(WrittenCandidate.of, count(), self.samples.completions))
 
@@ -95,10 +76,10 @@ class Sampling:
         wanted: int,
         until: float,
         observe: Callable[[WrittenCandidate | TextPiece], None] | None,
-        enough: Callable[[Sequence[Completion]], Coroutine[Any, Any, bool]],
+        until_final: "Callable[[Round], Coroutine[Any, Any, None]] | None",
     ) -> None:
-        """Samples one more round of `wanted` candidates, until a time of the event loop's clock, or until `enough` says
-        that the completions so far decide.
+        """Samples one more round of at most `wanted` candidates, all from one source, until a time of the event loop's
+        clock, or until `until_final` returns, which watches those of the round arrive.
 
         `observe`, if there is one, gets candidates in order, an early one once all before it have arrived; if the
         request shows samples, first the pieces of a text while it is written. Failures are recorded, and tokens charged
@@ -109,87 +90,77 @@ class Sampling:
         no other source.
         """
         self.rounds += 1
-        before, first, places = self.samples.completions, self._requested, list[Source]()
-        for source in self.sources:
-            places += [source] * min(source.left, wanted - len(places))
-        self._requested += wanted
-        waiting = [source for source in self.sources if source.goes_on and source not in places]
+        before, first = self.samples.completions, self.attempted
+        source = next(source for source in self.sources if source.left > 0)
+        size = min(wanted, source.left)
+        waiting = [each for each in self.sources if each.goes_on and each is not source]
         now = asyncio.get_running_loop().time()
-        round = _Round(places, len(before), observe)
-        errors: dict[Source, UnprmError] = {}
+        round = Round(size, len(before), observe)
+        error: UnprmError | None = None
         complete, late, missing = True, False, "the upstream returned fewer candidates than requested"
         # together they would arrive together
         apart = observe is not None and self.plan.settings.show_samples
 
-        async def request_from(source: Source) -> None:
-            source.requested, start = True, places.index(source)
-            # different in every round
-            seeded = {} if self._seed is None else {"seed": self._seed + first + start}
+        def arrive(number: int, part: Samples) -> None:
+            source.sampled.count(part)
+            round.arrive(number, part, shown=apart)
 
-            def arrive(number: int, part: Samples) -> None:
-                source.sampled.count(part)
-                round.arrive(start + number, part, shown=apart)
-
-            show = (lambda number, text: round.show(start + number, text)) if apart else None
-            listener = Listener(arrive, show, self._shows_logprobs)
+        async def request() -> bool:
+            nonlocal error
+            source.requested = True
+            seeded = {} if self._seed is None else {"seed": self._seed + first}  # different in every round
+            listener = Listener(arrive, round.show if apart else None, self._shows_logprobs)
             try:
-                await source.upstream.sample(self._body | seeded, places.count(source), self.context, listener)
-            except UnprmError as error:
-                errors[source] = error
-
-        async def wait_for_enough() -> None:
-            so_far = before
-            while len(so_far) in (len(before), len(before) + wanted) or not await enough(so_far):
-                await round.came.wait()
-                round.came.clear()
-                so_far = [*before, *round.completions]
+                await source.upstream.sample(self._body | seeded, size, self.context, listener)
+            except UnprmError as raised:
+                error = raised
+            return True
 
         try:
             async with asyncio.timeout_at(now + (until - now) / (1 + len(waiting))):
-                complete = await first_of(all_of(map(request_from, dict.fromkeys(places))), wait_for_enough())
+                complete = await first_of(request(), until_final(round)) if until_final else await request()
         except TimeoutError:
-            if not (waiting or before or round.completions):
+            if not (waiting or before or round.arrived):
                 raise
             late, missing = True, "they were not waited for: time ran out"
         round.end()
         try:
             confidences = await self._read(round.samples)
-        except UnprmError as error:
+        except UnprmError as raised:
             if not before:
                 raise
-            round.samples.completions, round.samples.size, round.origins = [], 0, []
-            confidences, complete, missing = [], True, str(error)
+            round.samples.completions, round.samples.size = [], 0
+            confidences, complete, error = [], True, raised
+        received = len(round.samples)
         self.samples.add(round.samples)
-        self._confidences += confidences
-        self.origins += round.origins
-        for source in dict.fromkeys(places):
-            lost = places.count(source) - (received := round.origins.count(source))
-            source.received += received
-            if received or not complete:
-                source.failing = 0
-            elif self.samples.completions:
-                source.failing += 1
-            else:
-                source.give_up()
-            if late:
-                source.give_up()
-            if source.given_up and any(each.goes_on for each in self.sources):
-                lost = source.left
-            if complete and lost > 0:
-                named = "" if len(self.sources) == 1 else f"{source.name}: "
-                self.failures.append(UpstreamFailure(candidates=lost, detail=f"{named}{errors.get(source, missing)}"))
-                source.failed += lost
+        self.confidences += confidences
+        self.origins += [source] * received
+        lost = size - received
+        source.received += received
+        if received or not complete:
+            source.failing = 0
+        elif self.samples.completions:
+            source.failing += 1
+        else:
+            source.give_up()
+        if late:
+            source.give_up()
+        if source.given_up and any(each.goes_on for each in self.sources):
+            lost = source.left
+        if complete and lost > 0:
+            named = "" if len(self.sources) == 1 else f"{source.name}: "
+            self.failures.append(UpstreamFailure(candidates=lost, detail=f"{named}{error or missing}"))
+            source.failed += lost
         if late and not waiting:
-            for source in self.sources:
-                source.give_up()
+            for each in self.sources:
+                each.give_up()
         if not self.samples.completions:
             if self.failing:
-                raise next(iter(errors.values()), UpstreamFailed(missing))
-            await self.sample(min(wanted, self.budget - self.attempted), until, observe, enough)
+                raise error or UpstreamFailed(missing)
+            await self.sample(min(wanted, self.budget - self.attempted), until, observe, until_final)
 
-    def solutions(self) -> list[AnySolution]:
-        """All candidates so far as a vote takes them, in sampling order. Raises `UpstreamFailed` if log-probabilities
-        are needed and no source gives any."""
+    def check_confidences(self) -> None:
+        """Raises `UpstreamFailed` if log-probabilities are needed and no source gives any."""
         if (
             self.plan.signal == "confidence"
             and not self._has_logprobs
@@ -197,17 +168,6 @@ class Sampling:
         ):
             why = "the upstream sends no log-probabilities of tokens, which votes by confidence need"
             raise UpstreamFailed(f"{why}: name another vote, as majority")
-        return self.provisional(self.samples.completions, self._confidences)
-
-    def provisional(
-        self, completions: Sequence[Completion], confidences: Sequence[float | None] = ()
-    ) -> list[AnySolution]:
-        """Completions as a vote takes them."""
-        acting = any(completion.calls for completion in completions)
-        return [
-            self._solution(completion, confidence, acting)
-            for completion, confidence in zip_longest(completions, confidences)
-        ]
 
     def choice(self, index: int) -> Completion:
         """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for. Raises
@@ -252,85 +212,17 @@ class Sampling:
         self._has_logprobs |= bool(logprobs)
         return confidence_of(None, logprobs or None)
 
-    def _solution(self, completion: Completion, confidence: float | None, acting: bool) -> AnySolution:
-        """A completion as a vote takes it, with the answer if the text alone does not state it. `acting`: whether any
-        candidate calls a tool."""
-        request, extraction, text = self.plan.request, self.plan.extraction, completion.text
-        if completion.calls:
-            return self._action(completion, confidence)
-        stated = {"text": text, "confidence": confidence}
-        if completion.is_cut:
-            return SolutionIn.model_validate(stated | {"answer": extract(text, extraction, cut=True) or _NO_ANSWER})
-        vote_on = request.unprm.vote_on
-        if request.wants_json and (vote_on or extract(text, extraction) is None):
-            value = json_answer(text, request.schema_of_answer, vote_on)
-            if value is not None or vote_on:
-                return JsonSolution.model_validate(stated | {"answer": value or _NO_ANSWER})
-        if acting and text.strip() and extract(text, extraction) is None:
-            return ActionSolution.model_validate(stated | {"answer": _NO_CALL})
-        return text if confidence is None else SolutionIn.model_validate(stated)
 
-    def _action(self, completion: Completion, confidence: float | None) -> "ActionSolution":
-        """A completion with tool calls as a solution of one step: its text, then its calls.
+class Round:
+    """The candidates of one round, each at a place. An early completion is held back until all before it have arrived;
+    `arrived` has all in the order in which they came. `first`: the number of the first candidate among all."""
 
-        It votes for the set of its calls, by name and arguments in canonical JSON: in any order, without white space,
-        1.0 as 1, without `exclude_args`. If it is truncated, or the arguments of a call are no JSON object, nobody
-        could make the calls, and it votes for nothing.
-        """
-        answer = _NO_ANSWER
-        try:
-            message = Message.model_validate(
-                {"role": "assistant", "content": completion.text, "tool_calls": completion.calls}
-            )
-            (step,) = render([message], Reading()).steps
-            if not completion.is_cut:
-                called = {self._describe(call.function) for call in message.tool_calls or ()}
-                answer = "\n".join(sorted(called)) or _NO_ANSWER
-        except ValidationError:  # calls of another kind than functions
-            step = json.dumps(completion.calls)
-        except ValueError:
-            pass
-        return ActionSolution.model_validate({"steps": [step], "answer": answer, "confidence": confidence})
-
-    def _describe(self, function: Function) -> str:
-        """Raises `ValueError` for arguments that are no JSON object."""
-        sent: Any = from_json(function.arguments, allow_inf_nan=False)
-        if not isinstance(sent, dict):
-            raise ValueError("arguments are an object")
-        excluded = self.plan.settings.exclude_args
-        arguments = canonical_json({name: value for name, value in sent.items() if name not in excluded})
-        return f"{function.name}({arguments})"
-
-
-class JsonSolution(SolutionIn):
-    """A candidate whose answer is JSON, in canonical form."""
-
-    compared_as: ClassVar[ComparedAs] = "json"
-
-
-class ActionSolution(SolutionIn):
-    """A candidate whose answer is an action, whose result nobody knows yet: it is compared as text."""
-
-    compared_as: ClassVar[ComparedAs] = "tool_call"
-    evidence: ClassVar[Evidence | None] = "before"
-
-
-class _Round:
-    """The candidates of one round, each at a place, whose source `places` has. An early completion is held back until
-    all before it have arrived. `first`: the number of the first candidate among all."""
-
-    def __init__(
-        self, places: Sequence[Source], first: int, observe: Callable[[WrittenCandidate | TextPiece], None] | None
-    ) -> None:
-        self._places, self._first, self._observe = places, first, observe
-        self.samples, self.origins = Samples(), list[Source]()
+    def __init__(self, size: int, first: int, observe: Callable[[WrittenCandidate | TextPiece], None] | None) -> None:
+        self.size, self._first, self._observe = size, first, observe
+        self.samples, self.arrived = Samples(), list[Completion]()
         self.came = asyncio.Event()
         self._early: dict[int, list[Completion]] = {}
         self._shown: dict[int, int] = {}
-
-    @property
-    def completions(self) -> list[Completion]:
-        return [*self.samples.completions, *chain.from_iterable(early for _, early in sorted(self._early.items()))]
 
     def arrive(self, place: int, part: Samples, *, shown: bool) -> None:
         """`shown`: its text is, piece by piece."""
@@ -341,9 +233,10 @@ class _Round:
                 self._take_back(place)  # it was asked for again, or was not streamed
                 self.show(place, text)
             self._early.setdefault(place, []).extend(part.completions)
+            self.arrived += part.completions
             self.came.set()
         while (due := self._early.pop(len(self.samples), None)) is not None:
-            self._add(len(self.samples), due)
+            self._add(due)
 
     def show(self, place: int, text: str) -> None:
         self._shown[place] = self._shown.get(place, 0) + len(text)
@@ -352,18 +245,17 @@ class _Round:
 
     def end(self) -> None:
         """Takes what has come although those before it have failed."""
-        for place in range(len(self.samples), len(self._places)):
+        for place in range(len(self.samples), self.size):
             self._take_back(place)
-        for place, completions in sorted(self._early.items()):
-            self._add(place, completions)
+        for _, completions in sorted(self._early.items()):
+            self._add(completions)
 
     def _take_back(self, place: int) -> None:
         if self._shown.pop(place, 0) > 0:
             self.show(place, "")
 
-    def _add(self, place: int, completions: list[Completion]) -> None:
+    def _add(self, completions: list[Completion]) -> None:
         if self._observe is not None:
             for written in map(WrittenCandidate.of, count(self._first + len(self.samples)), completions):
                 self._observe(written)
         self.samples.completions += completions
-        self.origins += [self._places[place]] * len(completions)

@@ -148,6 +148,16 @@ class ChatRequest(UpstreamRequest):
     def may_call(self) -> bool:
         return bool(self.tools) and self.tool_choice != "none"
 
+    @property
+    def called_tools(self) -> tuple[set[str | None] | None, bool]:
+        """The names of the tools that `tool_choice` leaves, None for all, and whether one has to be called."""
+        choice = self.tool_choice
+        if not isinstance(choice, dict) or not (chosen := under_type(choice)):
+            return None, choice in ("required", "any")
+        tools = chosen.get("tools")
+        names = {name_of(tool) for tool in (tools if isinstance(tools, list) else [choice])}
+        return None if None in names else names, chosen.get("mode", "required") == "required"
+
     def question(self) -> str:
         if self.unprm.problem is not None:
             return self.unprm.problem
@@ -191,6 +201,17 @@ class CompletionRequest(UpstreamRequest):
         """Number of completions that the upstream samples."""
         several = isinstance(self.prompt, list) and not all(isinstance(token, int) for token in self.prompt)
         return max(self.n or 1, self.best_of or 1) * (len(self.prompt) if several else 1)
+
+
+def under_type(tool: Any) -> Json:
+    """What a tool, a call, or a choice of tools has under the name of its type."""
+    inner = tool.get(str(tool.get("type", "function"))) if isinstance(tool, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def name_of(tool: Any) -> str | None:
+    """None if it can't be read."""
+    return name if isinstance(name := under_type(tool).get("name"), str) else None
 
 
 def chat_request(fields: Json) -> ChatRequest:

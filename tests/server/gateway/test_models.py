@@ -76,16 +76,15 @@ def test_the_dear_model_is_asked_only_if_the_cheap_one_s_candidates_disagree(tex
     assert sampled == {"small": 4} | ({"large": asked} if asked else {})
 
 
-def test_a_model_that_is_not_waited_for_has_its_tokens_reported() -> None:
+def test_no_model_is_asked_before_the_vote_on_the_earlier_one_s_candidates_is_known() -> None:
     terms = {"strategy": "majority", "models": {"large": 3, "small": 2}, "round": 5}
-    with upstream(boxed(1), hangs={0: 1, 1: 1}) as small, upstream(boxed(7)) as large, both(small, large) as running:
-        answer, report = elected(running, **terms)
+    with upstream(boxed(1)) as small, upstream(boxed(7)) as large, both(small, large) as running:
+        _, report = elected(running, **terms)
+        assert small.given == 0
+        _, whole = elected(running, **terms | {"models": {"large": 2, "small": 2}, "stable": 1})
     assert (report["answer"], report["upstream"], report["saved"], report["failures"]) == ("7", "large", 2, [])
-    models, usage = report["models"], answer.usage
-    assert (models["large"]["sampled"], models["small"]["sampled"]) == (3, 0)
-    assert usage is not None
-    for name in ("prompt_tokens", "completion_tokens"):
-        assert sum(each[name] for each in models.values()) == getattr(usage, name)
+    assert {name: each["sampled"] for name, each in report["models"].items()} == {"large": 3}
+    assert (whole["rounds"], whole["tie"], small.given) == (2, True, 2)
 
 
 def test_without_a_say_the_first_is_asked_and_one_without_a_name_is_called_first() -> None:

@@ -180,10 +180,3 @@ def test_tool_calls_are_not_what_was_calibrated(tmp_path: Path) -> None:
     with upstream(*SPLIT) as first, judged(tmp_path, first) as running:
         answer = running.post("/v1/chat/completions", body)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"], first.given) == (422, "/unprm/risk", 0)
-
-
-def test_candidates_that_were_not_waited_for_are_not_sampled_again(tmp_path: Path) -> None:
-    terms = TERMS | {"budget": 8, "round": 4, "on_reject": "sample_more"}
-    with upstream(*SPLIT, *SPLIT, hangs={3: 1}) as first, judged(tmp_path, first) as running:
-        ask(running, seed=5, extra_body={"unprm": terms})
-    assert [body["seed"] for body in first.bodies[:2]] == [5, 9]

@@ -17,6 +17,7 @@ from unprm.votes.registry import VOTES
 RIGHT, OTHER, BROKEN = call('{"a": 1, "b": 2}', id="right"), call('{"a": 3}', id="other"), call('{"a": 1', id="broken")
 SAME = call('{"b":2.0,"a":1}', id="same")
 NO_JSON = [call(arguments) for arguments in ("[1]", "3", '{"a": NaN}', '{"a": "\\ud800"}', '{"a":' * 300, " ")]
+LAX: Any = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
 CUSTOM = {"id": "x", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
 
 
@@ -83,8 +84,8 @@ def test_candidates_agree_on_calls_or_answers(
     many = len(candidates)
     with upstream(*candidates) as reasoner, gateway(reasoner) as running:
         more = {"unprm": {"strategy": "majority", "budget": many, "round": many, "stable": 1, "show_samples": True}}
-        got = ask(running, tools=TOOLS, extra_body=more)
-        again = ask(running, tools=TOOLS, n=many, stream=True, extra_body=more)
+        got = ask(running, tools=LAX, extra_body=more)
+        again = ask(running, tools=LAX, n=many, stream=True, extra_body=more)
     report = got.unprm
     assert (report["solution_index"], report["answer"], report["without_answer_count"]) == (elected, answer, without)
     assert sum(each["count"] for each in report["candidates"][:1]) == count
@@ -104,7 +105,7 @@ def test_candidates_agree_on_calls_or_answers(
 def test_every_vote_elects_calls(strategy: str) -> None:
     texts = [calling(BROKEN), calling(OTHER), calling(RIGHT), calling(SAME)]
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
-        report = ask(running, tools=TOOLS, extra_body={"unprm": {"strategy": strategy, "budget": 4, "stable": 1}}).unprm
+        report = ask(running, tools=LAX, extra_body={"unprm": {"strategy": strategy, "budget": 4, "stable": 1}}).unprm
         nothing = ask(running, extra_body={"unprm": {"strategy": strategy, "budget": 1}}).unprm
     assert {each["answer"]: each["count"] for each in report["candidates"]} == {
         'add({"a":3})': 1,
@@ -116,7 +117,7 @@ def test_every_vote_elects_calls(strategy: str) -> None:
 
 def test_a_call_that_is_cut_votes_for_nothing() -> None:
     with upstream(calling(OTHER), calling(RIGHT), cut={0}) as reasoner, gateway(reasoner) as running:
-        report = ask(running, tools=TOOLS, extra_body={"unprm": {"budget": 2}}).unprm
+        report = ask(running, tools=LAX, extra_body={"unprm": {"budget": 2}}).unprm
     assert (report["solution_index"], report["without_answer_count"], report["cut"]) == (1, 1, 1)
 
 
@@ -125,7 +126,7 @@ def test_arguments_can_be_left_out_of_the_comparison() -> None:
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
         for excluded, elected, count in (([], "x", 1), (["why"], "y", 2), (["why", "a"], "x", 3)):
             more = {"unprm": {"budget": 3, "round": 3, "exclude_args": excluded}}
-            got = ask(running, tools=TOOLS, extra_body=more)
+            got = ask(running, tools=LAX, extra_body=more)
             assert (got.choices[0].message.tool_calls[0].id, got.unprm["candidates"][0]["count"]) == (elected, count)
 
 
@@ -154,17 +155,20 @@ def reading(seen: list[str]) -> FakeEngine:
 
 def test_rewards_are_of_the_action_in_the_whole_conversation() -> None:
     seen: list[str] = []
-    texts = [calling(RIGHT, text="So:", reasoning_content="Hm."), calling(OTHER), "It is 3.\n\nYes."]
-    with upstream(*texts) as reasoner, gateway(reasoner, reading(seen)) as running:
-        for tools in ({"tools": TOOLS}, {"tools": TOOLS, "tool_choice": "none"}):
-            more = {"unprm": {"strategy": "prm", "budget": 3, "round": 3, "stable": 1}}
-            report = ask(running, messages=CONVERSATION, extra_body=more, **tools).unprm
+    whole = call('{"a": 3, "b": 0}')
+    acting = [calling(RIGHT, text="So:", reasoning_content="Hm."), calling(whole), "It is 3.\n\nYes."]
+    more = {"unprm": {"strategy": "prm", "budget": 3, "round": 3, "stable": 1}}
+    with upstream(*acting) as reasoner, gateway(reasoner, reading(seen)) as running:
+        for choice, texts in (("auto", acting), ("none", [boxed(1), boxed(2), boxed(3)])):
+            reasoner.texts, reasoner.given = texts, 0
+            report = ask(running, messages=CONVERSATION, tools=TOOLS, tool_choice=choice, extra_body=more).unprm
             assert (report["strategy"], report["decided_by"]) == ("prm", "reward")
             assert report["reward"] == max(each["max_reward"] for each in report["candidates"])
     assert all("Hm." not in text for text in seen)
-    steps = ['So:\nadd({"a":1,"b":2})', 'add({"a":3})', "It is 3.Yes."]
+    steps = ['So:\nadd({"a":1,"b":2})', 'add({"a":3,"b":0})', "It is 3.Yes."]
     without_tools = READ.partition("\n\n")[2]
-    assert {text.strip() for text in seen} == {f"{each}\n{step}" for each in (READ, without_tools) for step in steps}
+    expected = {f"{READ}\n{step}" for step in steps} | {f"{without_tools}\n{boxed(k)}" for k in (1, 2, 3)}
+    assert {text.strip() for text in seen} == expected
 
 
 @pytest.mark.parametrize(
@@ -208,5 +212,5 @@ def test_thoughts_are_kept_and_never_searched_or_scored(name: str) -> None:
 
 def test_a_call_that_is_repeated_is_one() -> None:
     with upstream(calling(RIGHT, SAME), calling(OTHER), calling(SAME)) as reasoner, gateway(reasoner) as running:
-        report = ask(running, tools=TOOLS, extra_body={"unprm": {"budget": 3, "round": 3, "stable": 1}}).unprm
+        report = ask(running, tools=LAX, extra_body={"unprm": {"budget": 3, "round": 3, "stable": 1}}).unprm
     assert (report["answer"], report["candidates"][0]["members"]) == ('add({"a":1,"b":2})', [0, 2])
