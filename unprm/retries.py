@@ -39,7 +39,6 @@ class Attempts:
 
     @property
     def left(self) -> float:
-        """Seconds until time is up."""
         return self._until - self._now()
 
     def pause(self, error: Exception, *, again: bool, retry_after: float | None = None) -> float:

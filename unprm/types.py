@@ -143,7 +143,6 @@ class Usage:
 
     @classmethod
     def from_scores(cls, scores: "Sequence[StepScores]") -> "Usage":
-        """What these scores took, without times."""
         tokens, computed = sum(outcome.tokens for outcome in scores), sum(outcome.computed for outcome in scores)
         return cls(tokens, computed, tokens - computed)
 
@@ -353,7 +352,7 @@ class Engine(Protocol):
         """Step scores of each item, as many as positions, the same in any batch but for rounding."""
 
     def close(self) -> None:
-        """Frees the model's memory; the engine can't be used afterwards."""
+        """Frees the model's memory."""
 
 
 @runtime_checkable
@@ -385,4 +384,4 @@ class Sampler(Protocol):
         """`count` completions of a prompt; calls of equal `affinity` share its cache. Raises `SamplerFailed`."""
 
     async def close(self) -> None:
-        """Frees the sampler's resources; it can't be used afterwards."""
+        """Frees the sampler's resources."""

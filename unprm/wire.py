@@ -80,7 +80,6 @@ ExtractionField = Annotated[Extraction, Field(description=EXTRACTION)]
 
 
 def check_one(model: BaseModel, *names: str) -> None:
-    """Raises `ValueError` unless exactly one of these fields is given."""
     given = [name for name in names if getattr(model, name) is not None]
     if len(given) != 1:
         raise ValueError(f"expected exactly one of {' and '.join(names)}, got {' and '.join(given) or 'neither'}")
@@ -306,7 +305,6 @@ class TrajectoryIn(WireModel, Request):
 
 
 def _as_word(thoughts: object) -> object:
-    """True and false, as they were once."""
     return {True: "score", False: "leave_out"}[thoughts] if isinstance(thoughts, bool) else thoughts
 
 
@@ -506,7 +504,6 @@ class ScoreRequest(Candidates, OutcomeTerms):
 
     @property
     def right_answers(self) -> list[list[str]] | None:
-        """Those of each candidate; None if the request has none."""
         if self.golds is not None:
             return list(map(_gold_list, self.golds))
         return None if self.gold is None else [_gold_list(self.gold)] * self.count
@@ -586,7 +583,6 @@ class PreviewRequest(TrajectoryTerms):
         return self
 
     def read(self, max_steps: int, tags: Sequence[StepTag]) -> Solution:
-        """The solution split into steps. Raises `InvalidRequest` as `Candidates.candidates`."""
         problem, sent = self.problem, self.trajectory or _as_object(self.solution or "")
         if self.trajectory is not None:
             problem = self.problem_of(problem, self.render(self.trajectory, "/trajectory"))

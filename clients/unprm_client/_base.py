@@ -73,7 +73,6 @@ def model(fields: Fields) -> Call[ModelResponse]:
 
 
 def vote(fields: Fields) -> Call[VoteResponse]:
-    """`fields`: also `strategy` and `step_scores`."""
     sent = dict(fields)
     strategy, step_scores = sent.pop("strategy", None), sent.pop("step_scores", None)
     if step_scores is not None:
@@ -124,7 +123,6 @@ grade: Operation[GradeResponse] = partial(_build, "/grade", GradeRequest, GradeR
 
 
 def read(call: Call[Result], response: httpx.Response) -> Result:
-    """The answer to a call. Raises a `ClientError`."""
     if response.status_code != 200:
         raise errors.of_response(response.status_code, response.headers, response.content, response.url)
     try:

@@ -92,11 +92,9 @@ class Client(_base.Settings):
     def vote_all(
         self, requests: Requests, strategy: Strategy | None = None, *, concurrency: int = 8
     ) -> Iterator[VoteResponse | ClientError]:
-        """As `score_all`, for votes."""
         return self._all(_base.vote, requests, concurrency, strategy=strategy)
 
     def compare_all(self, requests: Requests, *, concurrency: int = 8) -> Iterator[CompareResponse | ClientError]:
-        """As `score_all`, for all votes at once."""
         return self._all(_base.compare, requests, concurrency)
 
     def close(self) -> None:
@@ -147,7 +145,6 @@ def _awaited(
 def _iterated(
     method: Callable[Concatenate[Client, P], Iterator[Now]],
 ) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[Now]]:
-    """A method that returns what `_all` does."""
     return method  # type: ignore[return-value]
 
 

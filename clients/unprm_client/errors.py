@@ -89,7 +89,6 @@ def server_at(url: httpx.URL) -> str:
 
 
 def of_response(status: int, headers: Mapping[str, str], body: bytes, url: httpx.URL) -> ClientError:
-    """The error that a response from a URL describes."""
     try:
         problem = ProblemDetails.model_validate_json(body, extra="ignore")
     except ValidationError:

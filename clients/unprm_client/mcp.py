@@ -51,13 +51,11 @@ Vote = Annotated[
 
 
 def _argument(field: FieldInfo, description: str) -> tuple[Any, Any]:
-    """A setting of a vote as an argument, with its bounds."""
     hint: Any = field.annotation
     return field.default, Annotated[hint, *field.metadata, Field(description=description)]
 
 
 def create(client: AsyncClient) -> MCPServer:
-    """An MCP server whose tools use this client."""
 
     @with_settings(_argument, "aggregate", "threshold", "split", "extraction", votes=False)
     async def score_steps(problem: Problem, solutions: Solutions, **settings: Any) -> ScoreResponse:

@@ -132,7 +132,6 @@ def _best(groups: Sequence[AnswerGroup], strategy: Strategy, frequency: bool) ->
 
 
 def _tied(classes: Sequence[AnswerGroup]) -> list[AnswerGroup]:
-    """The classes whose score is within `TIE` of the highest."""
     scores = [answer.score for answer in classes if answer.score is not None]
     if not scores:
         return list(classes)

@@ -11,12 +11,10 @@ MIN_OPERATIONS = 2
 
 
 def _even(rng: random.Random) -> int:
-    """Every length is equally likely."""
     return rng.randint(MIN_OPERATIONS, MAX_OPERATIONS)
 
 
 def _mostly_short(rng: random.Random) -> int:
-    """Each length is two thirds as likely as the one before it."""
     lengths = range(MIN_OPERATIONS, MAX_OPERATIONS + 1)
     return rng.choices(lengths, [(2 / 3) ** length for length in lengths])[0]
 
@@ -124,7 +122,6 @@ class _Storyteller:
         return Sentence("ask", a=self.a, item=self.item)
 
     def _digress(self) -> None:
-        """Inserts sentences that the answer does not need."""
         while self.rng.random() < 0.3:
             item = self.rng.choice([self.item, self.other_item])
             beside = [

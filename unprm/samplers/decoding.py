@@ -52,7 +52,6 @@ class Row:
 
     @property
     def context(self) -> Prompt:
-        """Token ids of the prompt and of what is written."""
         return (*self.prompt, *self.ids)
 
     @property
@@ -111,15 +110,12 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
             stored[targets, :, :length] = stored[sources, :, :length]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Length and offset of the keys that `update` returns."""
         return self.step.longest, 0
 
     def get_seq_length(self) -> int:
-        """Positions that the longest row has filled."""
         return self.step.longest
 
     def get_max_length(self) -> int:
-        """No limit of its own."""
         return -1
 
     def fit(self, rows: int, positions: int) -> bool:
@@ -237,7 +233,6 @@ class DecodingBatch:
         return rows
 
     def ended(self, row: Row) -> bool:
-        """Whether the row's last token ends its text."""
         return bool(row.ids) and row.ids[-1] in self._ends
 
     def is_complete(self, row: Row) -> bool:
@@ -277,7 +272,6 @@ class DecodingBatch:
             layer.free()
 
     def _tell(self, slots: Iterable[int]) -> None:
-        """Tells rows what they have written."""
         for slot in slots:
             row, (ids, logprobs, *values) = self.rows[slot], self._written[:, slot, : self._count[slot]].tolist()
             # the first ones of a new row are of its prompt's last token
@@ -291,7 +285,6 @@ class DecodingBatch:
         return min(self._settings.max_tokens, self._window - len(row.prompt)) - len(row.ids)
 
     def _longest(self) -> int:
-        """Positions of the longest row."""
         return int(self._places[: len(self.rows)].max()) + 1
 
     def _compute(self, count: int) -> None:
@@ -316,7 +309,6 @@ class DecodingBatch:
         replay()
 
     def _run(self, count: int, longest: int) -> None:
-        """As `_compute`, attending to `longest` positions."""
         tokens, places, counters = self._state[:, :count]
         step = _Step(self._numbers[:count], places, longest)
         for layer in self._layers:

@@ -82,7 +82,6 @@ class Prompter:
         return (*self.before, *ids, *self.after)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, without special tokens."""
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
 
@@ -96,7 +95,6 @@ def around_problem(directory: Path) -> tuple[str, str]:
 
 
 def _around(tokenizer: PreTrainedTokenizerFast, chat: list[dict[str, str]], directory: Path) -> tuple[str, str]:
-    """The texts before and after `_PLACE` in a chat that asks for an answer."""
     text = str(tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False))
     before, found, after = text.partition(_PLACE)
     if not found:

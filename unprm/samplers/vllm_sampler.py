@@ -33,7 +33,6 @@ class VllmSampler(TokenSampler):
         self._numbers = itertools.count()
 
     async def complete(self, prompt: Sequence[int], count: int, seed: int, affinity: str) -> list[Completion]:
-        """`count` completions of a prompt. Raises `SamplerFailed` with the engine's reason."""
         parameters = SamplingParams(
             n=count,
             seed=seed,

@@ -95,7 +95,6 @@ class ProbeReader(Reader):
         super().__init__([network.get_decoder()], [network, self._head])
 
     def indices(self, item: Encoded) -> Sequence[int]:
-        """Those of the response's tokens."""
         return range(item.response, item.positions[-1] + 1)
 
     def values(self, layers: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -54,7 +54,6 @@ class AtPositions(Reader):
         super().__init__([decoder.to(device).eval()], [decoder, self._head])
 
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
-        """The head's outputs."""
         values: torch.Tensor = self._head(hidden[0])
         return values
 
@@ -70,11 +69,9 @@ class LikelihoodRatios(Reader):
         self._networks, self._beta = networks, beta
 
     def indices(self, item: Encoded) -> Sequence[int]:
-        """Those of the response's tokens."""
         return range(item.response, item.positions[-1] + 1)
 
     def read(self, hidden: Sequence[torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
-        """The logarithm of each token's ratio."""
         outputs = (network.get_output_embeddings() for network in self._networks)  # may have been replaced
         model, reference = (log_probs(*pair, tokens) for pair in zip(outputs, hidden, strict=True))
         return model - reference
@@ -114,7 +111,6 @@ def states(
 
 
 def _layers(decoder: PreTrainedModel) -> nn.ModuleList:
-    """The layers of a decoder, whatever they are called."""
     count = int(decoder.config.num_hidden_layers)
     return next(child for child in decoder.children() if isinstance(child, nn.ModuleList) and len(child) == count)
 

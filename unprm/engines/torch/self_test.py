@@ -78,14 +78,12 @@ class TreeTest:
         return SelfTest(max(found), self._tolerance, cached=True)
 
     def _tried(self, engine: TorchEngine, chosen: Sequence[int], start: int, pass_tokens: int) -> float:
-        """The difference at every third token, from index `start` on."""
         read = [k for k in chosen if len(self._batches[k]) > start]  # all, except in a window of two tokens
         made, _ = engine.margins([self._batches[k][start] for k in read], pass_tokens)
         return _root_mean_square([self._expected[k][start] for k in read], made)
 
 
 def _shared(items: Sequence[Encoded]) -> int:
-    """How many tokens all items begin with."""
     return min(common_prefix(items[0].ids, item.ids) for item in items)
 
 

@@ -30,7 +30,6 @@ class Node:
 
     @property
     def end(self) -> int:
-        """Index after its last token."""
         return self.start + len(self.ids)
 
     def path(self) -> list["Node"]:
@@ -51,7 +50,6 @@ class PrefixTree:
         self.clear()
 
     def __len__(self) -> int:
-        """Tokens in the tree."""
         return self.capacity - self._free_slots
 
     def clear(self) -> None:
@@ -65,7 +63,6 @@ class PrefixTree:
         self._pass += 1
 
     def missing(self, ids: Sequence[int], scope: str = "") -> int:
-        """Tokens of a sequence that are not in the tree."""
         return len(ids) - sum(shared for _, shared in self._known(tuple(ids), scope))
 
     def add(self, ids: Sequence[int], scope: str = "") -> Node | None:

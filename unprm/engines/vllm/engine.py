@@ -70,7 +70,6 @@ class VllmEngine:
         return asyncio.run_coroutine_threadsafe(self._score(batch), self._loop).result()
 
     def close(self) -> None:
-        """Ends vLLM's processes, and the event loop that talks to them."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -115,5 +114,4 @@ class VllmEngine:
 
 
 async def _start(arguments: AsyncEngineArgs) -> AsyncLLM:
-    """Starts vLLM on the event loop that uses it."""
     return AsyncLLM.from_engine_args(arguments)

@@ -37,14 +37,12 @@ class VllmModel:
 
     @property
     def pooling(self) -> dict[str, Any]:
-        """vLLM's `pooler_config`."""
         scale = {"logit_mean": self.logit_mean, "logit_sigma": self.logit_sigma}
         given = {name: value for name, value in scale.items() if value is not None}
         return {"task": "token_classify", "tok_pooling_type": "ALL", **given}
 
     @property
     def convert(self) -> Literal["auto", "classify"]:
-        """vLLM's option of this name."""
         return "classify" if self.overrides else "auto"
 
     @property
