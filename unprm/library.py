@@ -1,6 +1,6 @@
 """What `unprm` offers in a program: a PRM is loaded, scores, and votes, without a server."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -9,8 +9,8 @@ from unprm import pipeline
 from unprm.answers.equivalence import Equivalence
 from unprm.election.decide import RewardsMissing
 from unprm.errors import Unscorable
-from unprm.pipeline import Compare, MatchPairs, Outcome, Score, Scorer, Work, encode, run
-from unprm.types import Engine, Solution, StepTag, Usage
+from unprm.pipeline import Compare, MatchPairs, Score, Scorer, Work, encode, run
+from unprm.types import Engine, StepTag, Usage
 from unprm.validation_messages import listed, summary, unknown, validation_errors
 from unprm.wire import MAX_PAIRS, VOTE_REQUESTS, Grade, GradeRequest, ScoreRequest, VoteResponse, with_scores
 
@@ -111,12 +111,8 @@ class LocalScorer(Scorer):
                     reply = Equivalence().compare(answers)
                 case MatchPairs(pairs):
                     reply = Equivalence().match(pairs)
-                case Score(solutions):
-                    reply = self._score(solutions)
-
-    def _score(self, solutions: Mapping[int, Solution]) -> Mapping[int, Outcome]:
-        if self._engine is None:
-            return {}
-        found, usage = run(self._engine, encode(self._engine, solutions))
-        self.usage += usage
-        return found
+                case Score(solutions) if self._engine is not None:
+                    reply, usage = run(self._engine, encode(self._engine, solutions))
+                    self.usage += usage
+                case Score():
+                    reply = {}

@@ -156,10 +156,9 @@ def _rewarded(outcome: ScoreResponse | ClientError, count: int) -> list[Rewarded
         return [Rewarded(None, 0.0, [])] * count
     if isinstance(outcome, ClientError):
         raise outcome
-    return list(map(_of_solution, outcome.solutions))
-
-
-def _of_solution(solution: ScoredSolution) -> Rewarded:
-    steps = solution.step_scores or []
-    reward = min(steps, default=0.0) if solution.correct is None else solution.combined_reward or 0.0
-    return Rewarded(solution.correct, reward, steps)
+    made = list[Rewarded]()
+    for solution in outcome.solutions:
+        steps = solution.step_scores or []
+        reward = min(steps, default=0.0) if solution.correct is None else solution.combined_reward or 0.0
+        made.append(Rewarded(solution.correct, reward, steps))
+    return made

@@ -129,12 +129,14 @@ def torch_engine(
                 "%s takes %.2f GB for weights, up to %.2f for keys and values and %.2f for activations",
                 description.name, memory.weights / 1e9, memory.slots / 1e9, memory.activations / 1e9,
             )  # fmt: skip
+        card = f", {torch.cuda.get_device_name()}" if description.device == "cuda" else ""
+        where = f"{description.dtype} on {description.device}{card}, PyTorch {torch.__version__}"
         try:
             # wrongly computed attention fails every time; a one-off fault of the machine, or of its graphs, must not
             # stop the server
             for sizes in (SIZES, ()):
                 found = test.compare(engine, sizes)
-                about = f"by {found.difference:.1e}, at most {found.tolerance:.1e} is right ({_where(description)})"
+                about = f"by {found.difference:.1e}, at most {found.tolerance:.1e} is right ({where})"
                 if found.difference <= found.tolerance:
                     logger.info(
                         "self-test: margins of %s differ from those of plain passes %s", description.name, about
@@ -155,11 +157,6 @@ def torch_engine(
     for decoder, implementation in zip(reader.decoders, implementations, strict=True):
         decoder.set_attn_implementation(implementation)
     return PlainEngine(reader, format, description)
-
-
-def _where(model: ModelDescription) -> str:
-    card = f", {torch.cuda.get_device_name()}" if model.device == "cuda" else ""
-    return f"{model.dtype} on {model.device}{card}, PyTorch {torch.__version__}"
 
 
 def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSource, *, shared: bool) -> EngineName:
