@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from unprm.answers.equivalence import Begun, is_integer, texts
 from unprm.engines.model_queue import ScoredItems
@@ -65,14 +65,19 @@ class RequestScorer(Scorer):
 
     async def finish(self, work: Work[T]) -> T:
         """The result of the work, each part of which runs in a turn of its caller."""
+        equivalence, results = self._service.equivalence, list[T]()
         reply: Any = None
-        while True:
-            asked = await self.lease.read(partial(_next, work, reply))
-            if isinstance(asked, _Result):
-                result: T = asked.value
-                return result
-            equivalence = self._service.equivalence
-            match asked:
+
+        def advance() -> Compare | MatchPairs | Score | None:
+            """The next question; None at the end, which no future could hold as a `StopIteration`."""
+            try:
+                return work.send(reply)
+            except StopIteration as end:
+                results.append(end.value)
+                return None
+
+        while not results:
+            match await self.lease.read(advance):
                 case Compare(answers):
                     keys = await self._keys(answers)
                     reply = await self.lease.read(partial(equivalence.finish, keys))
@@ -81,6 +86,7 @@ class RequestScorer(Scorer):
                     reply = await self.lease.read(partial(equivalence.matched, keys, pairs))
                 case Score(solutions, strict):
                     reply = await self.score(solutions, strict)
+        return results[0]
 
     async def _keys(self, answers: Sequence[str]) -> Begun:
         """The keys by which answers are compared."""
@@ -155,20 +161,6 @@ class RequestScorer(Scorer):
             self._service.metrics.count_usage(model.name, result.usage)
             annotate({"model": model.name, "computed_tokens": result.usage.computed_tokens})
             return result
-
-
-class _Result(NamedTuple):
-    """Of work that ended. (No future can hold a `StopIteration`.)"""
-
-    value: Any
-
-
-def _next(work: Work[T], reply: Any) -> Compare | MatchPairs | Score | _Result:
-    """The next question of the work, or its result."""
-    try:
-        return work.send(reply)
-    except StopIteration as end:
-        return _Result(end.value)
 
 
 def _pieces(solutions: Mapping[int, Solution], minimum: int) -> Iterator[tuple[int, dict[int, Solution]]]:
