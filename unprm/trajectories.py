@@ -118,8 +118,7 @@ class _Atif(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How trajectories are read. `observation_tokens`: length to which each message of evidence is truncated in the
-    middle; `thoughts`: whether a step begins with the model's thoughts."""
+    """How trajectories are read. `observation_tokens`: of a message of evidence; `thoughts`: steps begin with them."""
 
     evidence: Evidence = "after"
     observation_tokens: int = 500
@@ -128,9 +127,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A trajectory as texts. `problem`: the messages before the first step; `steps`: the steps with their `evidence`;
-    `messages`: for each step, the index of its message; `final`: the text of the last assistant message, in which an
-    answer may be found; `cut`: by index, the messages that are not read whole."""
+    """A trajectory as texts. `problem`: before the first step; `messages`: indices of the steps' messages; `final`: the
+    last assistant message, which may have an answer; `cut`: by index, messages that are not read whole."""
 
     problem: str
     steps: tuple[str, ...]
@@ -141,10 +139,7 @@ class Rendered:
 
 
 def render(messages: Sequence[Message], reading: Reading) -> Rendered:
-    """The trajectory as a PRM reads it. An assistant message with neither text nor tool calls is no step.
-
-    Raises `InvalidRequest` for a part that is not text, by its message and type.
-    """
+    """The trajectory as a PRM reads it; messages without text or calls are no steps. Raises `InvalidRequest`."""
     texts = [text_of(index, message) for index, message in enumerate(messages)]
     steps = {index: step for index, message in enumerate(messages) if (step := _step(message, texts[index], reading))}
     first = min(steps, default=len(messages))
@@ -169,9 +164,8 @@ def render(messages: Sequence[Message], reading: Reading) -> Rendered:
 
 
 def conversation(messages: Sequence[Message], tools: Sequence[AgentTool] = ()) -> str:
-    """What has been said and done so far, as the problem of the next step: the tools, then every message after its
-    role, or a single one of the user as it stands. Results of tools are truncated in the middle to the 500 tokens of
-    `Reading`, and thoughts left out. Raises as `render`."""
+    """What was said and done so far, as the next step's problem: the tools, then messages by role, truncated to
+    `Reading`'s 500 tokens, without thoughts. Raises as `render`."""
     texts = [text_of(index, message) for index, message in enumerate(messages)]
     parts = [describe_tools(tools), *_spoken(messages, texts, Reading(), {})]
     return "\n\n".join(part for part in parts if part)
@@ -189,11 +183,8 @@ def describe_tools(tools: Sequence[AgentTool]) -> str:
 
 
 def from_atif(trajectory: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The messages of a trajectory in Harbor's format (ATIF 1.0 to 1.7): each step of an agent becomes an assistant
-    message, followed by one of role `tool` for each result that it observed.
-
-    Raises `InvalidRequest` for what is none, by the first field that is wrong.
-    """
+    """The messages of a trajectory in Harbor's format (ATIF 1.0 to 1.7): a step becomes an assistant message, followed
+    by one of role `tool` for each result. Raises `InvalidRequest`."""
     try:
         steps = _Atif.model_validate(trajectory).steps
     except ValidationError as error:

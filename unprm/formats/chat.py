@@ -1,11 +1,8 @@
-"""PRMs that answer each step of a chat with a verdict, in the template of the model's own tokenizer: RLHFlow's, FoVer's
-and IBM's Granite Math PRMs, in their authors' words.
+"""PRMs that answer each step of a chat with a verdict, in their tokenizer's template: RLHFlow's, FoVer's, IBM's
+Granite.
 
-The user gives the steps one by one, and the assistant answers each with a verdict. In an input all answers are the
-positive one, as in the authors' evaluations.
-
-A verdict is the model's predicted answer, so it is read at the token before the answer, and one causal pass scores all
-steps. Granite's model card takes P(Y) among all tokens; here it is P(Y) against N.
+All answers of an input are the positive one, as in the authors' evaluations. A verdict is read at the token before it,
+so one causal pass scores all steps. Granite's model card takes P(Y) among all tokens; here it is P(Y) against N.
 """
 
 import re
@@ -27,8 +24,7 @@ _MARKS = "\ue000\ue001\ue002\ue003\ue004\ue005"
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """`first` and `later`: templates of the user's messages, with the fields `problem` (first only) and `step`.
-    `positive` and `negative`: the answers."""
+    """`first`, `later`: the user's messages, with the fields `problem` and `step`; `positive`, `negative`: answers."""
 
     first: str
     later: str
@@ -61,9 +57,9 @@ GRANITE = Conversation(
 
 
 class Chat(NamedTuple):
-    """What a chat template writes around the messages: `opening` before the user's first, `asked` between each of the
-    user's and its answer, but `asked_last` before the last answer, as with an empty thought; `answered` between an
-    answer and the user's next, `closing` after the last answer. `strips`: whether it strips space around the user's."""
+    """What a template writes around messages: `opening` before the first, `asked` (`asked_last`, as with an empty
+    thought) before an answer, `answered` after it, `closing` after the last. `strips`: whether it strips the user's
+    space."""
 
     opening: str
     asked: str
@@ -74,8 +70,7 @@ class Chat(NamedTuple):
 
     @classmethod
     def read(cls, directory: Path) -> Self:
-        """That of the model in a directory. Raises `ModelInvalid` if there is none, or none that writes the same around
-        each pair of messages."""
+        """That of a directory's model. Raises `ModelInvalid` if there is none, or it differs between messages."""
         text, stripped = ChatTemplate(directory).around(*_MARKS)
         opening, asked, answered, *again, asked_last, closing = re.split(f"[{_MARKS}]", text)
         if again != [asked, answered]:
@@ -91,10 +86,8 @@ class _Answer(NamedTuple):
 
 
 class VerdictChatFormat(PieceFormat):
-    """A conversation in a model's chat template.
-
-    Raises `ModelInvalid` if no token of the vocabulary parts the messages, or if the answers begin with the same one.
-    """
+    """A conversation in a model's chat template. Raises `ModelInvalid` if no token of the vocabulary parts the
+    messages, or answers begin alike."""
 
     def __init__(self, tokenizer: Tokenizer, family: str, conversation: Conversation, chat: Chat) -> None:
         # text and tokens by turns: what text a token of the template does not part from a message is encoded with it
@@ -120,8 +113,7 @@ class VerdictChatFormat(PieceFormat):
         self.readout = Verdicts(positive[0], negative[0])
 
     def _answered(self, asked: Sequence[str], end: Sequence[str]) -> tuple["_Answer", list[list[int]]]:
-        """The positive answer between what the template writes before and after it, and the first token of each
-        answer, which has none if it is merged with what is before it."""
+        """The positive answer in its place, and each answer's first token, None if merged with what is before."""
         asking, lead, words = self._ids(["", *asked[1:-1]]), asked[-1], self._conversation
         answers = [f"{lead}{word}{end[0]}" for word in (words.positive, words.negative)]
         before, *ids = self.pieces.encode([lead, *answers])

@@ -1,5 +1,4 @@
-"""PRMs in the chat layout of Qwen2 models, turns between `<|im_start|>` and `<|im_end|>`: those of Qwen2.5-Math, ActPRM
-and EurusPRM."""
+"""PRMs in the chat layout of Qwen2, between `<|im_start|>` and `<|im_end|>`: Qwen2.5-Math's, ActPRM, EurusPRM."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -37,11 +36,8 @@ class ChatmlFormat(PieceFormat):
 
 
 class QwenPrmFormat(ChatmlFormat):
-    """Qwen2.5-Math's PRMs: `<extra_0>` after each step of the assistant's turn, and a head of two classes that is read
-    there (Zhang et al., "The Lessons of Developing Process Reward Models in Mathematical Reasoning", 2025).
-
-    Raises `ModelInvalid` if the vocabulary lacks the tag or the layout's marks.
-    """
+    """Qwen2.5-Math's PRMs: a head of two classes at `<extra_0>` after each step (Zhang et al., "The Lessons of
+    Developing Process Reward Models in Mathematical Reasoning", 2025). Raises `ModelInvalid` without tag or marks."""
 
     family = "qwen-prm"
     marks = (*ChatmlFormat.marks, TAG)
@@ -63,24 +59,18 @@ class QwenPrmFormat(ChatmlFormat):
 
 
 class ActPrmFormat(QwenPrmFormat):
-    """ActPRM: the same layout, and an ensemble of heads at each `<extra_0>` (Duan et al., "Efficient Process Reward
-    Model Training via Active Learning", 2025).
-
-    The system turn is that of their training and of their example; their run of ProcessBench has another one.
-    """
+    """ActPRM: an ensemble of heads at each `<extra_0>` (Duan et al., "Efficient Process Reward Model Training via
+    Active Learning", 2025), with the system turn of their training, not of their run of ProcessBench."""
 
     family = "actprm"
     readout = Ensemble(("score.model.nn1", "score.model.nn2", "score.model.nn_out"))
 
 
 class EurusFormat(ChatmlFormat):
-    """EurusPRM: implicit rewards, the log-likelihood ratio of the model and the one that it was trained from (Cui et
-    al., "Process Reinforcement through Implicit Rewards", 2025).
+    """EurusPRM: implicit rewards, the log-likelihood ratio to the model that it was trained from (Cui et al., "Process
+    Reinforcement through Implicit Rewards", 2025), summed up to a step's last token.
 
-    A step's value is the sum over the response up to the step's last token. The authors' script goes up to two tokens
-    further, over the blank line into the next step; with their β of 0.001 that makes hardly any difference.
-
-    Raises `ModelInvalid` if the vocabulary lacks the layout's marks.
+    The authors' script goes up to two tokens further; with their β of 0.001 that makes hardly any difference.
     """
 
     family = "eurus"

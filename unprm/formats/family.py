@@ -15,9 +15,8 @@ LAYER = "score"
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """Scored by P(positive) against P(negative): the sigmoid of the difference of two tokens' logits. `rows_alone`: of
-    what the output layer's rows make of a hidden state, as `unprm train` trains them, whatever bias, scale or cap
-    the model then has for its logits."""
+    """Scored by P(positive) against P(negative): the sigmoid of the difference of two tokens' logits. `rows_alone`: by
+    the output layer's rows, as `unprm train` trains them, without the model's bias, scale or cap of logits."""
 
     positive: int
     negative: int
@@ -26,37 +25,29 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Scored by linear layers on the last hidden state, with ReLU between them; `layers`: their checkpoint names.
-
-    The score is the sigmoid of the last layer's output if it has one; of two, the softmax probability of the second.
-    """
+    """Scored by linear `layers` with ReLU between them: the sigmoid of one output, or the second of two classes."""
 
     layers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Scored by several heads of linear layers with ReLU between them: the mean of the sigmoids of their outputs.
-
-    `layers`: their checkpoint names; each holds the layer of every head, (heads, inputs, outputs), and its biases,
-    (heads, outputs).
-    """
+    """Scored by the mean of several heads' sigmoids. `layers`: names of linear layers, with ReLU between, which hold
+    all heads' weights, (heads, inputs, outputs), and biases, (heads, outputs)."""
 
     layers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A whole solution is scored, by the sigmoid of a linear layer without a bias and with one output; `layer`: its
-    checkpoint name."""
+    """A whole solution is scored, by the sigmoid of a linear `layer` without a bias and with one output."""
 
     layer: str
 
 
 @dataclass(frozen=True, slots=True)
 class LikelihoodRatio:
-    """Scored by the sigmoid of `beta` · (log P − log P of the reference model), summed from the response's first token
-    to a step's last; the sigmoid gives votes a reward in [0, 1]."""
+    """Scored by the sigmoid of `beta` · (log P − log P of the reference model), summed over the response."""
 
     beta: float
     reference: str
@@ -89,8 +80,7 @@ class PrmFormat(Format, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A published PRM of a family. `parameters`: in billions; `f1`: average F1 on ProcessBench in percent, if its paper
-    reports it."""
+    """A published PRM. `parameters`: in billions; `f1`: average F1 on ProcessBench in percent, if its paper has it."""
 
     name: str
     licence: str
@@ -102,11 +92,9 @@ class KnownModel:
 class Family:
     """A PRM family, one of the `FAMILIES` of a file in `unprm/formats`.
 
-    `readout`: the kind that all its models have; None: each model's configuration says it. `architectures`: those in a
-    `config.json` that belong to no other family. `build` makes the format of the model in a directory, which is that of
-    the base where an adapter has no configuration of ours, and raises `ModelInvalid` if the model or its tokenizer
-    lacks what the format needs.
-    `aggregate`: how its authors compute a reward from step scores.
+    `readout`: of all its models; None: each model's configuration says it. `architectures`: of no other family.
+    `build`: the format of the model in a directory, or of an adapter's base; raises `ModelInvalid`. `aggregate`: its
+    authors'.
     """
 
     name: str

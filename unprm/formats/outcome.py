@@ -1,9 +1,8 @@
 """Outcome reward models: one score for a whole solution, read at the end of a chat (Liu et al., "Skywork-Reward-V2",
-2025, and other models of transformers' kind "sequence classification" with one output).
+2025, and other sequence classifiers with one output).
 
-A solution's score is that of each of its steps, so its minimum, mean and last step score are the model's reward; only
-their product is not. The reward is a logit of Bradley and Terry's model, which tells solutions of one problem apart;
-its sigmoid is in [0, 1], and 0.5 does not part right from wrong.
+The score is each step's, so all aggregates but the product are the reward: the sigmoid of a logit of Bradley and
+Terry's model, which tells solutions of one problem apart; 0.5 does not part right from wrong.
 """
 
 import json
@@ -22,8 +21,7 @@ from unprm.types import Encoded
 
 
 class OutcomeFormat(PieceFormat):
-    """`write`: makes the model's chat of a problem and its solution. `pad`: the id that is skipped in search of the
-    chat's last token."""
+    """`write`: makes the model's chat. `pad`: the id that is skipped in search of the chat's last token."""
 
     family = "outcome"
     readout = Outcome("score")
@@ -46,8 +44,7 @@ class OutcomeFormat(PieceFormat):
         return Encoded(tuple(ids), (self._last(ids),))
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """Ids of the chat; every step is scored at its last token, as transformers finds it. The template reads the
-        solution's thoughts, whose tags it may move; the names of other tokens are parted until the chat is written."""
+        """Ids of the chat, scored at its last token. The template reads thoughts, and may move their tags."""
         solution = join(steps)
         guard = next(sign for sign in map(chr, range(0xE000, 0xF900)) if sign not in problem and sign not in solution)
 

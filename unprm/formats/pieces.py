@@ -18,14 +18,10 @@ _SMALL = 8192
 
 
 class Pieces:
-    """Encodes pieces of text for one model. No text becomes a reserved token: one of the vocabulary's added tokens, one
-    of the template's own, `marks`, or one of which `reserve` was told. Where it would, the token's characters are
-    encoded one by one, or their bytes. `special`: ids of the marks and of what the vocabulary itself calls special.
+    """Encodes texts for one model, none of which becomes a reserved token: an added one, a template's `marks`, or one
+    told by `reserve`; its characters, or bytes, are encoded one by one. `special`: ids of marks and special tokens.
 
-    An added token of space alone or of one character is text: some vocabularies write runs of spaces, or rare letters,
-    by such tokens. So is a reserved token that is a single byte, which no others can spell.
-
-    Raises `ModelInvalid` if the vocabulary lacks one of `marks`.
+    Added tokens of one character, of space alone, or of a single byte are text. Raises `ModelInvalid` without a mark.
     """
 
     def __init__(self, tokenizer: Tokenizer, marks: Sequence[str] = ()) -> None:
@@ -71,8 +67,8 @@ class Pieces:
         ]
 
     def locate(self, parts: Sequence[str], closing: int | None = None) -> tuple[list[int], list[int]]:
-        """Ids of the text that the parts make, encoded as one; and for each part, none of them empty, the index of the
-        token in which its last character ends. `closing`: the reserved token that the template ends parts with."""
+        """Ids of the parts as one text, and the index of each part's last token. `closing`: ends parts in the
+        template."""
         encoding = self.tokenizer.encode("".join(parts), add_special_tokens=False)
         starts = [start for start, _ in encoding.offsets]
         found, token = [], 0
@@ -106,11 +102,8 @@ class Pieces:
 
 
 class PieceFormat:
-    """Common base of the formats: `pieces`, and ids as readable text. `marks`: the template's own tokens; further ones
-    may be given for a model. `tag`: None for a family without a step tag, which reads no prompts.
-
-    Raises `ModelInvalid` if the vocabulary lacks one of `marks`.
-    """
+    """Common base of the formats. `marks`: the template's own tokens, without which it raises `ModelInvalid`; `tag`:
+    None for a family without one, which reads no prompts."""
 
     marks: ClassVar[tuple[str, ...]] = ()
     family: str
@@ -150,8 +143,8 @@ class PieceFormat:
         return Encoded(tuple(kept), tuple(place for place, token in enumerate(kept) if token == self.tag.id))
 
     def tagged(self, texts: Sequence[str], tag: Sequence[int], begin: Sequence[int] = ()) -> Encoded:
-        """The input of the ids `begin`, the first text, and the other texts, which are steps, each followed by a tag at
-        whose last id it is scored. Every text is encoded separately."""
+        """The ids `begin`, the first text, and the others, steps, each encoded apart and scored at its tag's last
+        id."""
         head, *pieces = self.pieces.encode(texts)
         return Draft().add([*begin, *head]).steps(pieces, tag).done()
 
@@ -217,8 +210,7 @@ def _special(token: AddedToken) -> AddedToken:
 
 
 def parts_of(text: str, tokenizer: Tokenizer) -> list[str]:
-    """A template's text, parted at the vocabulary's added tokens: text and tokens by turns, from text to text, which
-    may be empty."""
+    """A template's text, parted at the vocabulary's added tokens: text and tokens by turns, from text to text."""
     return parted_at(added_names(tokenizer)).split(text)
 
 

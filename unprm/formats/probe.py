@@ -1,8 +1,5 @@
-"""The `probe` family: a language model that is not trained, whose hidden states and surprise at a step are read.
-
-The input is the prompt and the solution as a sampler would have them, without tags: `encode(before) + encode(problem) +
-encode(after) + Σ encode(step + separator)`. Only the configuration's own texts have special tokens.
-"""
+"""The `probe` family: an untrained language model's hidden states and surprise, read on prompts as of a sampler:
+`encode(before) + encode(problem) + encode(after) + Σ encode(step + separator)`."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
@@ -21,13 +18,8 @@ SEPARATOR = "\n\n"
 
 
 class ProbeConfig(ModelConfig):
-    """The configuration of a probe, whose weights are beside it.
-
-    `before`, `after`: the texts around a problem, with the base's special tokens. `separator` is appended to every
-    step. `layers`: whose hidden states are read, from 1 to the number of the base's layers, ascending; the last is
-    read after the final norm. `measures`: what of its log-probabilities' `surprise`, by
-    the names of `MEASURES`.
-    """
+    """The configuration of a probe. `before`, `after`: texts around a problem, with special tokens; `separator`: after
+    every step. `layers`: from 1, ascending, the last after the final norm; `measures`: by their names in `MEASURES`."""
 
     family: Literal["probe"] = "probe"
     before: str
@@ -56,10 +48,7 @@ class ProbeConfig(ModelConfig):
 
 
 class ProbeFormat(PieceFormat):
-    """The input format of one probe.
-
-    Raises `ModelInvalid` if nothing is before a solution's first token, or between two steps, in the base's vocabulary.
-    """
+    """The input format of one probe. Raises `ModelInvalid` if nothing precedes the first token, or parts steps."""
 
     family = "probe"
 

@@ -53,10 +53,7 @@ def of_architecture(architectures: list[str]) -> Family | None:
 
 
 def recognise(model: str, architectures: list[str]) -> Family:
-    """The family of a model, by its hub name or by the architectures in its `config.json`.
-
-    Raises `ModelInvalid` if neither is known.
-    """
+    """The family of a model by its name or its architectures. Raises `ModelInvalid` if neither is known."""
     named = (family for family, known in known_models() if model == known.name)
     if found := next(named, None) or of_architecture(architectures):
         return found

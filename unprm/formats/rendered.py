@@ -18,8 +18,7 @@ TODAY = date(2025, 6, 24)
 
 
 def system_turn(parts: Sequence[str]) -> str:
-    """The system message in a template's text before the problem, parted into text and tokens by turns; empty if there
-    is none."""
+    """The system message in a template's text before the problem, text and tokens by turns; empty if none."""
     texts = iter(parts[::2])
     for text in texts:
         if text.startswith("system"):
@@ -28,10 +27,7 @@ def system_turn(parts: Sequence[str]) -> str:
 
 
 class ChatTemplate:
-    """The chat template of the model in a directory. `tokenizer`: the model's.
-
-    Raises `ModelInvalid` if there is none.
-    """
+    """The chat template of the model in a directory. Raises `ModelInvalid` if there is none."""
 
     def __init__(self, directory: Path) -> None:
         # slow to import, and listing the families does without
@@ -51,8 +47,8 @@ class ChatTemplate:
         return str(self.tokenizer.apply_chat_template(turns, tokenize=False, strftime_now=TODAY.strftime))
 
     def around(self, *marks: str) -> tuple[str, frozenset[str]]:
-        """The chat with these marks as its messages, in which each stands once; and those around whose text the
-        template strips space. Raises `ModelInvalid` if it does not repeat each message once."""
+        """The chat with these marks as messages, and those whose space is stripped. Raises `ModelInvalid` unless each
+        stands once."""
         from jinja2 import TemplateError
 
         try:

@@ -1,5 +1,4 @@
-"""PRMs that read a problem and its steps without a chat, and score each step at a tag or newline after it: those of
-Math-Shepherd, Skywork-o1, VersaPRM and TRL."""
+"""PRMs that score each step at a tag or newline after it, without a chat: Math-Shepherd, Skywork-o1, VersaPRM, TRL."""
 
 import json
 from collections.abc import Sequence
@@ -25,10 +24,7 @@ _NETWORKS = (
 
 
 class MathShepherdFormat(PieceFormat):
-    """Math-Shepherd's PRM: ` ки` after each step, P(+) against `-` there (Wang et al., "Math-Shepherd", 2024).
-
-    Raises `ModelInvalid` if the tag or a verdict is not in the vocabulary.
-    """
+    """Math-Shepherd's PRM: P(+) against `-` at ` ки` (Wang et al., 2024). Raises `ModelInvalid` without these."""
 
     family = "math-shepherd"
     input_format = "{problem} Step 1: {step 1} ки\\nStep 2: {step 2} ки\\n… (scored at each ки: P(+) against -)"
@@ -43,9 +39,9 @@ class MathShepherdFormat(PieceFormat):
         self.readout = Verdicts(positive, negative)
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """Ids of the whole input as one text, since a separate piece would get a space before it; scored at the tags.
+        """Ids of the input as one text, since pieces would get a space; scored at the tags.
 
-        Space at a step's end is left out: next to the space of the tag it would change the tag's token.
+        Space at a step's end is left out: it would change the tag's token.
         """
         first, *others = (step.replace(SPACE, " ").rstrip() + " ки" for step in numbered(steps))
         parts = [f"{problem} ", first, *(f"\n{step}" for step in others), "\n"]
@@ -55,10 +51,8 @@ class MathShepherdFormat(PieceFormat):
 
 
 class SkyworkFormat(PieceFormat):
-    """Skywork-o1's PRMs: a value head that is read at the newline after each step (Skywork-o1 Open Series, 2024).
-
-    `begin`: id of the token that begins a text. Raises `ModelInvalid` if a newline is not one token.
-    """
+    """Skywork-o1's PRMs: a value head at the newline after each step (Skywork-o1 Open Series, 2024). `begin`: id that
+    begins a text. Raises `ModelInvalid` if a newline is not one token."""
 
     family = "skywork"
     readout = Head(("v_head.summary",))
@@ -82,11 +76,8 @@ class SkyworkFormat(PieceFormat):
 
 
 class VersaprmFormat(PieceFormat):
-    """VersaPRM and the PRMs that it was trained from: a space and four newlines after each step, P(+) against `-` there
-    (Zeng et al., "VersaPRM: Multi-Domain Process Reward Model via Synthetic Reasoning Data", 2025).
-
-    Raises `ModelInvalid` if the tag or a verdict is not one token.
-    """
+    """VersaPRM and its ancestors: P(+) against `-` at a space and four newlines (Zeng et al., "VersaPRM: Multi-Domain
+    Process Reward Model via Synthetic Reasoning Data", 2025). Raises `ModelInvalid` unless each is one token."""
 
     family = "versaprm"
     input_format = (
@@ -105,17 +96,13 @@ class VersaprmFormat(PieceFormat):
         self.readout = Verdicts(positive, negative)
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """Ids of problem and steps, a tag after each step; scored at the tags.
-
-        As by the authors, space around a text is left out, and so is what looks like a tag within it.
-        """
+        """Ids of problem and steps, without space around or what looks like a tag within; scored at the tags."""
         question, *texts = (text.strip().replace(self.tag.text, "") for text in (problem, *steps))
         return self.tagged([f"{question} \n\n", *texts], [self.tag.id], self._begin)
 
 
 class TrlFormat(PieceFormat):
-    """What TRL's `PRMTrainer` saves: a language model with a head of two classes on its tokens, which is read at the
-    last token of the `separator` after each step (TRL 1.13). `begin`: the ids that begin a text, one or none."""
+    """What TRL's `PRMTrainer` saves: a head of two classes, at the last token of each step's `separator` (TRL 1.13)."""
 
     family = "trl"
     readout = Head((LAYER,))
@@ -131,8 +118,8 @@ class TrlFormat(PieceFormat):
 
     @classmethod
     def build(cls, tokenizer: Tokenizer, directory: Path, separator: str | None = None) -> "TrlFormat":
-        """The format of the checkpoint in a directory. `separator`: TRL's `step_separator`, in which `\\n` is a
-        newline; by default what config.json has by that name. Raises `ModelInvalid` without any."""
+        r"""The format of a checkpoint. `separator`: with `\n` as a newline; by default config.json's `step_separator`.
+        Raises `ModelInvalid` without any."""
         separator = separator or json.loads((directory / "config.json").read_text("utf-8")).get("step_separator")
         if not separator:
             raise ModelInvalid(
@@ -147,8 +134,7 @@ class TrlFormat(PieceFormat):
         return cls(tokenizer, begins, separator.replace("\\n", "\n"))
 
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
-        """Ids of problem and steps, each encoded separately, and a separator after each step; scored at the separators'
-        last tokens."""
+        """Ids of problem and steps, each encoded apart; scored at the separators' last tokens."""
         return self.tagged([problem, *steps], self._separator, self._begin)
 
 

@@ -29,11 +29,8 @@ _MARKS = ("step_tag", "positive", "negative")
 
 
 class ModelConfig(BaseModel):
-    """What `prm_config.json`, the one place that says how a model is read, has in every family that is trained here.
-
-    `base`: hub name, or a path that is taken relative to the file's directory if it begins with a dot; `.` itself is a
-    checkpoint beside the file.
-    """
+    """What `prm_config.json` has in every family that is trained here. `base`: hub name, or a path from the file's
+    directory if it begins with a dot; `.`: beside the file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -64,11 +61,8 @@ class ModelConfig(BaseModel):
 
 
 class PrmConfig(ModelConfig):
-    """The configuration of an adapter, or of a checkpoint that it is merged into.
-
-    `head`: what is read at a tag. `verdicts`: the logits of two tokens. `value`, `classes`: one or two outputs of a
-    linear layer, whose weights are beside this file.
-    """
+    """The configuration of an adapter or a merged checkpoint. `head`: at a tag, `verdicts`, the logits of two tokens,
+    or `value` or `classes`, one or two outputs of a linear layer."""
 
     family: Literal["unprm"] = "unprm"
     problem_template: str = PROBLEM_TEMPLATE
@@ -86,8 +80,8 @@ class PrmConfig(ModelConfig):
     def for_base(
         cls, tokenizer: Tokenizer, name: str, base: str, base_revision: str | None = None, **more: Any
     ) -> Self:
-        """The configuration of a new adapter; `more`: further fields of this class, beside the ids. Raises
-        `ModelInvalid` unless tag and verdicts are a token each, all different."""
+        """The configuration of a new adapter, with `more` fields. Raises `ModelInvalid` unless ids are single and
+        differ."""
         marks = [more.get(mark, cls.model_fields[mark].default) for mark in _MARKS]
         ids = list(map(Pieces(tokenizer).single, marks))
         if len(set(ids)) < len(ids):
@@ -121,10 +115,7 @@ class PrmConfig(ModelConfig):
 
 
 class UnprmFormat(PieceFormat):
-    """The input format of one model of the family.
-
-    Raises `ModelInvalid` if the tokenizer does not map tag and verdicts to the ids in the configuration.
-    """
+    """The input format of one model. Raises `ModelInvalid` if the tokenizer maps tag or verdicts to other ids."""
 
     family = "unprm"
 
