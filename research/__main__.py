@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from training import resumable, stage
-from training.cli.sampling import ModelOption, PresetOption, SamplerOptions, run_stage
+from training.cli.data import ModelOption, PresetOption, SamplerOptions, run_stage
 from training.stage import directory
 from training.stage_settings import EXTRACTION, PRESETS
 from unprm.commands import group, run, with_options

@@ -14,9 +14,8 @@ from training import resumable
 from training.evaluate import processbench
 from training.evaluate.bootstrap import Estimate
 from training.evaluate.metrics import in_markdown
-from training.prm import probe_fit
-from training.prm.probe import ProbeTrainer
-from training.prm.probe_fit import Array
+from training.prm import probe
+from training.prm.probe import Array, ProbeTrainer
 from unprm.calibration import sigmoid
 from unprm.errors import ModelInvalid
 
@@ -40,11 +39,11 @@ def write(trainer: ProbeTrainer, output: Path, console: Console) -> str:
     features, others = trainer.states.features, held_out.states.features
     right, problems = trainer.states.right, trainer.states.problems
     seed = trainer.settings.seed
-    folds = probe_fit.split(right, problems, seed)
+    folds = probe.split(right, problems, seed)
 
     def alone(columns: Array, held_out_columns: Array) -> tuple[float, SetScores]:
-        crossed = probe_fit.cross_fitted(columns, right, folds)
-        weight, bias = probe_fit.regressed(columns, right, crossed.strength)
+        crossed = probe.cross_fitted(columns, right, folds)
+        weight, bias = probe.regressed(columns, right, crossed.strength)
         return crossed.log_loss, held_out.scores(held_out_columns.astype(np.float64) @ weight + bias)
 
     console.print("each layer")
@@ -55,7 +54,7 @@ def write(trainer: ProbeTrainer, output: Path, console: Console) -> str:
     console.print("the probe, and intervals")
     sums = others.measures[:, trainer.config.measures.index("surprisal_sum")]
     known = {
-        PROBE: held_out.scores(probe_fit.fit(features, right, problems, seed).probe.margins(others)),
+        PROBE: held_out.scores(probe.fit(features, right, problems, seed).probe.margins(others)),
         SURPRISE: surprise,
         SUM: held_out.scores(-sums),
         **steps.baselines(held_out.sets),

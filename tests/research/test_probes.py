@@ -52,7 +52,7 @@ def test_a_held_out_solution_gets_the_scores_that_the_served_probe_gives_it(trai
     held_out = probes.HeldOut(trainer)
     engine = load_engine(str(trainer.settings.output), dtype="float32")
     try:
-        fitted = probes.probe_fit.fit(trainer.states.features, trainer.states.right, trainer.states.problems, 0)
+        fitted = probes.probe.fit(trainer.states.features, trainer.states.right, trainer.states.problems, 0)
         scores = held_out.scores(fitted.probe.margins(held_out.states.features))
         for name, solutions in held_out.sets.items():
             assert len(solutions) == 24

@@ -30,8 +30,7 @@ from unprm.formats.registry import is_probe
 from unprm.formats.unprm import CONFIG_NAME, ModelConfig, PrmConfig
 
 from .card import CARD, published_card
-from .heads import FILE, write_layer
-from .network import Network
+from .network import FILE, Network, write_layer
 from .resume import STATE
 from .train_settings import TrainSettings, TuneName
 

@@ -28,14 +28,12 @@ from ..evaluate.metrics import Validation
 from ..schema import VERDICT
 from .card import write_card
 from .collate import Example, MicroBatch, batches, hold_out, micro_batches, read_examples
-from .heads import make_head
-from .journal import TrainingJournal
 from .loss import LOSSES
 from .memory import free_memory, guess
-from .network import Compute, Network, prepare, read_shape
+from .network import Compute, Network, make_head, prepare, read_shape
 from .processes import Processes
 from .publish import check_output, portable, write_adapter, write_all
-from .resume import STATE, RunState, fingerprint
+from .resume import STATE, RunState, TrainingJournal, fingerprint
 from .train_settings import TrainSettings, TrainSummary
 
 CHOSEN = ("batch_tokens", "gradient_checkpointing")

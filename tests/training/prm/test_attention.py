@@ -17,8 +17,7 @@ from transformers import (
 from tests.training.prm.kernels import packed
 from training.prm.attention import NAME, Packs, attention, computes
 from training.prm.collate import Example, micro_batches
-from training.prm.heads import make_head
-from training.prm.network import Compute, Network, prepare
+from training.prm.network import Compute, Network, make_head, prepare
 from training.prm.train_settings import TrainSettings
 from unprm.formats.family import Verdicts
 from unprm.types import Encoded

@@ -19,7 +19,7 @@ from training import resumable
 from training.__main__ import app
 from training.prm import publish
 from training.prm.collate import Example
-from training.prm.heads import FILE
+from training.prm.network import FILE
 from training.prm.train import Trainer
 from training.prm.train_settings import TrainSettings
 from training.schema import LabelledSolution

@@ -7,9 +7,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, MambaConfig, Qwen2Config
 
-from training.prm.heads import make_head
 from training.prm.memory import CORE_RATE, ENOUGH_TOKENS, MOST_TOKENS, PASS_SECONDS, SPARE, free_memory, guess
-from training.prm.network import Compute, Network, prepare
+from training.prm.network import Compute, Network, make_head, prepare
 from training.prm.train_settings import TrainSettings
 from unprm.engines.torch.memory import left_to_container
 from unprm.errors import ModelInvalid

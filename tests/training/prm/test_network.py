@@ -9,8 +9,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 from typer.testing import CliRunner
 
 from training.__main__ import app
-from training.prm.heads import make_head
-from training.prm.network import Compute, Network, compute_in_float32, prepare, read_shape
+from training.prm.network import Compute, Network, compute_in_float32, make_head, prepare, read_shape
 from training.prm.train_settings import TrainSettings
 from unprm.engines.torch import varlen
 from unprm.engines.torch.quantized import WidenedLinear

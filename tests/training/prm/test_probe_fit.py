@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from training.evaluate.metrics import Validation
-from training.prm.probe_fit import FOLDS, Features, fit
+from training.prm.probe import FOLDS, Features, fit
 from unprm.calibration import sigmoid
 from unprm.errors import ModelInvalid
 
