@@ -1,7 +1,6 @@
 """What a training run keeps on disk: the state from which a killed run resumes, and a journal for whoever watches.
 
-The state is one safetensors file, which is replaced atomically: a run after a crash sees the old or the new state, never
-a part.
+The state is one safetensors file, which is replaced atomically: a run after a crash sees the old state or the new one.
 """
 
 import hashlib
