@@ -14,7 +14,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from fastapi import APIRouter
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Discriminator, Field, StrictBool, Tag, model_validator
 
 from unprm import steps as step_text
 from unprm.calibration import log_odds
@@ -28,6 +28,7 @@ from ..lease import Lease, TheLease
 from ..scoring import RequestScorer
 from ..service import TheService
 from ..settings import Settings
+from .openapi import describe
 from .route import WorkRoute
 
 router = APIRouter(route_class=WorkRoute)
@@ -44,13 +45,14 @@ class Form(Request):
 
 
 class Dialect(NamedTuple):
-    """An endpoint: its paths, of which the first names the ids of responses, and the form of its bodies.
+    """An endpoint: its paths, of which the first names the ids of responses, the purpose, and the form of its bodies.
 
     `to_request`: the solutions of a body, split into at most so many steps (and a rest), and the JSON pointer of a
     solution, {} being its index. `to_response`: the response to a body, without what all responses have.
     """
 
     paths: Sequence[str]
+    purpose: str
     form: type[Form]
     to_request: Callable[[Any, Format, int], tuple[list[Solution], str]]
     to_response: Callable[[Any, Scores], Json]
@@ -79,7 +81,7 @@ class PromptForm(Form):
     model_config = ConfigDict(extra="forbid")
 
     model: Annotated[ModelName | None, BeforeValidator(_last_part)] = None
-    add_special_tokens: bool = True
+    add_special_tokens: StrictBool = True
     user: str | None = None
     request_id: str | None = None
 
@@ -91,7 +93,7 @@ class ClassifyRequest(PromptForm):
         list[_Prompt] | None, Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True), BeforeValidator(_as_list)
     ] = None
     messages: list[Message] | None = Field(None, min_length=1, max_length=2000, fail_fast=True)
-    use_activation: bool = Field(True, validation_alias=AliasChoices("use_activation", "activation", "softmax"))
+    use_activation: StrictBool = Field(True, validation_alias=AliasChoices("use_activation", "activation", "softmax"))
     add_generation_prompt: Literal[False] = False
     continue_final_message: Literal[False] = False
     priority: Literal[0] = 0
@@ -131,7 +133,7 @@ class RerankRequest(Form):
     query: Text
     documents: _Documents
     top_n: int | None = Field(None, ge=1)
-    return_documents: bool = True
+    return_documents: StrictBool = True
 
 
 class PairsRequest(Form):
@@ -209,10 +211,22 @@ def _rewards(_: PairsRequest, scores: Scores) -> Json:
 
 
 DIALECTS = (
-    Dialect(("/classify",), ClassifyRequest, _read_prompts, _classes),
-    Dialect(("/pooling",), PoolingRequest, _read_prompts, _rows),
-    Dialect(("/rerank", "/v1/rerank", "/v2/rerank"), RerankRequest, _read_documents, _ranking),
-    Dialect(("/score", "/v1/score"), PairsRequest, _read_pairs, _rewards),
+    Dialect(("/classify",), "The reward of each prompt, as vLLM has it.", ClassifyRequest, _read_prompts, _classes),
+    Dialect(("/pooling",), "The score of each step, as vLLM has them.", PoolingRequest, _read_prompts, _rows),
+    Dialect(
+        ("/rerank", "/v1/rerank", "/v2/rerank"),
+        "Solutions, best first, as Cohere, Jina and vLLM have documents.",
+        RerankRequest,
+        _read_documents,
+        _ranking,
+    ),
+    Dialect(
+        ("/score", "/v1/score"),
+        "The reward of each solution, as vLLM has the similarity of texts.",
+        PairsRequest,
+        _read_pairs,
+        _rewards,
+    ),
 )
 
 
@@ -242,15 +256,17 @@ def _add(dialect: Dialect) -> None:
             scorer = RequestScorer(service, models, lease)
             return await scorer.finish(_work(dialect, request, scorer, service.settings, lease))
 
-    for path in dialect.paths:
-        router.add_api_route(path, answer, methods=["POST"], include_in_schema=False)
+    first, *others = dialect.paths
+    router.post(first, description=dialect.purpose, **describe(first[1:]))(answer)
+    for path in others:
+        router.post(path, include_in_schema=False)(answer)
 
 
 for _dialect in DIALECTS:
     _add(_dialect)
 
 
-@router.post("/tokenize", include_in_schema=False)
+@router.post("/tokenize", description="The token ids of a prompt, as vLLM has them.", **describe("tokenize"))
 async def tokenize(service: TheService, request: TokenizeRequest, lease: TheLease) -> Json:
     """The token ids of a prompt. Raises `InvalidRequest` for a prompt that can't fit the model's window."""
     prompt, size = Prompt(request.prompt, request.add_special_tokens), len(request.prompt)

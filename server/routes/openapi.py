@@ -26,7 +26,8 @@ Scores the steps of candidate solutions with a process reward model, and votes f
 
 Errors are RFC 9457 problem details with a stable `code`. Every response carries `X-Request-ID`, the caller's
 own if it sends one of at most 128 letters, digits, `.`, `_` and `-`. If the server has a key, everything but
-the probes and this documentation requires it as `Authorization: Bearer KEY`.
+the probes and this documentation requires it as `Authorization: Bearer KEY`. In a request, a field that is null
+counts as left out.
 """
 
 _REFERENCE = "#/components/schemas/{model}"
@@ -52,6 +53,7 @@ _GROUPS = {
     "Scores": ("/score_steps", "/preview"),
     "Votes": ("/vote",),
     "Grades": ("/grade", "/feedback"),
+    "Other servers' endpoints": ("/classify", "/pooling", "/rerank", "/score", "/tokenize"),
     "Answers of an upstream": ("/v1/",),
     "Administration": ("/admin/",),
 }
@@ -60,6 +62,10 @@ _REST = "The server"
 
 EXAMPLES: dict[str, Json] = json.loads((Path(__file__).parent / "examples.json").read_text("utf-8"))
 """Example `requests`, and the `responses` of a server with the embedded model, by operation name."""
+
+
+FIELDS: dict[str, str] = json.loads((Path(__file__).parent / "fields.json").read_text("utf-8"))
+"""What a field means whose class doesn't say it: by its name, or by CLASS.NAME where the name means something else."""
 
 
 class DocumentedApp(FastAPI):
@@ -74,6 +80,9 @@ class DocumentedApp(FastAPI):
             document = super().openapi()
             schema = ProblemDetails.model_json_schema(ref_template=_REFERENCE, mode="serialization")
             document["components"]["schemas"] |= schema.pop("$defs") | {"ProblemDetails": schema}
+            for name, described in document["components"]["schemas"].items():
+                for field, its in described.get("properties", {}).items():
+                    its.setdefault("description", FIELDS.get(f"{name}.{field}") or FIELDS.get(field))
             document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             for path, operations in document["paths"].items():
                 for operation in operations.values():

@@ -52,6 +52,8 @@ _GRADE: Json = {
 }
 _PREVIEW: Json = {"problem": "1 + 1?", "solution": ["2.", "\\boxed{2}"]}
 _QUESTION: Json = {"role": "user", "content": _PROBLEM}
+_TEXTS = [f"Step 1: 4 * 15 = {x}.\nStep 2: 23 + {x} = {23 + x}. The answer is \\boxed{{{23 + x}}}." for x in (60, 50)]
+_CHAT = [_QUESTION, {"role": "assistant", "content": _TEXTS[0]}]
 _ELECTED: Json = {"model": "Qwen/Qwen2.5-Math-7B-Instruct", "unprm": {"strategy": "wrf", "budget": 16}}
 _BOXED = "Put the answer in \\boxed{}."
 REQUESTS: dict[str, Json] = {
@@ -64,6 +66,11 @@ REQUESTS: dict[str, Json] = {
     "vote_compare": _VOTE | DEFAULTS.model_dump(),
     "preview": _PREVIEW,
     "grade": _GRADE,
+    "rerank": {"query": _PROBLEM, "documents": _TEXTS, "top_n": 1},
+    "score": {"text_1": _PROBLEM, "text_2": _TEXTS},
+    "classify": {"messages": _CHAT},
+    "pooling": {"messages": _CHAT},
+    "tokenize": {"prompt": _PROBLEM},
     "feedback": {"request_id": "5c2f8a3e9b1d4f60", "correct": False},
     "chat_completions": _ELECTED | {"messages": [{"role": "system", "content": _BOXED}, _QUESTION]},
     "responses": _ELECTED | {"instructions": _BOXED, "input": _PROBLEM},
@@ -74,6 +81,9 @@ REQUESTS: dict[str, Json] = {
 """Example requests by operation name."""
 ELSEWHERE = {"feedback", "chat_completions", "responses", "messages", "count_tokens", "completions"}
 """Operations that need a journal or an upstream."""
+
+
+_OF_A_RESPONSE = {"id": "5c2f8a3e9b1d4f60", "created": 1764288000}
 
 
 def examples() -> str:
@@ -90,7 +100,7 @@ def _lines(operations: Json) -> str:
 
 
 def _responses() -> Json:
-    """Without times, and with numbers to four places, as processors differ in the last digits."""
+    """Without times and ids of responses, and with numbers to four places, as processors differ in the last digits."""
     responses = {}
     with TestClient(create_app(Settings(), load_engine, clock=lambda: 0.0)) as client:
         while client.get("/readyz").status_code != 200:
@@ -99,7 +109,8 @@ def _responses() -> Json:
             for method, operation in methods.items():
                 if "application/json" in operation["responses"]["200"]["content"]:
                     name = operation["operationId"]
-                    responses[name] = _rounded(client.request(method, path, json=REQUESTS.get(name)).json())
+                    found = _rounded(client.request(method, path, json=REQUESTS.get(name)).json())
+                    responses[name] = found | {key: fixed for key, fixed in _OF_A_RESPONSE.items() if key in found}
     return responses
 
 
