@@ -28,6 +28,7 @@ from unprm.types import Encoded, Solution, StepTag, Usage
 from .lease import Lease
 from .models.model import Model, ModelReservation
 from .service import Service
+from .settings import CHECKS
 from .tracing import annotate, span
 
 T = TypeVar("T")
@@ -45,7 +46,8 @@ class RequestScorer(Scorer):
 
     def __init__(self, service: Service, models: Sequence[Model], lease: Lease) -> None:
         self._service, self.models, self.lease = service, models, lease
-        self.name = "+".join(model.name for model in models)
+        self.checks = not models and service.settings.model == [CHECKS]
+        self.name = CHECKS if self.checks else "+".join(model.name for model in models)
         self.max_steps, self.calibration = service.settings.max_steps, service.vote_calibration
         self.note = None if service.journal is None else partial(setattr, lease, "election")
 
@@ -56,8 +58,8 @@ class RequestScorer(Scorer):
 
     @property
     def demo(self) -> str | None:
-        """The name of the first of the models that is a demonstration. Raises `ModelUnavailable`."""
-        return next((model.name for model in self.models if model.engine.description.demo), None)
+        """The name of the first of the loaded models that is a demonstration."""
+        return next((model.name for model in self.models if model.is_demo), None)
 
     @property
     def usage(self) -> Usage:  # type: ignore[override]

@@ -56,6 +56,8 @@ _Key = Annotated[SecretStr, Field(min_length=1)]
 _Word = Annotated[str, Field(min_length=1)]
 NONE = "none"
 """As a model: none is served, and votes are by answers alone."""
+CHECKS = "checks"
+"""As a model: none is served, and equations in the steps are checked."""
 FIRST = "first"
 """Name of an upstream that is given without one."""
 _NAMED = re.compile(r"([\w.-]{1,64})=(.+)", re.ASCII | re.DOTALL)
@@ -69,8 +71,8 @@ class _Served(BaseModel):
 
     model: list[str] = Field(
         default=["unprm-mini"],
-        description="Embedded model, hub name, path, judge, or none (votes by answers alone); the base with --adapter. "
-        "Several: NAME=MODEL each.",
+        description="Embedded model, hub name, path, judge, checks (of equations, without a model), or none (votes by "
+        "answers alone); the base with --adapter. Several: NAME=MODEL each.",
     )
     adapter: list[_Word] = Field(
         default=[],
@@ -251,8 +253,8 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
         own = [option(name) for name in alone if getattr(self, name) not in (None, [])]
         if own and "model" not in self.model_fields_set:
             raise ValueError(f"{own[0]} needs --model, the model that it is for")
-        if own and self.model == [NONE]:
-            raise ValueError(f"{own[0]} needs a model, and --model {NONE} serves none")
+        if own and self.model in ([NONE], [CHECKS]):
+            raise ValueError(f"{own[0]} needs a model, and --model {self.model[0]} serves none")
         if len(self.model) > 1:
             if "" in named or len(named) < len(self.model):
                 raise ValueError("several models are each given as NAME=MODEL, with different names")
@@ -292,9 +294,9 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
         return self.gateway_seconds if self.upstream_url else self.max_request_seconds
 
     def models(self) -> dict[str, LoadModelRequest]:
-        """The models to serve, by name; the name of a single one may be empty. Nothing for `NONE`."""
+        """The models to serve, by name; the name of a single one may be empty. Nothing for `NONE` and `CHECKS`."""
         options = self.model_dump(include={*ModelOptions.model_fields, *JudgeOptions.model_fields})
-        if self.model == [NONE]:
+        if self.model in ([NONE], [CHECKS]):
             return {}
         if self._beside:
             options["model"] = self.model[0]

@@ -19,6 +19,7 @@ from unprm.answers.extraction import extract
 from unprm.answers.kinds import KINDS, read_kind
 from unprm.answers.weak import weak_reading
 from unprm.calibration import log_odds
+from unprm.checks import check
 from unprm.election.acceptance import ElectionRecord, OnElection, VoteCalibration, on_election
 from unprm.election.decide import decide, drop_unanswered, needed_signal
 from unprm.errors import (
@@ -32,7 +33,7 @@ from unprm.errors import (
     Unscorable,
     attempt,
 )
-from unprm.mini.domain import domain_notice
+from unprm.mini.domain import domain_notice, knows
 from unprm.types import (
     DEFAULT_STRATEGY,
     ComparedAs,
@@ -95,11 +96,12 @@ the server's), as in httpx's `auth_flow`. Between two questions it reads texts o
 
 
 class Scorer(ABC):
-    """Scores the solutions of one request. `name`: of the models, empty without any; `usage`: taken so far;
-    `max_steps`: of a solution; `calibration`: judges elections at a risk; `note`: is called with the election of a
-    vote."""
+    """Scores the solutions of one request. `name`: of the models, empty without any; `checks`: whether `unprm.checks`
+    stands in for a model; `usage`: taken so far; `max_steps`: of a solution; `calibration`: judges elections at a
+    risk; `note`: is called with the election of a vote."""
 
     name: str
+    checks = False
     usage: Usage
     max_steps = sys.maxsize
     calibration: VoteCalibration | None = None
@@ -113,7 +115,7 @@ class Scorer(ABC):
     @property
     @abstractmethod
     def demo(self) -> str | None:
-        """The name of a demonstration among the models."""
+        """The name of a demonstration among the models that are loaded."""
 
     def on_election(self, request: Candidates, strategies: Sequence[Strategy]) -> OnElection | None:
         """What is called with each election of these votes, if anything is. Raises `InvalidRequest` for a request that
@@ -193,6 +195,10 @@ def averaged(scores: Sequence[Sequence[StepScores]], models: Sequence[ModelDescr
 
 S = TypeVar("S", bound=wire.Score)
 
+_SHOWN = 0.0005
+"""A lead below this is 0.000 where it is shown, and so told as a tie."""
+_UNSUPPORTED = "every solution with the elected answer has a marked error; solution {}, with another answer, has none"
+
 
 def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None:
     """The answer that was sent, or else the text's; None if there is none, or a blank one."""
@@ -217,8 +223,8 @@ class Ballot:
     needs.
 
     `texts`: by index, non-blank texts that answers are read from. `weak`: solutions whose answers are weak readings
-    with a witness. `demonstration`: a notice about its scores. `compared_as_text`: solutions whose answers were not
-    compared in time.
+    with a witness. `marks`: by index, those of `unprm.checks` on the steps, None where a model scores. `demonstration`:
+    a notice about the scores. `compared_as_text`: solutions whose answers were not compared in time.
     """
 
     request: Candidates
@@ -227,6 +233,7 @@ class Ballot:
     texts: dict[int, str] = field(default_factory=dict)
     weak: set[int] = field(default_factory=set)
     classes: Sequence[int | None] = ()
+    marks: Mapping[int, Sequence[float | None]] | None = None
     demonstration: Demonstration | None = None
     compared_as_text: Sequence[int] = ()
     on_election: OnElection | None = None
@@ -250,6 +257,18 @@ class Ballot:
             self.solutions.append(replace(solution, answer=answer))
             given = None if solution.step_scores is None else StepScores(solution.step_scores)
             self.scores.append(why_unscorable(index, solution, scorer.max_steps) or given)
+
+    def check_steps(self, scorer: Scorer) -> None:
+        """Marks the steps of solutions without scores, if no model scores them: a demonstration only knows its own
+        domain."""
+        missing = {index: self.solutions[index] for index, outcome in enumerate(self.scores) if outcome is None}
+        notice = None if scorer.demo is None or not missing else domain_notice(scorer.demo, missing.values())
+        if (scorer.checks and missing) or (notice is not None and not notice.in_domain):
+            self.demonstration = notice
+            self.marks = {
+                index: [attempt(partial(check, step), None) for step in solution.steps]
+                for index, solution in missing.items()
+            }
 
     def read_unstated(self) -> None:
         """Reads texts without a stated answer by the kind of most replies, if there is one."""
@@ -302,7 +321,10 @@ class Ballot:
         self.solutions = [alone(solution, answer=f"{noun} {k}") for k, solution in enumerate(self.solutions)]
 
     def rule(self, strategy: Strategy) -> Strategy:
-        """The vote that is taken: among solutions that stand for themselves, the highest reward for all by rewards."""
+        """The vote that is taken. For all by rewards: the majority, where steps are only checked; the highest reward,
+        among solutions that stand for themselves."""
+        if self.marks is not None and VOTES[strategy].signal == "reward" and not self._has_rewards:
+            return "majority"
         alone = self.request.trajectories is None and all(solution.compared_as == "none" for solution in self.solutions)
         return "prm" if alone and VOTES[strategy].signal == "reward" else strategy
 
@@ -316,11 +338,37 @@ class Ballot:
         answers = [solution.answer or "" for solution in self.solutions]
         if longest is not None:
             answers = [answer if len(answer) <= longest else answer[:longest] + "…" for answer in answers]
-        election = decide(self.rule(strategy), self.classes, self.rewards, self.request, self.confidences, answers)
-        election.strategy, election.compared_as = strategy, self.solutions[election.solution_index].compared_as
-        if self.weak.issuperset(election.candidates[0].members):
+        rule, flawed = self.rule(strategy), {index for index, marks in (self.marks or {}).items() if 0.0 in marks}
+        election = decide(rule, self.classes, self.rewards, self.request, self.confidences, answers, flawed)
+        elected, *others = election.candidates
+        election.strategy = strategy if self.marks is None else rule
+        election.compared_as = self.solutions[election.solution_index].compared_as
+        if self.weak.issuperset(elected.members):
             election.read_from = "weak"
+        if election.margin is not None and election.margin < _SHOWN:
+            scored = [(group.score, group.answer) for group in election.candidates if group.score is not None]
+            top = max(scored)[0]
+            election.tie, election.tied_answers = True, [answer for score, answer in scored if top - score < _SHOWN]
+        known = [sound for index in elected.members if (sound := self._is_sound(index)) is not None]
+        election.supported = any(known) if known else None
+        sounder = [index for group in others for index in group.members if self._is_sound(index)]
+        if election.supported is False and sounder:
+            election.notes = [_UNSUPPORTED.format(sounder[0])]
         return election
+
+    def _is_sound(self, index: int) -> bool | None:
+        """Whether no step of the solution scores below the threshold; None if no step has a score."""
+        values = self._step_values(index) or ()
+        return None if all(value is None for value in values) else self._first_error(values) is None
+
+    def _step_values(self, index: int) -> Sequence[float | None] | None:
+        """The step scores of a solution, or the marks in their place."""
+        outcome = self.scores[index]
+        return outcome.values if isinstance(outcome, StepScores) else (self.marks or {}).get(index)
+
+    def _first_error(self, values: Sequence[float | None]) -> int | None:
+        threshold = self.request.threshold
+        return step_text.first_error(values, step_text.THRESHOLD if threshold is None else threshold)
 
     def outcome(self, strategy: Strategy, longest: int | None = None) -> Election:
         election = self.decide(strategy, longest)
@@ -357,11 +405,12 @@ class Ballot:
     def compare_response(self, scorer: Scorer) -> CompareResponse:
         """The response to all votes that can be taken on the rewards and confidences there are."""
         lacking = {"confidence"} if self.confidences is None else set[Signal]()
-        rewarded = self.rewards is not None and drop_unanswered(self.classes, self.rewards) is not None
+        rewarded = self._has_rewards
+        needed = {name: needed_signal(self.rule(name), self.classes, self.request) for name in VOTES}
         outcomes = {
             name: self.outcome(name, LONGEST_COMPARED)
             for name, vote in VOTES.items()
-            if vote.signal not in lacking and (rewarded or needed_signal(name, self.classes, self.request) != "reward")
+            if vote.signal not in lacking and (rewarded or needed[name] != "reward")
         }
         agree = len({outcome.candidates[0].members[0] for outcome in outcomes.values()}) == 1
         return CompareResponse(strategies=outcomes, agree=agree, **self._candidates(scorer))
@@ -382,6 +431,11 @@ class Ballot:
             for outcome in self.scores
         ]
 
+    @property
+    def _has_rewards(self) -> bool:
+        """Whether a solution with an answer has a reward."""
+        return self.rewards is not None and drop_unanswered(self.classes, self.rewards) is not None
+
     def _candidates(self, scorer: Scorer, by_confidence: bool = False) -> dict[str, Any]:
         return {
             "solutions": [
@@ -399,19 +453,18 @@ class Ballot:
     def _scored(self, form: type[S], index: int, **more: Any) -> S:
         """What a solution scores, in a response of this form, which may have `more` fields."""
         request, solution, outcome = self.request, self.solutions[index], self.scores[index]
-        values = outcome.values if isinstance(outcome, StepScores) else None
-        threshold = step_text.THRESHOLD if request.threshold is None else request.threshold
-        scores = dict(zip(map(str, solution.messages or ()), values or (), strict=False))
+        values, shown = outcome.values if isinstance(outcome, StepScores) else None, self._step_values(index)
+        scores = dict(zip(map(str, solution.messages or ()), shown or (), strict=False))
         return form(
             id=solution.id,
             answer=solution.answer,
             read=None if solution.answer is None else "weak" if index in self.weak else "stated",
             reward=None if values is None else step_text.reward(values, request.aggregate),
-            step_scores=None if values is None else list(values),
-            first_error=None if values is None else step_text.first_error(values, threshold),
+            step_scores=None if shown is None else list(shown),
+            first_error=None if shown is None else self._first_error(shown),
             unscored=Unscored.from_error(outcome) if isinstance(outcome, Unscorable) else None,
             step_log_odds=list(map(log_odds, values)) if values is not None and request.log_odds else None,
-            message_scores=scores if values is not None and solution.messages is not None else None,
+            message_scores=scores if shown is not None and solution.messages is not None else None,
             cut={str(index): cut for index, cut in solution.cut.items()} or None,
             **more,
         )
@@ -440,6 +493,7 @@ def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
     if not scorer.name and not request.has_all_scores:
         raise NoModel
     ballot = Ballot.from_request(request, scorer)
+    ballot.check_steps(scorer)
     golds = request.right_answers if isinstance(request, ScoreRequest) else None
     yield from _score(ballot, scorer, range(request.count) if golds is None else ())
     response = ballot.score_response(scorer)
@@ -456,7 +510,7 @@ def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -> Work
         strategy = DEFAULT_STRATEGY if why is None else "majority"
     ballot = yield from prepare_ballot(request, [strategy], scorer, alone=True)
     response = ballot.vote_response(strategy, scorer)
-    response.why_majority = why
+    response.why_majority = why if response.strategy == strategy else why_majority(scorer, None)
     return response
 
 
@@ -498,8 +552,9 @@ def _add_verdicts(
         if index in weak and verdict.correct:
             solution.answer, solution.read = weak[index], "weak"
         solution.correct, solution.compared_as_text = verdict
+        scores = [score for score in solution.step_scores or () if score is not None and solution.reward is not None]
         solution.combined_reward = step_text.combined(
-            request.combination, verdict.correct, solution.step_scores or (), solution.reward, request.mean_weight
+            request.combination, verdict.correct, scores, solution.reward, request.mean_weight
         )
 
 
@@ -531,10 +586,11 @@ def prepare(ballot: Ballot, strategies: Sequence[Strategy], scorer: Scorer, *, a
     """
     request = ballot.request
     ballot.on_election = scorer.on_election(request, strategies)
+    ballot.check_steps(scorer)
     yield from _classify(ballot)
     if all(name is None for name in ballot.classes):
         signals = {VOTES[strategy].signal for strategy in strategies} if alone else set[Signal]()
-        ballot.stand_alone(signals, bool(scorer.name))
+        ballot.stand_alone(signals, bool(scorer.name) and ballot.marks is None)
     needed = {needed_signal(ballot.rule(strategy), ballot.classes, request) for strategy in strategies}
     if "reward" in needed:
         yield from _score(ballot, scorer, [index for index, name in enumerate(ballot.classes) if name is not None])
@@ -545,12 +601,13 @@ def prepare(ballot: Ballot, strategies: Sequence[Strategy], scorer: Scorer, *, a
 
 
 def why_majority(scorer: Scorer, problem: str | None) -> str | None:
-    """Why an unnamed vote is by majority, if it is: no model, or a demonstration outside its domain, gives rewards."""
-    if not scorer.name:
+    """Why there are no rewards to vote by, whatever the solutions are: no model is served, or a demonstration that does
+    not know the problem."""
+    if not scorer.name or scorer.checks:
         return "no model is served, which would give rewards"
-    if scorer.demo is None or domain_notice(scorer.demo, problem).in_domain:
+    if scorer.demo is None or knows(problem or ""):
         return None
-    return f"rewards by {scorer.name}, a demonstration, mean nothing for this problem"
+    return f"rewards by {scorer.name}, a demonstration, mean nothing outside its domain"
 
 
 def raise_first_unscorable(outcomes: Iterable[object], place: str) -> None:
@@ -594,7 +651,7 @@ def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> Work[Non
     scores, or as the request says.
     """
     request, scores = ballot.request, ballot.scores
-    if scorer.name and None in scores:
+    if scorer.name and None in scores and ballot.marks is None:
         if None in request.candidate_problems:
             raise InvalidRequest(_NO_PROBLEM, "/problem")
         missing = {index: solution for index, solution in enumerate(ballot.solutions) if scores[index] is None}
@@ -603,8 +660,8 @@ def _score(ballot: Ballot, scorer: Scorer, electable: Sequence[int]) -> Work[Non
             raise_first_unscorable(computed.values(), request.place)
         for index in missing:
             scores[index] = computed.get(index)
-        problems = {missing[index].problem for index, outcome in computed.items() if isinstance(outcome, StepScores)}
-        if scorer.demo is not None and problems:
-            ballot.demonstration = domain_notice(scorer.demo, *problems)
-    if electable and not any(isinstance(scores[index], StepScores) for index in electable):
+        scored = [missing[index] for index, outcome in computed.items() if isinstance(outcome, StepScores)]
+        if scorer.demo is not None and scored:
+            ballot.demonstration = domain_notice(scorer.demo, scored)
+    if electable and ballot.marks is None and not any(isinstance(scores[index], StepScores) for index in electable):
         raise_first_unscorable([scores[electable[0]]], request.place)

@@ -272,9 +272,9 @@ def combined(
     return correct * min(step_scores) if combination == "outcome_min" else correct + mean_weight * fmean(step_scores)
 
 
-def first_error(step_scores: Sequence[float], threshold: float = THRESHOLD) -> int | None:
-    """Index of the first step that scores below the threshold, None if there is none."""
-    return next((index for index, score in enumerate(step_scores) if score < threshold), None)
+def first_error(step_scores: Sequence[float | None], threshold: float = THRESHOLD) -> int | None:
+    """Index of the first step that scores below the threshold, None if there is none. A step may have no score."""
+    return next((index for index, score in enumerate(step_scores) if score is not None and score < threshold), None)
 
 
 def parts(text: str) -> list[tuple[int, int, bool]]:

@@ -627,8 +627,8 @@ class Unscored(WireModel):
 
 
 class Demonstration(WireModel):
-    """A notice that a demonstration model gave the scores. They mean nothing unless `in_domain`: the problem is of the
-    kind that the model knows."""
+    """A notice that the model is a demonstration. `in_domain`: problem and steps are of the kind that it knows, and the
+    scores are its; else only equations in the steps are checked."""
 
     in_domain: bool
     detail: str
@@ -636,7 +636,7 @@ class Demonstration(WireModel):
 
 DemonstrationField = Annotated[
     Demonstration | None,
-    Field(description="null unless a demonstration model gave the scores."),
+    Field(description="null unless a demonstration model gave the scores, or does not know these solutions."),
 ]
 
 
@@ -652,11 +652,14 @@ class Score(WireModel):
         "right answer, equals it. null without an answer.",
     )
     reward: float | None
-    step_scores: list[float] | None = Field(description="One per step.")
+    step_scores: list[float | None] | None = Field(
+        description="One per step. Where only equations are checked: 0 if one is false, 1 if all hold, null without any, "
+        "and `reward` is null."
+    )
     first_error: int | None
     unscored: Unscored | None
     step_log_odds: list[float] | None = _missing()
-    message_scores: dict[str, float] | None = _missing(
+    message_scores: dict[str, float | None] | None = _missing(
         "For a trajectory: scores by the index of the assistant message."
     )
     cut: dict[str, Cut] | None = _missing("For a trajectory: the truncated messages, by index.")
@@ -778,7 +781,15 @@ class Election(WireModel):
     tie: bool
     tied_answers: list[str]
     margin: float | None
+    supported: bool | None = _missing(
+        "Whether a solution with the elected answer has no step below the threshold; missing if none has scores."
+    )
     candidates: list[AnswerGroup]
+    notes: list[str] = Field(
+        default=[],
+        exclude_if=not_,
+        description="Where the elected answer is not `supported`, and another one is: missing otherwise.",
+    )
     accept: Accept = None
     calibration: Calibrated = None
 
@@ -803,7 +814,9 @@ class VoteResponse(Voted, Election):
     """The outcome of a vote, with its solutions."""
 
     _request_id: str | None = PrivateAttr(None)
-    why_majority: str | None = _missing("Why a vote that was not named is by majority; missing otherwise.")
+    why_majority: str | None = _missing(
+        "Why a vote that was not named, or takes rewards, is by majority; missing otherwise."
+    )
 
     @property
     def request_id(self) -> str | None:

@@ -27,7 +27,7 @@ INSTRUCTIONS = """\
 Checks solutions of mathematical problems with a process reward model that scores every step.
 Have one solution and doubt it: score_steps, and look at first_error.
 Have several and need one answer: vote.
-If a result's `demonstration` has `in_domain` false, its scores mean nothing: rely on none of them.
+If a result's `demonstration` has `in_domain` false, no model has scored: only equations in the steps were checked.
 The tools judge what they are given; they solve nothing themselves."""
 
 _READING = ("aggregate", "split", "extraction")
@@ -62,8 +62,8 @@ def create(client: AsyncClient) -> MCPServer:
         """Finds where a solution goes wrong. Use it to check a solution before you rely on it, or to know which step to
         redo. It returns, for each solution: `step_scores`, one probability in [0, 1] for each step that all is right so
         far; `first_error`, the index of the first wrong step, counted from 0, or null if none is; `reward`, one number
-        for the whole solution; `answer`, the answer found in it; `unscored`, why a solution has no scores. If
-        `demonstration` has `in_domain` false, the scores mean nothing."""
+        for the whole solution; `answer`, the answer found in it; `unscored`, why a solution has no scores. A
+        `reward` of null beside step scores means: only equations were checked, 0 marks a false one."""
         return await client.score_steps(problem, solutions, **settings)
 
     @with_settings(_argument, *_READING)
@@ -72,7 +72,8 @@ def create(client: AsyncClient) -> MCPServer:
         need one answer; equal answers that are written differently count together. It returns: `answer`, the elected
         one; `solution_index`, the solution to show for it; `margin`, how far it leads, and `tie`, if it does not;
         `candidates`, all answers with their counts and rewards, the best first; `without_answer_count`, in how many
-        solutions no answer could be read; `why_majority`, if rewards could not be used. A small margin, a tie, or
+        solutions no answer could be read; `why_majority`, if rewards could not be used; `supported`, whether a solution
+        with the answer has no wrong step. `supported` false, a small margin, a tie, or
         `only_answer` as `decided_by` (the others have none) means: make more attempts and vote again. With `risk`,
         `accept` says whether the answer can be relied on."""
         accepted = {*_READING, *VOTES[strategy or DEFAULT_STRATEGY].terms.model_fields, *RiskTerms.model_fields}

@@ -117,19 +117,21 @@ def per_token(solution: ScoredSolution, tokens: int, *, differences: bool = Fals
         raise ValueError("the solution has no last_tokens: it was scored without `offsets`")
     made, before = [0.0] * tokens, 0.0
     for place, score in zip(solution.last_tokens, solution.step_scores or (), strict=False):  # if unscored, none
-        made[place] += score - before
-        before = score if differences else 0.0
+        if score is not None:
+            made[place] += score - before
+            before = score if differences else 0.0
     return made
 
 
 def process_advantages(group: Sequence[ScoredSolution], tokens: int) -> list[list[float]]:
     """GRPO's advantages with process supervision (DeepSeekMath, arXiv:2402.03300, section 4.1.3): for each token the
     sum of the scores, normalized over the group, of steps that end there or later; [solutions, tokens]."""
-    scores = [score for solution in group for score in solution.step_scores or ()]
+    scores = [score for solution in group for score in solution.step_scores or () if score is not None]
     mean, spread = (fmean(scores), pstdev(scores)) if scores else (0.0, 0.0)
     made = []
     for solution in group:
-        normalized = [(score - mean) / (spread + 1e-4) for score in solution.step_scores or ()]
+        steps = solution.step_scores or ()
+        normalized = [None if score is None else (score - mean) / (spread + 1e-4) for score in steps]
         rewards = per_token(solution.model_copy(update={"step_scores": normalized}), tokens)
         made.append([*accumulate(reversed(rewards))][::-1])
     return made
@@ -158,7 +160,8 @@ def _rewarded(outcome: ScoreResponse | ClientError, count: int) -> list[Rewarded
         raise outcome
     made = list[Rewarded]()
     for solution in outcome.solutions:
-        steps = solution.step_scores or []
+        checked = solution.reward is None  # then there are marks of equations at most
+        steps = [] if checked else [score for score in solution.step_scores or () if score is not None]
         reward = min(steps, default=0.0) if solution.correct is None else solution.combined_reward or 0.0
         made.append(Rewarded(solution.correct, reward, steps))
     return made

@@ -39,25 +39,28 @@ def shown(response: Response) -> Group:
 
 
 def _steps(response: ScoreResponse) -> Iterator[Row]:
-    meant = response.demonstration is None or response.demonstration.in_domain
     for number, solution in enumerate(response.solutions):
         about: Row = (solution.id or number, solution.answer, solution.reward)
         for index, step in enumerate(solution.steps):
             score = solution.step_scores[index] if solution.step_scores else None
-            yield *about, step, score, "←" if meant and index == solution.first_error else None
+            yield *about, step, score, "←" if index == solution.first_error else None
             about = (None,) * len(about)
 
 
 def _outcome(vote: Election) -> str:
     accepted = {True: ", accepted", False: ", not accepted", None: ""}[vote.accept]
-    return f"{vote.strategy} elects {vote.answer}, decided by {vote.decided_by}{', a tie' * vote.tie}{accepted}"
+    unsupported = ", with an error in each solution" * (vote.supported is False)
+    tie = ", a tie" * vote.tie
+    return f"{vote.strategy} elects {vote.answer}, decided by {vote.decided_by}{tie}{unsupported}{accepted}"
 
 
 def _notes(response: Response) -> Iterator[str]:
     if response.demonstration is not None:
         yield response.demonstration.detail
     if isinstance(response, VoteResponse) and response.why_majority is not None:
-        yield f"by majority, as no vote was named: {response.why_majority}"
+        yield f"by majority: {response.why_majority}"
+    if isinstance(response, VoteResponse):
+        yield from response.notes
     solutions: Sequence[ScoredSolution | Score] = response.solutions
     for number, solution in enumerate(solutions):
         if solution.unscored is not None:

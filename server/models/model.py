@@ -86,6 +86,11 @@ class Model:
         return self.queue.engine
 
     @property
+    def is_demo(self) -> bool:
+        """Whether it is loaded, and a demonstration."""
+        return self._queue is not None and self.engine.description.demo
+
+    @property
     def tag(self) -> StepTag | None:
         """Its step tag; None if its family has none, and until it is loaded."""
         return None if self._queue is None else self.engine.format.tag

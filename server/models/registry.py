@@ -10,7 +10,7 @@ from unprm.errors import InvalidRequest, NoModel, UnknownModel
 from unprm.wire import ModelState
 
 from ..observe import Metrics
-from ..settings import Settings
+from ..settings import CHECKS, Settings
 from .model import EngineOrLoader, Model
 
 
@@ -45,6 +45,8 @@ class Models:
         """The models that a request names, by default the first, kept from being retired inside the block. Raises
         `UnknownModel`; `NoModel` if none is served and the request needs `least` one."""
         names = [requested] if isinstance(requested, str) else requested
+        if names == [CHECKS] and not self._served:
+            names = None
         models = self._served[:1] if names is None else [self._named(name) for name in names]
         if len(models) < least:
             raise NoModel

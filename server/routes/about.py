@@ -19,7 +19,7 @@ from ..lease import TheLease
 from ..models.model import LoadModel
 from ..scoring import RequestScorer
 from ..service import Service, TheService
-from ..settings import NONE
+from ..settings import CHECKS, NONE
 from .openapi import METRICS, describe
 from .route import WorkRoute
 
@@ -38,6 +38,9 @@ _NO_MODEL = ModelDescription(
     dtype=NONE,
     max_tokens=0,
     input_format="no model: votes are by answers alone",
+)
+_CHECKS = _NO_MODEL.model_copy(
+    update={"name": CHECKS, "engine": CHECKS, "input_format": "no model: equations in the steps are checked"}
 )
 
 
@@ -66,10 +69,11 @@ async def model(service: TheService, lease: TheLease, name: ModelName | None = N
     """Describes a model, by default the first: its input and the server's limits. `models` lists all names."""
     settings = service.settings
     with service.models.chosen(name, least=0) as chosen:
-        description, served_name = _NO_MODEL, NONE
+        scorer = RequestScorer(service, chosen, lease)
+        description = _CHECKS if scorer.checks else _NO_MODEL
+        served_name = description.name
         for each in chosen:
             description, served_name = each.engine.description, each.name
-        scorer = RequestScorer(service, chosen, lease)
         strategy = DEFAULT_STRATEGY if why_majority(scorer, None) is None else "majority"
     fields = dict(description) | {
         "name": served_name,

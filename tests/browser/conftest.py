@@ -29,7 +29,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def running() -> Iterator[Running]:
     """A server with a model that is quick and always says the same."""
-    with serving(FakeEngine(max_tokens=4000, demo=True)) as server:
+    with serving(FakeEngine(max_tokens=4000)) as server:
         yield server
 
 

@@ -83,20 +83,18 @@ def test_a_link_and_a_form_that_the_browser_has_kept_are_left_as_they_are(first:
     assert not any("score_steps" in url for url in first.requests[before:])
 
 
-def test_outside_of_the_domain_the_banner_warns_and_steps_have_no_score(first: Sheet) -> None:
+def test_outside_of_the_domain_the_banner_warns_and_equations_are_checked(first: Sheet) -> None:
     page = first.page
-    first.score("What is 12 * 12?", "Step 1: 12 * 12 = 144.\nThe answer is 144.", "The answer is 24.")
+    first.score("What is 12 * 12?", "Step 1: 12 * 12 = 144.\nThe answer is 144.", "12 * 12 = 24.\nThe answer is 24.")
     banner = page.locator("#demonstration.warning")
     expect(banner).to_contain_text("demonstration")
     expect(page.locator("input[value=majority]")).to_be_checked()
     assert page.locator("#classes dt").all_text_contents() == ["candidates"] * 2
-    expect(page.locator("#legend")).to_have_text("Steps are not scored.")
-    steps = page.locator(".solution .step")
-    expect(steps).to_have_count(2)
-    looks = steps.evaluate_all("steps => steps.map((step) => getComputedStyle(step).backgroundColor)")
-    assert set(looks) == {"rgba(0, 0, 0, 0)"}
-    expect(page.locator(".badge")).to_have_count(0)
-    assert "error" not in page.locator("#solutions").inner_text()
+    expect(page.locator("#legend")).to_contain_text("Equations in the steps are checked")
+    expect(page.locator(".side .head")).to_have_text("144 elected, by a tie")
+    assert page.locator(".solution .chip").all_inner_texts() == ["holds", "", "false", ""]
+    expect(page.locator(".badge")).to_have_count(1)
+    expect(page.locator("#explanation")).to_contain_text("fewer solutions with a false equation win")
     assert not SCORE.search(page.locator("#solutions").inner_text())
     explanation = page.locator("#explanation")
     expect(explanation).not_to_contain_text("reward")

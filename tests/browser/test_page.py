@@ -73,7 +73,10 @@ def test_what_a_demonstration_s_scores_are_worth_stays_with_them(sheet: Sheet, i
 
     def by_a_demonstration(route: Route) -> None:
         scored_by_it = any("step_scores" not in solution for solution in route.request.post_data_json["solutions"])
-        route.fulfill(json=route.fetch().json() | {"demonstration": demonstration if scored_by_it else None})
+        scored = route.fetch().json() | {"demonstration": demonstration if scored_by_it else None}
+        if scored_by_it and not in_domain:
+            scored["solutions"] = [each | {"reward": None} for each in scored["solutions"]]
+        route.fulfill(json=scored)
 
     sheet.page.route("**/score_steps", by_a_demonstration)
     sentence = sheet.page.locator("#demonstration")

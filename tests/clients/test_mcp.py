@@ -187,13 +187,14 @@ def test_a_key_that_is_missing_or_wrong_is_told(protected: Running, key: str | N
     assert "wrong-key" not in sentence
 
 
-def test_the_scores_of_a_demonstration_outside_its_domain_say_that_they_mean_nothing() -> None:
+def test_a_demonstration_outside_its_domain_says_that_it_only_checks_equations() -> None:
     with serving(FakeEngine(demo=True, scores=lambda item: [0.1])) as running:
         unknown = {"problem": "What is 3 + 4?", "solutions": [["3 + 4 = 7."]]}
         scored = ask(running.url, "score_steps", unknown).structured_content
         voted = ask(running.url, "vote", REQUEST).structured_content
     assert scored is not None
     assert not scored["demonstration"]["in_domain"]
-    assert "this problem is outside it: the scores mean nothing" in scored["demonstration"]["detail"]
+    assert "this problem is outside it: in place of its scores" in scored["demonstration"]["detail"]
+    assert scored["solutions"][0]["step_scores"] == [1.0]
     assert voted is not None
-    assert (voted["strategy"], voted["demonstration"]) == ("majority", None)
+    assert (voted["strategy"], voted["demonstration"]["in_domain"]) == ("majority", False)

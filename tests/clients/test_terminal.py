@@ -53,14 +53,16 @@ def test_scores_of_a_demonstration_are_judged_in_its_domain_alone() -> None:
     inside = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
     with serving(FakeEngine(demo=True, scores=lambda item: [0.1])) as running:
         known, unknown = (
-            run(running, "score", stdin=json.dumps({"problem": problem, "solutions": [boxed(7)]})).output
+            run(
+                running, "score", stdin=json.dumps({"problem": problem, "solutions": [["Step 1: 23 + 45 = 68."]]})
+            ).output
             for problem in (inside, "What is 3 + 4?")
         )
         assert ("this problem is in it." in known, "←" in known) == (True, True)
-        assert ("outside it: the scores mean nothing." in unknown, "←" in unknown) == (True, False)
+        assert ("outside it: in place of its scores" in unknown, "←" in unknown) == (True, False)
         for command in (["vote", "--strategy", "prm"], ["compare"]):
             voted = run(running, *command, stdin=json.dumps(request(boxed(7), boxed(8)))).output
-            assert "the scores mean nothing" in voted
+            assert "in place of its scores" in voted
 
 
 def test_at_a_risk_it_is_said_whether_an_answer_is_accepted(tmp_path: Path) -> None:

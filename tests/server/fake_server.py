@@ -37,7 +37,7 @@ def main() -> int:
         configure_traces(settings.otlp_endpoint)
     lost = sys.argv[1] == "lost"
     failures = dict.fromkeys(range(1000 if lost else 1), RuntimeError("CANARY"))
-    engine = FakeEngine(gate=None if lost else _Gate(Path(sys.argv[1])), failures=failures, demo=True)
+    engine = FakeEngine(gate=None if lost else _Gate(Path(sys.argv[1])), failures=failures)
     server = DrainingServer(create_app(settings, engine, lost=lambda: server.give_up(1, "the model is lost")), settings)
     server.run()
     return server.status

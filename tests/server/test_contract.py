@@ -97,6 +97,7 @@ def test_wrf_explains_itself(server: Running) -> None:
         "tie": False,
         "tied_answers": [],
         "margin": pytest.approx(0.5),
+        "supported": True,
         "candidates": [
             {
                 "answer": "42",

@@ -11,12 +11,14 @@ from tests.server.harness import Running, boxed, serving
 
 INSIDE = "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?"
 OUTSIDE = "What is 3 + 4?"
-SPLIT: list[Any] = [boxed(7), boxed(8, "a"), boxed(8, "b")]
+SPLIT: list[Any] = [
+    [f"Step 1: 23 + {n} = 68. The answer is \\boxed{{{answer}}}."] for answer, n in ((7, 45), (8, 5), (8, 6))
+]
 """Candidates of which no vote is unanimous."""
 RATED = [{"steps": ["s"], "answer": answer, "step_scores": [0.5]} for answer in ("7", "8", "8")]
 
 
-WHY = "rewards by fake, a demonstration, mean nothing for this problem"
+WHY = "rewards by fake, a demonstration, mean nothing outside its domain"
 
 
 def ask(problem: str, solutions: list[Any] = SPLIT, **more: Any) -> dict[str, Any]:
@@ -59,14 +61,25 @@ def test_the_default_vote_of_a_demonstration_depends_on_the_problem(
         assert why == (WHY if strategy == "majority" else None)
 
 
+def test_the_log_says_how_to_serve_a_real_model(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(FakeEngine(demo=True)):
+        assert "unprm serve --model Qwen/Qwen2.5-Math-7B-Instruct --adapter" in caplog.text
+
+
 def test_elsewhere_the_default_vote_is_wrf(server: Running) -> None:
     taken = server.post("/vote", ask(OUTSIDE, alpha=1.0)).json()
     assert taken == server.post("/vote/wrf", ask(OUTSIDE, alpha=1.0)).json() | {"usage": taken["usage"]}
     assert taken["strategy"] == "wrf"
 
 
-def test_a_vote_that_is_named_is_taken(demo: Running) -> None:
-    assert demo.post("/vote/prm", ask(OUTSIDE)).json()["strategy"] == "prm"
+@pytest.mark.parametrize("body", [ask(OUTSIDE), ask(INSIDE, [*SPLIT, boxed(8)])])
+def test_a_vote_by_rewards_is_by_majority_where_problem_or_steps_are_foreign(
+    demo: Running, body: dict[str, Any]
+) -> None:
+    for path in ("prm", "wrf", "weighted"):
+        taken = demo.post(f"/vote/{path}", body).json()
+        assert (taken["strategy"], taken["answer"], taken["why_majority"]) == ("majority", "8", WHY)
+        assert {each["reward"] for each in taken["solutions"]} == {None}
 
 
 def test_clients_learn_the_default(server: Running, demo: Running, named: Running) -> None:
@@ -86,13 +99,15 @@ def test_what_has_scores_of_a_demonstration_says_so(server: Running, demo: Runni
         assert inside["detail"].startswith(begin)
         assert inside["detail"].endswith("this problem is in it.")
         assert outside["detail"].startswith(begin)
-        assert outside["detail"].endswith("this problem is outside it: the scores mean nothing.")
+        assert outside["detail"].endswith(
+            "this problem is outside it: in place of its scores, equations in the steps are checked."
+        )
         assert running.post(path, ask(OUTSIDE, RATED)).json()["demonstration"] is None
     assert server.post(path, ask(OUTSIDE)).json()["demonstration"] is None
 
 
 def test_a_vote_without_scores_says_nothing_of_a_demonstration(demo: Running) -> None:
-    for path, solutions in (("majority", SPLIT), ("hmr", SPLIT), ("wrf", [boxed(7)]), ("prm", [boxed(7), boxed(7)])):
+    for path, solutions in (("majority", SPLIT), ("hmr", SPLIT), ("wrf", SPLIT[:1]), ("prm", SPLIT[1:])):
         assert demo.post(f"/vote/{path}", ask(INSIDE, solutions)).json()["demonstration"] is None
 
 
@@ -107,7 +122,7 @@ def test_of_several_models_the_demonstration_is_named() -> None:
     ("problem", "settings", "terms", "strategy", "in_domain"),
     [
         (INSIDE, {}, {}, "wrf", True),
-        (OUTSIDE, {"model": ["unprm-mini"]}, {"model": "fake"}, "majority", None),
+        (OUTSIDE, {"model": ["unprm-mini"]}, {"model": "fake"}, "majority", False),
         (INSIDE, {}, {"strategy": "wrf"}, "wrf", True),
         (OUTSIDE, {}, {"strategy": "prm"}, "prm", False),
         (OUTSIDE, {"gateway_strategy": "weighted"}, {}, "weighted", False),

@@ -150,8 +150,6 @@ def test_the_log_has_a_line_per_request_and_no_word_of_a_caller(tmp_path: Path) 
     failure = next(line for line in lines if "failed on a batch" in line["message"])
     assert failure["exception"].startswith("RuntimeError at ")
     assert "fake_engine.py" in failure["exception"]
-    demo = next(line for line in lines if line["level"] == "warning")
-    assert "unprm serve --model Qwen/Qwen2.5-Math-7B-Instruct --adapter" in demo["message"]
 
 
 def test_the_log_as_text_has_a_line_per_record_too(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_vote_is_the_server_s(strategy: str, settings: dict[str, object]) -> N
 
 def test_the_default_vote_is_wrf_and_a_demonstration_says_so() -> None:
     voted = unprm.vote(PROBLEM, SOLUTIONS, prm=FakeEngine(demo=True))
-    assert voted.strategy == "wrf"
+    assert voted.strategy == "majority"
     assert voted.demonstration is not None
     assert not voted.demonstration.in_domain
 

@@ -1,6 +1,6 @@
 """Electing an answer from candidate solutions. Pure: classes of answers and rewards in, a result out."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -51,13 +51,14 @@ def decide(
     terms: BaseModel = DEFAULTS,
     confidences: Values | None = None,
     answers: Sequence[str] | None = None,
+    flawed: Collection[int] = (),
 ) -> Election:
     """Elects a class.
 
     `classes[i]`: the answer class of candidate i, None without an answer, which can't win but counts in N.
     `rewards[i]`: in [0, 1], None if there is none: the class has those of its other members, else 0. `confidences[i]`:
-    ≥ 0, likewise. Ties (within `TIE`) go to the higher frequency, then to the higher mean reward, then to the first.
-    `answers[i]`: in words.
+    ≥ 0, likewise. Ties (within `TIE`) go to the higher frequency, then to the higher mean reward, then to the
+    fewest `flawed` candidates (indices), then to the first. `answers[i]`: in words.
 
     Raises `NoAnswer`; `RewardsMissing`, or `ValueError` for confidences, if the needed signal is missing.
     """
@@ -65,8 +66,9 @@ def decide(
     ballots, frequency = _scored(strategy, classes, given, terms, rewards, answers)
     left, ranked = list(ballots.groups), list[AnswerGroup]()
     while left:
-        ranked.append(_best(left, strategy, frequency))
+        ranked.append(_best(left, strategy, frequency, flawed))
         left.remove(ranked[-1])
+    shown = [0.0 if index in flawed else 1.0 for index in range(len(classes))] if frequency else ballots.values
     best, tied, margin = ranked[0], _tied(ranked), None
     decided_by: DecidedBy = "majority" if frequency else VOTES[strategy].decided_by
     if len(ranked) == 1:
@@ -76,7 +78,7 @@ def decide(
     return Election.model_construct(  # every value is of its type
         strategy=strategy,
         answer=best.answer,
-        solution_index=representative(best.members, None if frequency else ballots.values),
+        solution_index=representative(best.members, shown),
         decided_by=decided_by,
         tie=len(tied) > 1,
         tied_answers=[group.answer for group in tied] if len(tied) > 1 else [],
@@ -122,13 +124,17 @@ def _scored(
     return ballots, frequency
 
 
-def _best(groups: Sequence[AnswerGroup], strategy: Strategy, frequency: bool) -> AnswerGroup:
+def _best(
+    groups: Sequence[AnswerGroup], strategy: Strategy, frequency: bool, flawed: Collection[int] = ()
+) -> AnswerGroup:
     """The preferred of the groups that are tied with the best."""
     by_reward = VOTES[strategy].signal == "reward" and not frequency
-    return min(
-        _tied(groups),
-        key=lambda group: (-group.count, -(group.mean_reward or 0.0) if by_reward else 0.0, group.members[0]),
-    )
+
+    def preference(group: AnswerGroup) -> tuple[float, ...]:
+        flaws = sum(index in flawed for index in group.members) if flawed else 0
+        return -group.count, -(group.mean_reward or 0.0) if by_reward else 0.0, flaws, group.members[0]
+
+    return min(_tied(groups), key=preference)
 
 
 def _tied(classes: Sequence[AnswerGroup]) -> list[AnswerGroup]:

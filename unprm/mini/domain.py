@@ -2,11 +2,13 @@
 operations, which determines the solution and the exact check of any other (`research/mini/checker.py`)."""
 
 import operator
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from unprm import mini
 from unprm.mini.stories import Sentence, read
+from unprm.types import Solution
 from unprm.wire import Demonstration
 
 SYMBOLS = {
@@ -28,6 +30,11 @@ MAX_OPERATIONS = 8
 LARGEST = 999
 _LONGEST = 4096
 """Maximum characters of a problem's text; the model's window holds fewer."""
+_STEP = re.compile(
+    r"Step [0-9]{1,2}: -?[0-9]{1,16} [-+*/] -?[0-9]{1,16} = -?[0-9]{1,16}\."
+    r"(?: The answer is \\boxed\{-?[0-9]{1,16}\}\.)?"
+)
+"""A step as `write_steps` writes it, right or wrong: the embedded model was never shown others."""
 OPPOSITE = {"+": "-", "-": "+", "*": "/", "/": "*"}
 _CALCULATE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
 
@@ -151,17 +158,23 @@ def knows(text: str) -> bool:
         return False
 
 
-def domain_notice(name: str, *problems: str | None) -> Demonstration:
-    """What to know about a demonstration's scores of solutions to these problems; `name`: the model's."""
-    outside = sum(problem is None or not knows(problem) for problem in problems)
-    if len(problems) == 1:
-        place = "this problem is outside it: the scores mean nothing" if outside else "this problem is in it"
-    elif outside:
-        verb, whose = ("is", "its") if outside == 1 else ("are", "their")
-        place = f"{outside} of these {len(problems)} problems {verb} outside it: {whose} scores mean nothing"
+def domain_notice(name: str, solutions: Iterable[Solution]) -> Demonstration:
+    """What to know about a demonstration's scores of these solutions, whose problems and steps have to be of its
+    domain; `name`: the model's."""
+    written = list(solutions)
+    problems = {each.problem for each in written}
+    number = f"these {len(problems)} problems are" if len(problems) > 1 else "this problem is"
+    if outside := sum(not knows(problem) for problem in problems):
+        place = f"{f'{outside} of ' * (len(problems) > 1)}{number} outside it"
+    elif all(_STEP.fullmatch(step) for each in written for step in each.steps):
+        return Demonstration(in_domain=True, detail=f"{name} is a demonstration: {mini.KNOWLEDGE}, and {number} in it.")
     else:
-        place = f"these {len(problems)} problems are in it"
-    return Demonstration(in_domain=not outside, detail=f"{name} is a demonstration: {mini.KNOWLEDGE}, and {place}.")
+        outside, place = 1, f"{number} in it, but not every step is written in them"
+    return Demonstration(
+        in_domain=False,
+        detail=f"{name} is a demonstration: {mini.KNOWLEDGE}, and {place}: in place of its scores, equations in the "
+        "steps are checked.",
+    )
 
 
 def from_sentences(text: str, sentences: Iterable[Sentence]) -> Problem:

@@ -30,7 +30,7 @@ let asking = null;
 let trouble = null;
 /** Whether steps are scored before their candidate has arrived: where the server holds the model, which knows them then. */
 let scoresEarly = false;
-/** Whether the server serves no model: then votes are by answers alone. */
+/** Whether the server only reads answers: then votes are by these alone. */
 let modelless = false;
 /** Whether candidates are to be scored once the model is ready. */
 let waiting = false;
@@ -56,7 +56,7 @@ function render() {
 /** What the numbers do not show. */
 function notices(solutions, votes) {
   const texts = [];
-  const missing = solutions.filter((solution) => solution.reward === null).length;
+  const missing = solutions.filter((solution) => solution.reward === null && solution.step_scores === null).length;
   const number = `${missing} of ${counted(solutions.length, "solution")}`;
   if (missing > 0) texts.push(`${number} could not be scored. Their answers count, without a reward.`);
   const which = new Intl.ListFormat("en").format((votes?.compared_as_text ?? []).map((index) => `solution ${index + 1}`));
@@ -124,8 +124,8 @@ async function showScores(request, signal, more = false) {
   const demonstration = response.demonstration ?? (more ? shown.demonstration : null);
   clearTimeout(pause);
   voting.abort(); // whatever is under way is of other scores
-  const byMajority = !scored || demonstration?.in_domain === false; // its scores mean nothing
-  const drawn = byMajority ? solutions.map((each) => ({ ...each, step_scores: null, reward: undefined })) : solutions;
+  const byMajority = !scored || solutions.some(isChecked);
+  const drawn = byMajority ? solutions.map((each) => ({ ...each, reward: undefined })) : solutions;
   const known = withScores(request, solutions);
   Object.assign(shown, { request: known, solutions, drawn, threshold: request.threshold, demonstration, byMajority });
   if (!more) {
@@ -134,6 +134,11 @@ async function showScores(request, signal, more = false) {
   }
   render();
   return response;
+}
+
+/** Whether its equations were checked in place of a model's scores. */
+function isChecked({ reward, step_scores: scores }) {
+  return reward === null && scores !== null;
 }
 
 /** What `/score_steps` would return where no model scores: the answers, and each text as a single step. */
@@ -169,7 +174,7 @@ async function vote() {
 
 /** Where the scores of candidates come from. */
 function whoScored(sent, { solutions, usage, model }) {
-  const scored = sent.filter((_, index) => solutions[index].step_scores !== null);
+  const scored = sent.filter((_, index) => solutions[index].step_scores !== null && !isChecked(solutions[index]));
   const given = scored.filter((solution) => solution.step_scores).length;
   const number = scored.length - given;
   const came = given > 0 ? `${counted(given, "candidate")} came with scores` : "";
@@ -180,8 +185,9 @@ function whoScored(sent, { solutions, usage, model }) {
 
 /** The request with the scores that came back, so that no model runs for it. What can't be scored stays as it was. */
 function withScores(request, scored) {
-  const solutions = scored.map(({ id, steps, answer, step_scores }, index) => {
-    return step_scores === null ? request.solutions[index] : { id, steps, answer: answer ?? "", step_scores };
+  const solutions = scored.map((each, index) => {
+    const { id, steps, answer, step_scores } = each;
+    return step_scores === null || isChecked(each) ? request.solutions[index] : { id, steps, answer: answer ?? "", step_scores };
   });
   return { ...request, solutions };
 }
@@ -256,10 +262,10 @@ async function askAndVote({ problem, model, budget }, stop, signal) {
     if (grown.length === 0) return;
     const request = requestFor(grown.map(({ text }) => text));
     grown.forEach((draft) => (draft.tried = draft.text.length));
-    const { solutions, demonstration } = await post("score_steps", request, signal);
+    const { solutions } = await post("score_steps", request, signal);
     grown.forEach((draft, place) => {
       const { steps, step_scores: scores } = solutions[place];
-      if (scores === null || demonstration?.in_domain === false) return;
+      if (scores === null || isChecked(solutions[place])) return;
       const begun = request.solutions[place].lastIndexOf(steps.at(-1)); // it may go on, so it has no score yet
       const card = draftCard(draft.text.slice(begun), { steps: steps.slice(0, -1), scores, threshold: request.threshold });
       draft.card.replaceWith(card);
@@ -328,9 +334,8 @@ async function showModel() {
     scoresEarly = model.memory !== null;
     modelless = model.engine === "none";
     input.offerModel(model);
-    byId("model-line").textContent = modelless
-      ? "no model: votes by answers alone"
-      : `${model.name} on ${model.device}${model.demo ? ", a demonstration" : ""}`;
+    const without = { none: "no model: votes by answers alone", checks: "no model: equations are checked" };
+    byId("model-line").textContent = without[model.engine] ?? `${model.name} on ${model.device}${model.demo ? ", a demonstration" : ""}`;
     if (limits.max_candidates) await offerUpstream().catch(() => null); // asked again when it is needed
     if (trouble !== null) clearComplaint();
     trouble = null;

@@ -28,8 +28,11 @@ export function showSolutions({ request, drawn: solutions, threshold }) {
   cards = solutions.map((solution, index) => card(solution, index, threshold));
   byId("solutions").replaceChildren(...cards);
   cards.forEach((node) => onView.observe(node));
-  byId("legend").textContent = solutions.every((solution) => solution.step_scores === null)
+  const seen = solutions.filter((solution) => solution.step_scores !== null);
+  byId("legend").textContent = seen.length === 0
     ? "Steps are not scored."
+    : seen.some((solution) => solution.reward === undefined)
+    ? "Equations in the steps are checked, the rest is not. A step with a false one is an error ✗; what follows is dimmed."
     : `A score says how likely everything so far is right. The first below ${threshold} is an error ✗; what follows is dimmed.`;
 }
 
@@ -68,13 +71,14 @@ function card(solution, index, threshold) {
     el("header", { class: "facts row" }, title, el("span", { class: "vote" }), ...facts(solution)),
     // the server counts from 0
     unscored ? el("p", { class: "hint" }, `✗ not scored: ${unscored.detail.replace(/^solution \d+/, name)}`) : null,
-    el("ol", { class: "steps" }, ...stepsOf(steps, scores, threshold)),
+    el("ol", { class: "steps" }, ...stepsOf(steps, scores, threshold, solution.reward === undefined)),
   );
 }
 
-function stepsOf(steps, scores, threshold) {
-  const wrong = (scores ?? []).findIndex((score) => score < threshold);
-  const drawn = (text, k) => step(text, scores[k], wrong < 0 ? -1 : k - wrong);
+function stepsOf(steps, scores, threshold, checked = false) {
+  const wrong = (scores ?? []).findIndex((score) => score !== null && score < threshold);
+  const words = (score) => (checked ? (score < threshold ? "false" : "holds") : score.toFixed(3));
+  const drawn = (text, k) => step(text, scores[k], words(scores[k]), wrong < 0 ? -1 : k - wrong);
   return steps.map((text, k) => (typeof scores?.[k] === "number" ? drawn(text, k) : unscoredStep(text)));
 }
 
@@ -87,12 +91,12 @@ function facts({ answer: text, reward }) {
 }
 
 // `past`: how many steps after the first error it is; below 0 before it, and where there is none
-function step(text, score, past) {
+function step(text, score, said, past) {
   const node = STEP.cloneNode(true);
   const words = node.lastChild;
   node.className = past < 0 ? "step" : past === 0 ? "step first-error" : "step after";
   node.style.setProperty("--score", `${100 * score}%`);
-  node.firstChild.firstChild.data = score.toFixed(3);
+  node.firstChild.firstChild.data = said;
   words.firstChild.data = text;
   if (past === 0) node.append(el("strong", { class: "badge" }, "first error"));
   return node;

@@ -60,7 +60,9 @@ function showSides({ strategies, solutions }, onChange) {
     const by = names.length === 1 ? "elected" : `elected by ${side.length === names.length ? "all" : `${side.length} of`} ${names.length} votes`;
     const number = ties === side.length ? "" : `${ties} of them `;
     const tied = ties === 0 ? null : el("strong", { class: "tie" }, `${number}by a tie`);
-    const head = el("p", { class: "head" }, strong(strategies[side[0]].answer), " ", by, tied && ", ", tied);
+    const flawed = side.every((name) => strategies[name].supported === false);
+    const unsupported = flawed ? el("strong", { class: "tie" }, ", with an error in each solution") : null;
+    const head = el("p", { class: "head" }, strong(strategies[side[0]].answer), " ", by, tied && ", ", tied, unsupported);
     return el("div", { class: "side card" }, head, ...side.map((name) => tile(strategies[name], solutions.length, onChange)));
   });
   byId("sides").replaceChildren(el("legend", { class: "unseen" }, "Votes"), ...cards);
@@ -104,13 +106,19 @@ function explainVote(votes, by, onShow) {
 }
 
 function explanation({ solutions, without_answer_count: silent }, outcome, by) {
-  const { strategy, decided_by: decidedBy, margin, tied_answers: tied } = outcome;
+  const { decided_by: decidedBy, margin, tied_answers: tied, supported, notes } = outcome;
   const sentences = reason(outcome, solutions.length, by);
   if (tied.length > 0) {
-    const order = decidedBy === "majority" ? "" : "more candidates win, then the higher mean reward, then ";
+    const checked = by.outside && solutions.some(({ step_scores: scores }) => scores !== null);
+    const fewest = checked ? "fewer solutions with a false equation win, then " : "";
+    const order = decidedBy === "majority" ? fewest : "more candidates win, then the higher mean reward, then ";
     sentences.push(` It is a tie of ${tied.length} answers: ${order}who comes first.`);
   } else if (margin !== null) {
     sentences.push(` It is ahead of the next answer by ${lead(outcome)}.`);
+  }
+  if (supported === false) {
+    const other = notes === undefined ? "" : ", but not in each with another answer";
+    sentences.push(el("strong", {}, ` There is an error in each of its solutions${other}.`));
   }
   for (const word of verdict(outcome)) sentences.push(judgement(word, outcome.calibration));
   const have = silent === 1 ? "has" : "have";

@@ -157,6 +157,7 @@ class RunningElection:
             report_evaluation(plan.strategy, outcome.get("decided_by") or "none", outcome.get("reward"), context)
         else:
             vote, outcome, others = await context.read(partial(_outcome, ballot, strategy))
+            strategy = vote.strategy
             sampling.service.metrics.count_vote(vote, context)
         sampled = Samples()
         for source in plan.sources:
@@ -273,8 +274,9 @@ class RunningElection:
         if left and readings.breaches and not readings.kept:
             return 0.0  # one that keeps the terms would win
         # the final number of candidates: these and those still to come; failed ones are not replaced
-        whole, values = len(ballot.classes) + left, ballot.values(plan.strategy)
-        simulate = partial(stability, plan.strategy, ballot.classes, values, whole, plan.settings)
+        strategy = ballot.rule(plan.strategy)
+        whole, values = len(ballot.classes) + left, ballot.values(strategy)
+        simulate = partial(stability, strategy, ballot.classes, values, whole, plan.settings)
         simulate = partial(simulate, bonds=readings.bonds, enough=plan.stable)
         return await self._context.read(simulate, DRAWS * whole, small=-1)
 

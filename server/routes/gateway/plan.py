@@ -101,7 +101,7 @@ async def plan(
         scorer = RequestScorer(service, models, context)
         strategy, problem, why_majority = await _choose_strategy(request, scorer, settings)
         if (signal := VOTES[strategy].signal) == "reward":  # nothing is bought that nobody can score
-            if not models:
+            if not scorer.name:
                 raise NoModel
             for model in models:
                 model.queue.check_ready()

@@ -139,7 +139,8 @@ def notes(report: Report, plan: ElectionPlan, token_limit: str | None, *, by_fre
     `token_limit`: the request's limit of a candidate, as `max_tokens=220`. `by_frequency`: no candidate with an answer
     had what the vote needs.
     """
-    lines = [*_missing(report, token_limit), *_outcome(report, by_pointers=bool(plan.settings.vote_on))]
+    outcome = _outcome(report, by_pointers=bool(plan.settings.vote_on))
+    lines = [*_missing(report, token_limit), *outcome, *report.notes]
     if plan.why_majority:
         lines.append(f"the vote is by majority, as none was named: {plan.why_majority}")
     if by_frequency:

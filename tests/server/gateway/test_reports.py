@@ -151,7 +151,8 @@ def test_the_share_and_the_margin_of_the_elected_answer_are_told(
     terms = {"strategy": strategy, "budget": len(texts), "stable": 1} | rounds
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
         _, report = elected(running, **terms)
-    assert (report["share"], report["notes"]) == (pytest.approx(share), [note])
+    assert (report["share"], report["notes"][0]) == (pytest.approx(share), note)
+    assert report.get("supported") is (False if strategy == "wrf" else None)
     assert (report["stable"], report["stopped"]) == (1.0, "budget")
 
 

@@ -57,6 +57,7 @@ def _ask(server: Process) -> tuple[Any, Any]:
     chat = server.http.post("/v1/chat/completions", json=body, headers=headers)
     assert (vote.status_code, chat.status_code) == (200, 200)
     silent = body | {"model": "the CANARY", "messages": [{"role": "user", "content": "silence"}]}
+    silent["unprm"] = {"strategy": "majority"}
     server.http.post("/v1/chat/completions", json=silent)
     other = {"traceparent": f"00-{'1' * 32}-{CALLER}-01", "tracestate": "canary=CANARY"}
     refused = body | {"messages": [{"role": "user", "content": "refuse"}]}
