@@ -653,8 +653,8 @@ class Score(WireModel):
     )
     reward: float | None
     step_scores: list[float | None] | None = Field(
-        description="One per step. Where only equations are checked: 0 if one is false, 1 if all hold, null without any, "
-        "and `reward` is null."
+        description="One per step. Where only equations are checked: 0 if one is false, 1 if all hold, null without "
+        "any, and `reward` is null."
     )
     first_error: int | None
     unscored: Unscored | None
