@@ -18,9 +18,9 @@ R = TypeVar("R", bound=BaseModel)
 T = TypeVar("T")
 
 
-def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[float, ...] | None]:
+def score(prm: Engine, problem: str, solutions: Sequence[Any]) -> list[tuple[float | None, ...] | None]:
     """For each solution, the probability at each step that all is right so far; None for a solution that can't be
-    scored.
+    scored. Outside a demonstration's domain, the marks of `unprm.checks`.
 
     A solution is a text, a list of steps, or an object as in a request (`unprm.wire.SolutionIn`). Raises `ValueError`.
     """

@@ -32,4 +32,5 @@ async def step_scores(trace: Trace) -> dict[str, float]:
         scored = await loop_client().score_steps(trajectories=[{"messages": messages}], tools=tools)
     except UNSCORABLE:
         return {}
-    return {f"step_{index}": score for index, score in (scored.solutions[0].message_scores or {}).items()}
+    scores = scored.solutions[0].message_scores or {}
+    return {f"step_{index}": score for index, score in scores.items() if score is not None}

@@ -122,7 +122,10 @@ def _scores(outcome: ScoreResponse | ClientError) -> Scores:
         return None
     if isinstance(outcome, ClientError):
         raise ModelUnavailable(str(outcome)) from outcome
-    return tuple(outcome.solutions[0].step_scores or ())
+    (solution,) = outcome.solutions
+    if solution.reward is None:
+        raise ModelUnavailable(f"{outcome.model} gives no scores: it only checks equations of such solutions")
+    return tuple(score for score in solution.step_scores or () if score is not None)
 
 
 class BenchmarkSample(Identified, Protocol):
