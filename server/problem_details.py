@@ -93,6 +93,10 @@ _OPTIONS = {
 """Settings without which nothing is served at paths that begin so."""
 
 
+_MOST_NAMES = 16
+"""Names of a path that are compared with the paths that are served."""
+
+
 def respond(error: Exception, scope: Scope) -> Response:
     """The response to any error of a request, whose lease notes the code. An error that is not in the table is
     answered as `internal` and logged."""
@@ -145,8 +149,21 @@ def _detail(error: HTTPException, scope: Scope) -> str | None:
     if path.startswith("/vote/"):
         return f"what follows /vote/ {unknown(path.removeprefix('/vote/'), [*VOTES, 'compare'], 'a vote')}"
     settings = app.state.service.settings
-    hints = [hint for start, (name, hint) in _OPTIONS.items() if path.startswith(start) and not getattr(settings, name)]
-    return hints[0] if hints else "nothing is served at this path; /docs lists what is"
+    for start, (name, hint) in _OPTIONS.items():
+        if path.startswith(start) and not getattr(settings, name):
+            return hint
+    below = [route for route in app.routes if getattr(route, "path", "").startswith("/v1/")]
+    # a client whose base URL lacks /v1, has it twice, or is Azure's
+    names = path.strip("/").split("/")[-_MOST_NAMES:]
+    for meant in ("/v1/" + "/".join(names[start:]) for start in range(len(names))):
+        if any(route.matches(scope | {"path": meant})[0] is not Match.NONE for route in below):
+            return f"expected {meant}: the base URL of OpenAI's clients ends in /v1, that of Anthropic's does not"
+    listed = (
+        f"expected {', '.join(sorted({route.path for route in below}))}"
+        if path.startswith("/v1/")
+        else "/docs lists what is"
+    )
+    return f"nothing is served at this path; {listed}"
 
 
 def event(data: bytes | memoryview, name: str = "") -> bytes:

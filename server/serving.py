@@ -113,6 +113,7 @@ class DrainingServer(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            timeout_keep_alive=settings.keep_alive_seconds,  # type: ignore[arg-type] # for the event loop's timer
             timeout_graceful_shutdown=LAST_SECONDS,
             ssl_certfile=settings.ssl_certfile,
             ssl_keyfile=settings.ssl_keyfile,

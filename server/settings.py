@@ -138,6 +138,9 @@ class _Limits(BaseModel):
         description="Time limit of a batch; beyond it the model counts as hung, and the server exits with status 1.",
     )
     equivalence_deadline: Seconds = Field(default=2.0, description="CPU seconds for comparing a request's answers.")
+    keep_alive_seconds: Seconds = Field(
+        default=75.0, description="Time that a connection stays open without a request; a proxy's has to be shorter."
+    )
     drain_seconds: float | None = Field(
         default=None,
         ge=0,

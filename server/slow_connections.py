@@ -19,7 +19,7 @@ from unprm.fair_shares import Capacity, Reservation
 from .middleware import share_of
 
 HEAD_SECONDS, HEAD_BYTES = 10.0, 65_536
-"""Time for a request's line and headers to arrive, from the connection's start or the previous response, and their
+"""Time for a request's line and headers to arrive, from the connection's start or their own after a response, and their
 size. The size also limits what else is not body: trailers and the framing of chunks."""
 WRITE_SECONDS = 30.0
 """Time for a caller to read on, once as much of an answer waits as the connection takes; then it is cut off."""
@@ -64,6 +64,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Receives more of a request; the application limits the size of its body."""
         self._bytes += len(data)
+        if self._late is None and self._waiting:
+            self._expect()
         super().data_received(data)
         if self._bytes > HEAD_BYTES:
             self.transport.close()
@@ -89,8 +91,13 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_response_complete(self) -> None:
+        """Uvicorn then waits for the next request, of which a part may be here."""
         super().on_response_complete()
-        self._expect()
+        self._bytes = 0
+        _cancel(self._late)
+        self._late = None
+        if self._in_head:
+            self._expect()
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
@@ -115,7 +122,6 @@ class BoundedProtocol(HttpToolsProtocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _expect(self) -> None:
-        self._bytes = 0
         _cancel(self._late)
         self._late = self.loop.call_later(HEAD_SECONDS, self._hang_up)
 

@@ -218,10 +218,12 @@ def token_ends(text: str, ids: Sequence[int], decode: Decode, mode: Split = "aut
     return [*after, last]
 
 
-def last_tokens(spans: Sequence[TextSpan], offsets: Sequence[TextSpan]) -> list[int]:
-    """For each step of a text, the index of the token with its last character. `offsets`: the tokens' positions, which
-    begin one after another; those of special tokens are empty. Raises `ValueError` for others, and if a step's last
-    character is in no token."""
+def last_tokens(spans: Sequence[TextSpan], offsets: Sequence[TextSpan], length: int) -> list[int]:
+    """For each step of a text of `length` characters, the index of the token with its last character. `offsets`: the
+    tokens' positions, which begin one after another; those of special tokens are empty. Raises `ValueError` for others,
+    and if a step's last character is in no token."""
+    if spans and (last := max((end for _, end in offsets), default=0)) > length:
+        raise ValueError(f"a token ends at {last}, and the text at {length}: offsets count Unicode code points")
     visible = [index for index, (start, end) in enumerate(offsets) if start < end]
     starts = [offsets[index][0] for index in visible]
     if any(later < earlier for earlier, later in pairwise(starts)):

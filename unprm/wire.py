@@ -189,16 +189,16 @@ class SolutionIn(WireModel, Request):
             spans=spans,
             evidence=self.evidence,
             compared_as=self.compared_as,
-            last_tokens=None if self.offsets is None else _last_tokens(spans or (), self.offsets, index),
+            last_tokens=None if self.offsets is None else _last_tokens(spans or (), self.offsets, sent, index),
             text=step_text.join(steps) if sent is None else step_text.untagged(sent, tags),
         )
 
 
 def _last_tokens(
-    spans: Sequence[step_text.TextSpan], offsets: Sequence[step_text.TextSpan], index: int
+    spans: Sequence[step_text.TextSpan], offsets: Sequence[step_text.TextSpan], text: str | None, index: int
 ) -> tuple[int, ...]:
     try:
-        return tuple(step_text.last_tokens(spans, offsets))
+        return tuple(step_text.last_tokens(spans, offsets, len(text or "")))
     except ValueError as error:
         raise InvalidRequest(f"solution {index}: {error}", f"/solutions/{index}/offsets") from None
 

@@ -46,9 +46,10 @@ def test_a_step_ends_at_the_token_with_its_last_character(server: Running) -> No
         (TOKENS[:5], "no token has the last character of step 1"),
         ([(0, 0)], "no token has the last character of step 0"),
         (TOKENS[1::-1], "a token begins before the one before it"),
-        ([(start + 100, end + 100) for start, end in TOKENS], "no token has the last character of step 0"),
+        ([(start + 100, end + 100) for start, end in TOKENS], f"a token ends at 163, and the text at {len(TEXT)}"),
+        ([*TOKENS, (len(TEXT), len(TEXT) + 1)], f"a token ends at 64, and the text at {len(TEXT)}"),
     ],
-    ids=["cut", "special", "backwards", "with the prompt"],
+    ids=["cut", "special", "backwards", "with the prompt", "in other units"],
 )
 def test_offsets_of_another_text_are_refused(server: Running, offsets: list[tuple[int, int]], said: str) -> None:
     refused = server.post("/score_steps", ask({"text": TEXT, "offsets": offsets}))

@@ -224,9 +224,15 @@ def adapted(base: PreTrainedModel, files: PrmFiles, *, merge: bool) -> PreTraine
         _saying(f"the adapter {files.adapter_name} does not fit the base {files.base_name}"),
     ):
         place = str(files.adapter)
-        config = PeftConfig.from_pretrained(place)
+        try:
+            config = PeftConfig.from_pretrained(place)
+        except KeyError as error:
+            raise ValueError(f"PEFT knows no peft_type {error}") from None
         with safe_open(Path(place) / lora.WEIGHTS, framework="pt") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+            trained = [file.get_tensor(name) for name in shapes if name.endswith(".lora_B.weight")]
+        if trained and not any(each.any() for each in trained):
+            logger.warning("the adapter %s changes nothing: every lora_B in it is zero", files.adapter_name)
         _check_vocabulary(base, shapes)
         names = set(shapes)
         if not merge:

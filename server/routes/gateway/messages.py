@@ -20,6 +20,8 @@ _STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
 _PASSED_ON = ("frequency_penalty", "presence_penalty", "reasoning_effort", "response_format", "seed")
 """Fields of the chat API that this one lacks. Others that are not read are ignored: clients keep sending more, and none
 changes what is asked."""
+_UNSIGNED = "unsigned"
+"""The signature of thoughts whose upstream signs none: clients drop what has an empty one."""
 _DELTAS = {
     "text": ("text", "text_delta", "text"),
     "thinking": ("thinking", "thinking_delta", "thinking"),
@@ -35,6 +37,8 @@ class Block(Request):
     text: str = ""
     source: Json = Field(default={})
     is_error: bool = False
+    thinking: str = ""
+    signature: str = ""
     id: str = ""
     name: str = ""
     input: Json = Field(default={})
@@ -75,15 +79,23 @@ class Turn(Request):
     content: Blocks
 
     def for_chat(self) -> Iterator[Json]:
-        """The corresponding messages of the chat API: the results of tools, then the rest without thoughts."""
+        """The corresponding messages of the chat API: the results of tools, then the rest. Thoughts are kept where they
+        led to a call, which models go on from."""
         for block in self.content:
             if block.type == "tool_result":
                 yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _content(block.result)}
         spoken = [block for block in self.content if block.type in ("text", "image")]
         used = [block for block in self.content if block.type == "tool_use"]
         calls = [{"id": each.id} | _function(name=each.name, arguments=json.dumps(each.input)) for each in used]
+        thoughts = [block for block in self.content if block.type == "thinking"] if calls else []
+        more: Json = {"tool_calls": calls} if calls else {}
+        if thoughts:
+            more["reasoning_content"] = "\n".join(each.thinking for each in thoughts)
+        signed = [each for each in thoughts if each.signature not in ("", _UNSIGNED)]
+        if signed:
+            more["thinking_blocks"] = [each.model_dump(include={"type", "thinking", "signature"}) for each in signed]
         if spoken or calls:
-            yield {"role": self.role, "content": _content(spoken)} | ({"tool_calls": calls} if calls else {})
+            yield {"role": self.role, "content": _content(spoken)} | more
 
 
 class Tool(Request):
@@ -175,7 +187,7 @@ def message(model: str, id: str, elected: ElectionResult) -> Json:
     choice, sampled = elected.choices[0], elected.sampled
     content: list[Json] = []
     if choice.thoughts:
-        content.append({"type": "thinking", "thinking": choice.thoughts, "signature": ""})
+        content.append({"type": "thinking", "thinking": choice.thoughts, "signature": _signature(choice.raw)})
     if text := choice.text or choice.refusal:
         content.append({"type": "text", "text": text})
     # vLLM and SGLang tell the string that ended a text; of a token they tell its number
@@ -213,9 +225,13 @@ class MessageEvents:
         for index, block in enumerate(whole["content"]):
             field, delta, part = _DELTAS[block["type"]]
             value = block[field]
-            yield _event("content_block_start", index=index, content_block=block | {field: type(value)()})
+            begun = block | dict.fromkeys(block.keys() & {field, "signature"}, type(value)())
+            yield _event("content_block_start", index=index, content_block=begun)
             for each in parts_of(value) if isinstance(value, str) else [json.dumps(value)]:
                 yield _event("content_block_delta", index=index, delta={"type": delta, part: each})
+            if signature := block.get("signature"):
+                signed = {"type": "signature_delta", "signature": signature}
+                yield _event("content_block_delta", index=index, delta=signed)
             yield _event("content_block_stop", index=index)
         ended = {name: whole[name] for name in ("stop_reason", "stop_sequence")}
         whole["unprm"].pop("solutions", None)  # they were streamed
@@ -230,6 +246,15 @@ def _function(**fields: Any) -> Json:
 def _content(blocks: Sequence[Block]) -> str | list[Json]:
     alone = all(block.type == "text" for block in blocks)
     return "\n".join(block.text for block in blocks) if alone else [block.part for block in blocks]
+
+
+def _signature(choice: Json) -> str:
+    """That of the last thought, from an upstream that signs them, as LiteLLM does before Anthropic's models."""
+    blocks = choice["message"].get("thinking_blocks")
+    signatures = (
+        [each.get("signature") for each in blocks if isinstance(each, dict)] if isinstance(blocks, list) else []
+    )
+    return next((each for each in reversed(signatures) if isinstance(each, str) and each), _UNSIGNED)
 
 
 def _tool_use(call: Json) -> Json:

@@ -13,6 +13,10 @@ PATH = "/v1/messages"
 TOOL = {"name": "add", "description": "Adds.", "input_schema": SCHEMA}
 FUNCTION = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": SCHEMA}}
 USE = {"type": "tool_use", "id": "c", "name": "add", "input": {"a": 1, "b": 2}}
+THOUGHT = {
+    "reasoning_content": "Hm.",
+    "thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "x"}],
+}
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}}
 ANSWER = calling(call('{"a": 1, "b": 2}'), text="I add.", reasoning_content="Hm.")
 
@@ -46,7 +50,7 @@ def test_a_conversation_is_translated_both_ways() -> None:
         "role": "assistant",
         "model": "m-served",
         "content": [
-            {"type": "thinking", "thinking": "Hm.", "signature": ""},
+            {"type": "thinking", "thinking": "Hm.", "signature": "unsigned"},
             {"type": "text", "text": "I add."},
             USE,
         ],
@@ -61,7 +65,7 @@ def test_a_conversation_is_translated_both_ways() -> None:
             "messages": [
                 {"role": "system", "content": "Be brief."},
                 {"role": "user", "content": TASK},
-                {"role": "assistant", "content": "I add.", "tool_calls": [made]},
+                {"role": "assistant", "content": "I add.", "tool_calls": [made], **THOUGHT},
                 {"role": "tool", "tool_call_id": "c", "content": "3"},
                 {"role": "user", "content": "Go on."},
             ],
@@ -86,7 +90,8 @@ def test_a_stream_has_the_events_of_a_message() -> None:
     events = [event.removeprefix("event: ").split("\ndata: ") for event in text.split("\n\n")[:-1]]
     told = [json.loads(data) for _, data in events]
     assert [name for name, _ in events] == [event["type"] for event in told]
-    blocks = ["content_block_start", "content_block_delta", "content_block_stop"] * 3
+    block = ["content_block_start", "content_block_delta", "content_block_stop"]
+    blocks = [*block[:2], "content_block_delta", *block[2:], *block * 2]
     types = [event["type"] for event in told if event["type"] != "ping"]
     assert types == ["message_start", *blocks, "message_delta", "message_stop"]
     assert [event["unprm"]["progress"]["sampled"] for event in told if event["type"] == "ping"] == [1]
@@ -97,11 +102,26 @@ def test_a_stream_has_the_events_of_a_message() -> None:
     ]
     assert [event["delta"] for event in told if event["type"] == "content_block_delta"] == [
         {"type": "thinking_delta", "thinking": "Hm."},
+        {"type": "signature_delta", "signature": "unsigned"},
         {"type": "text_delta", "text": "I add."},
         {"type": "input_json_delta", "partial_json": '{"a": 1, "b": 2}'},
     ]
     assert told[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
     assert (told[-2]["usage"]["output_tokens"], told[-2]["unprm"]["sampled"]) == (COMPLETION_TOKENS, 1)
+
+
+def test_a_signature_is_handed_on_and_thoughts_of_turns_without_calls_are_dropped() -> None:
+    block = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    message = calling(call('{"a": 1}'), reasoning_content="Hm.", thinking_blocks=[block])
+    with upstream(message) as reasoner, gateway(reasoner) as running:
+        made = running.post(PATH, ask(TASK, tools=[TOOL], unprm={"budget": 1})).json()["content"]
+        said = {"role": "assistant", "content": [block, {"type": "text", "text": "So."}]}
+        turns = [*ask(TASK)["messages"], said, {"role": "assistant", "content": made}, *ask()["messages"]]
+        running.post(PATH, ask(unprm={"budget": 1}) | {"messages": turns})
+    assert made[0] == block
+    _, dropped, kept, _ = reasoner.bodies[1]["messages"]
+    assert dropped == {"role": "assistant", "content": "So."}
+    assert (kept["reasoning_content"], kept["thinking_blocks"]) == ("Hm.", [block])
 
 
 def test_images_are_passed_on_by_a_vote_without_rewards() -> None:

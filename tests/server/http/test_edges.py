@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +142,13 @@ async def greet(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body"})
 
 
-@pytest.mark.parametrize("before", [b"", raw(ask("a"))])
-@pytest.mark.parametrize("head", [b"", b"POST /score_steps", b"GET /healthz HTTP/1.1\r\nX-Slow: "])
+@pytest.mark.parametrize(
+    ("before", "head"),
+    [
+        (b"", b""),  # after an answer the next request may be waited for
+        *product((b"", raw(ask("a"))), (b"POST /score_steps", b"GET /healthz HTTP/1.1\r\nX-Slow: ")),
+    ],
+)
 @asynchronous
 async def test_who_never_ends_a_head_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, before: bytes, head: bytes) -> None:
     monkeypatch.setattr(slow_connections, "HEAD_SECONDS", 0.0)
@@ -152,6 +158,32 @@ async def test_who_never_ends_a_head_is_hung_up_on(monkeypatch: pytest.MonkeyPat
         await asyncio.sleep(0)
         connection.data_received(b"x" if head else b"")
     assert wire.written.count(b"HTTP/1.1 200 OK") == (1 if before else 0)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@asynchronous
+async def test_a_connection_is_kept_between_requests(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
+    """Clients keep theirs for a minute and more, and don't ask again for what a server hung up on."""
+    monkeypatch.setattr(slow_connections, "HEAD_SECONDS", 0.0)
+    connection, wire = connected(greet)
+    for count in (1, 2):
+        connection.data_received(raw(ask("a")))
+        while wire.written.count(b"HTTP/1.1 200 OK") < count:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.02)
+        assert not wire.closed
+    if late:  # the next one has as long for its head as the first
+        connection.data_received(b"POST /score_steps")
+        while not wire.closed:
+            await asyncio.sleep(0)
+
+
+def test_idle_connections_are_closed_after_a_time_that_can_be_set() -> None:
+    with serving(keep_alive_seconds=0.1) as server, server.connect(raw(ask("a"))) as connection:
+        connection.settimeout(PATIENCE)
+        while connection.recv(1 << 16):
+            pass
+    assert Settings().keep_alive_seconds == 75
 
 
 def test_a_head_without_end_is_hung_up_on_before_it_fills_the_memory() -> None:

@@ -310,6 +310,22 @@ def test_unknown_address_and_wrong_method(server: Running) -> None:
     assert check(server.http.delete("/model"), "method_not_allowed").detail == "expected GET, got DELETE"
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/messages", "/v1/messages"),
+        ("/v1/chat/completions/", "/v1/chat/completions"),
+        ("/openai/deployments/d/chat/completions", "/v1/chat/completions"),
+        ("/models", "/v1/models"),
+    ],
+)
+def test_a_base_url_that_misses_the_api_is_told(path: str, meant: str) -> None:
+    with serving(upstream_url="http://127.0.0.1:9") as running:
+        assert f"expected {meant}: the base URL" in running.post(path, {}).json()["detail"]
+        assert "expected /v1/chat/completions, /v1/completions" in running.post("/v1/embeddings", {}).json()["detail"]
+
+
 def test_what_an_option_adds_says_which(server: Running) -> None:
     for path in ("/v1/chat/completions", "/v1/messages/count_tokens"):
         assert "start the server with --upstream-url" in server.post(path, {}).json()["detail"]

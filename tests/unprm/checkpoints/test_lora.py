@@ -209,6 +209,22 @@ def test_what_does_not_fit_is_refused(base, adapter, tmp_path, change):
         loaded(base, place, torch.float32)
 
 
+def test_an_unknown_type_is_named_and_an_adapter_that_changes_nothing_is_told(base, adapter, tmp_path, caplog):
+    place = changed(adapter, tmp_path / "adapter")
+    loaded(base, place, torch.float32)
+    assert not caplog.records
+    tensors = load_file(place / lora.WEIGHTS)
+    save_file({name: each * 0 if "lora_B" in name else each for name, each in tensors.items()}, place / lora.WEIGHTS)
+    loaded(base, place, torch.float32)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the adapter adapter changes nothing: every lora_B in it is zero"
+    ]
+    config = json.loads((place / lora.CONFIG).read_text())
+    (place / lora.CONFIG).write_text(json.dumps(config | {"peft_type": "XLORA2"}))
+    with pytest.raises(ModelInvalid, match="PEFT knows no peft_type 'XLORA2'"):
+        loaded(base, place, torch.float32)
+
+
 @pytest.mark.parametrize("name", ["adapter_config.json", lora.WEIGHTS])
 def test_a_directory_without_an_adapter_is_refused(base, adapter, tmp_path, name):
     place = changed(adapter, tmp_path / "adapter")
