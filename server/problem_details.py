@@ -156,7 +156,7 @@ def _detail(error: HTTPException, scope: Scope) -> str | None:
     # a client whose base URL lacks /v1, has it twice, or is Azure's
     names = path.strip("/").split("/")[-_MOST_NAMES:]
     for meant in ("/v1/" + "/".join(names[start:]) for start in range(len(names))):
-        if any(route.matches(scope | {"path": meant})[0] is not Match.NONE for route in below):
+        if any(route.matches({**scope, "path": meant})[0] is not Match.NONE for route in below):
             return f"expected {meant}: the base URL of OpenAI's clients ends in /v1, that of Anthropic's does not"
     listed = (
         f"expected {', '.join(sorted({route.path for route in below}))}"
