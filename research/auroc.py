@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.evaluate.bootstrap import Estimate, Numbers, weights
+from training.evaluate.metrics import Estimate, Numbers, weights
 
 LIKE = 1.25
 """Lengths are alike up to this ratio."""

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from training.evaluate import bootstrap
-from training.evaluate.bootstrap import FEWEST, RESAMPLES, Estimate, Key, holm, share_beyond
-from training.evaluate.metrics import in_markdown
+from training.evaluate import metrics
+from training.evaluate.metrics import FEWEST, RESAMPLES, Estimate, Key, holm, in_markdown, share_beyond
 
 LEVEL = 0.05
 """Corrected p-values below this level count as significant."""
@@ -27,7 +26,7 @@ def compare(differences: Mapping[Key, Estimate], margin: float) -> dict[Key, str
     within = holm({key: p_within(difference, margin) for key, difference in differences.items()})
     return {
         key: each.figures + (": as good" if within[key] < LEVEL <= each.p else "")
-        for key, each in bootstrap.compare(differences).items()
+        for key, each in metrics.compare(differences).items()
     }
 
 

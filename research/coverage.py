@@ -14,9 +14,8 @@ from training import resumable, sources
 from training.evaluate import judging
 from training.evaluate.acceptance import elections
 from training.evaluate.best_of_n import takeable
-from training.evaluate.bootstrap import Numbers
 from training.evaluate.judging import JudgedCandidates
-from training.evaluate.metrics import Share, in_markdown
+from training.evaluate.metrics import Numbers, Share, in_markdown
 from training.evaluate.pool import CandidatePool
 from unprm.election.acceptance import CONFIDENCE, JudgedElection, Statistics, threshold
 from unprm.votes.registry import VOTES, Strategy

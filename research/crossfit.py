@@ -27,9 +27,8 @@ from training.evaluate.best_of_n import (
     takeable,
     uses_rewards,
 )
-from training.evaluate.bootstrap import Estimate, Numbers, compare
 from training.evaluate.judging import JudgedCandidates
-from training.evaluate.metrics import Share, in_markdown
+from training.evaluate.metrics import Estimate, Numbers, Share, compare, in_markdown
 from unprm.errors import RecordInvalid
 from unprm.types import DEFAULT_STRATEGY
 from unprm.votes.registry import VOTES, Strategy, VoteTerms

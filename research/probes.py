@@ -12,8 +12,7 @@ from rich.console import Console
 
 from training import resumable
 from training.evaluate import processbench
-from training.evaluate.bootstrap import Estimate
-from training.evaluate.metrics import in_markdown
+from training.evaluate.metrics import Estimate, in_markdown
 from training.prm import probe
 from training.prm.probe import Array, ProbeTrainer
 from unprm.calibration import sigmoid

@@ -117,13 +117,13 @@ def configure(path: Path, config: Mapping[str, Any]) -> None:
 
 def write_lines(path: Path, records: Iterable[object]) -> None:
     _check_plain(path)
-    with _replacing(path) as file:
+    with replacing(path) as file:
         file.writelines(to_line(record).encode() for record in records)
 
 
 def replace(path: Path, content: str | bytes) -> None:
     """Replaces a file atomically; text is written as UTF-8."""
-    with _replacing(path) as file:
+    with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
@@ -133,7 +133,8 @@ def _check_plain(path: Path) -> None:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write in its place, which then replaces it atomically; nothing is left of it after an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     try:

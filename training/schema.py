@@ -189,7 +189,6 @@ class LabelledSolution:
 
     @property
     def known(self) -> dict[int, float]:
-        """The known labels by the index of their step."""
         return {index: label for index, label in enumerate(self.labels) if label is not None}
 
 

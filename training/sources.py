@@ -36,12 +36,10 @@ _MADE_BY: dict[type, str] = {SampledQuestion: "sample", SelectedSolution: "selec
 
 
 def read(path: Path, kind: type[T]) -> Iterator[T]:
-    """The records of a file; as `from_file`, without numbers."""
     return (record for _, record in from_file(path, kind))
 
 
 def from_file(path: Path, kind: type[T]) -> Iterator[tuple[int, T]]:
-    """The records of a file, `.gz` or plain, numbered by `rows`."""
     return ((number, parse(row, kind, str(path), number)) for number, row in rows(path))
 
 
@@ -100,7 +98,6 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def from_hub(name: str, split: str) -> Iterator[tuple[int, object]]:
-    """The rows of a data set on the hub, numbered from 1."""
     import datasets
 
     try:

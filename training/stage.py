@@ -52,12 +52,10 @@ class Lines(Progress):
         self._write()
 
     def advance(self, *arguments: Any, **options: Any) -> None:
-        """As in rich, but may write lines."""
         super().advance(*arguments, **options)
         self._write()
 
     def stop(self) -> None:
-        """Ends the display with a line for each task."""
         super().stop()
         self._write(at_end=True)
 
@@ -84,7 +82,6 @@ class Board(ExitStack):
         self._task = self._progress.add_task(title, total=total, completed=done, counts="")
 
     def advance(self, done: int = 1, **counts: int) -> None:
-        """Marks `done` more items as done, and adds to the counts."""
         self.done += done
         self.counts.update(counts)
         self._progress.update(self._task, completed=self.done, counts=self._summary())

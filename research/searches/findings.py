@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from training.data import stats
-from training.evaluate.bootstrap import Estimate, Numbers
-from training.evaluate.metrics import in_markdown, percent
+from training.evaluate.metrics import Estimate, Numbers, in_markdown, percent
 from training.schema import AnnotatedSolution
 from training.stage_settings import AnnotateSettings
 

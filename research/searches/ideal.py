@@ -18,8 +18,7 @@ from training.data.annotator import named_search
 from training.data.sample import seed_of
 from training.data.search import Search, WrongSolution, drawn
 from training.data.select import step_uncertainties
-from training.evaluate.bootstrap import Estimate
-from training.evaluate.metrics import Share, in_markdown
+from training.evaluate.metrics import Estimate, Share, in_markdown
 from training.stage_settings import AnnotateSettings
 from unprm.types import Rollout
 from unprm.uncertainty import MEASURES

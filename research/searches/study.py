@@ -15,8 +15,7 @@ from rich.console import Console
 
 from training import stage
 from training.data.annotate import AnnotationFiles, by_question, read_selected
-from training.data.annotator import Annotator
-from training.data.rollouts import Memory
+from training.data.annotator import Annotator, Memory
 from training.schema import SelectedSolution
 from training.stage_settings import AnnotateSettings
 from unprm.answers.equivalence import Equivalence

@@ -11,7 +11,7 @@ import pytest
 from tests.commands.blocks import Block, changed, runs
 from tests.commands.world import PROBLEM, REASONERS, REQUEST, RIGHT, WRONG, World, rewards
 from tests.support import ROOT, TEST_DATA, tables
-from training.data.questions import make_mini
+from training.data.sample import make_mini
 from unprm import mini
 
 pytestmark = [pytest.mark.docs, pytest.mark.timeout(1800)]

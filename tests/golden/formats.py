@@ -21,8 +21,7 @@ from tests.support import TEST_DATA
 from tests.training.scripted import ScriptedSampler
 from training.data.annotate import annotate
 from training.data.merge import merge
-from training.data.questions import make_mini
-from training.data.sample import sample
+from training.data.sample import make_mini, sample
 from training.data.select import Selector, select
 from training.evaluate import acceptance, best_of_n, pool, prmbench, processbench, trajectories
 from training.evaluate.scorers import EngineScorer

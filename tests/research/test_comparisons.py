@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from research.comparisons import compare, note, p_within
-from training.evaluate.bootstrap import Estimate
+from training.evaluate.metrics import Estimate
 
 QUESTIONS = 200
 

@@ -16,8 +16,7 @@ from huggingface_hub import HfApi
 from benchmarks import servers
 from tests import checkpoints
 from tests.support import columns
-from training.prm.card import published_card
-from training.prm.publish import merge_adapter
+from training.prm.publish import merge_adapter, published_card
 from unprm import mini
 from unprm.checkpoints.files import load_tokenizer, locate
 from unprm.engines.vllm.model import prepare

@@ -32,7 +32,7 @@ from ..stage_settings import (
 if TYPE_CHECKING:
     from unprm.types import Sampler, SamplingSettings
 
-    from ..data.questions import Question
+    from ..data.sample import Question
 
 
 console = Console(stderr=True)
@@ -64,13 +64,13 @@ class QuestionSource:
 
     def draw(self, count: int, settings: SampleSettings) -> "list[Question]":
         """As many questions as the limit, or `count` without one; prints how many have no answer."""
-        from ..data import questions
+        from ..data.sample import load_questions, make_mini
 
         if self.per and (self.limit is None or self.questions == "mini"):
             raise typer.BadParameter("it takes a --limit, and --questions that are not made up", param_hint="--per")
         if self.questions == "mini":
-            return questions.make_mini(self.limit or count, settings.seed)
-        drawn, left_out = questions.load_questions(
+            return make_mini(self.limit or count, settings.seed)
+        drawn, left_out = load_questions(
             self.questions,
             self.hub_split,
             self.limit or count,

@@ -95,7 +95,6 @@ async def annotate(
 
 
 def by_question(solutions: Sequence[SelectedSolution]) -> list[list[SelectedSolution]]:
-    """Groups consecutive solutions of the same question."""
     return [list(group) for _, group in groupby(solutions, key=lambda solution: solution.question)]
 
 

@@ -12,8 +12,7 @@ from unprm.types import Sampler, SamplingSettings
 from ..stage_settings import Preset
 from .annotate import annotate
 from .merge import merge
-from .questions import Question
-from .sample import sample
+from .sample import Question, sample
 from .select import Selector, select
 
 _NONE_RIGHT = (

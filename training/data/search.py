@@ -18,7 +18,7 @@ from scipy.stats import betabinom
 
 from unprm.types import Rollout
 
-from ..evaluate.bootstrap import Numbers
+from ..evaluate.metrics import Numbers
 from ..stage_settings import BayesSettings
 
 
@@ -143,7 +143,6 @@ class Belief:
         self.observed: dict[int, tuple[int, int]] = {}
 
     def posterior(self) -> Numbers:
-        """Probabilities of steps 1 to T being the first wrong one."""
         logs = np.log(self.prior)
         for step, (right, count) in self.observed.items():
             before, after = betaln(self.alpha + right, self.beta + count - right) - betaln(self.alpha, self.beta)

@@ -176,7 +176,6 @@ def _preferred(pool: Sequence[SelectedSolution], count: int, settings: SelectSet
 
 
 def tf_idf(texts: Sequence[str]) -> Vectors:
-    """TF-IDF vectors of the texts' words and numbers, (texts, terms): rare terms weigh more."""
     vectors: Vectors = TfidfVectorizer(token_pattern=r"\S+").fit_transform(texts).toarray()
     return vectors
 

@@ -45,7 +45,6 @@ class FoundRanks:
 
 
 def read_annotated(annotated: Path) -> list[AnnotatedSolution]:
-    """All solutions of a run, labelled and unresolved."""
     resolved = sources.read(annotated, ResolvedSolution)
     return [*resolved, *sources.read(unresolved_path(annotated), AnnotatedSolution)]
 

@@ -28,9 +28,8 @@ from unprm.votes.wrf import WrfTerms
 from .. import resumable
 from ..schema import adapter
 from ..stage_settings import AUTO, ReadingSettings
-from .bootstrap import Estimate, Numbers, compare, points, shown
 from .judging import GIVEN, JudgedCandidates, judge
-from .metrics import Share, in_markdown
+from .metrics import Estimate, Numbers, Share, compare, in_markdown, points, shown
 from .pool import CandidatePool
 from .scorers import Scorer
 
@@ -86,7 +85,6 @@ class BestOfNResults:
 
 
 def first_reward(step_scores: bool) -> str:
-    """The name of the rewards in `Results.accuracy`."""
     return AGGREGATES[0] if step_scores else "given"
 
 
@@ -184,7 +182,6 @@ def _row(
 
 
 def outcomes(judged: Sequence[JudgedCandidates], rule: RightShare) -> Numbers:
-    """What the rule gives for each question among all of its candidates, (questions,)."""
     return np.array([rule(candidates, range(len(candidates.classes))) for candidates in judged], dtype=float)
 
 

@@ -56,7 +56,6 @@ class JudgedCandidates:
         return self.confidences
 
     def rewarded(self, aggregate: Aggregate) -> "JudgedCandidates":
-        """The same candidates with rewards aggregated from the step scores, which must not be None."""
         assert self.scores is not None
         return replace(self, rewards=tuple(reward_of(scores, aggregate) for scores in self.scores))
 
@@ -174,6 +173,5 @@ def elect(question: CandidatePool, reading: ReadingSettings) -> Answers:
 
 
 def _gold_key(kind: Kind, gold: str) -> str | None:
-    """The key of a right answer among answers of a kind."""
     (read,) = kind.read([gold]) if kind.read else (None,)
     return kind.key(read or gold)

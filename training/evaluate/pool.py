@@ -151,7 +151,6 @@ def _question(row: _PoolRow, path: Path, number: int, reward_field: str) -> Cand
 
 
 def _given(index: int, candidate: _Candidate, name: str) -> Given:
-    """What a candidate has at the field `name`."""
     try:
         given = _GIVEN.validate_python((candidate.model_extra or {}).get(name))
     except ValidationError:

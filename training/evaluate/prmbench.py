@@ -28,8 +28,7 @@ from unprm.errors import RecordInvalid
 
 from .. import resumable, sources
 from ..schema import NonEmpty, Scores
-from .bootstrap import Numbers, weights
-from .metrics import Share, in_markdown, read_published
+from .metrics import Numbers, Share, in_markdown, read_published, weights
 from .scorers import Scorer, score_benchmark
 
 Category = Literal[

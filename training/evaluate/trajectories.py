@@ -20,8 +20,7 @@ from unprm.trajectories import Message, Reading, render
 from unprm.types import Aggregate
 
 from .. import sources
-from .bootstrap import Estimate, Numbers
-from .metrics import Share, in_markdown
+from .metrics import Estimate, Numbers, Share, in_markdown
 from .scorers import Scorer, score_benchmark
 
 Label = Literal[-1, 0, 1]

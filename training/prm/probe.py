@@ -46,11 +46,10 @@ from .. import resumable
 from ..evaluate.metrics import Validation
 from ..schema import VERDICT
 from ..stage_settings import LayoutName
-from .card import write_card
 from .collate import Example, read_examples
 from .network import Compute, read_shape
 from .processes import Processes
-from .publish import PROBE_STATES, check_output, portable, write_config
+from .publish import PROBE_STATES, check_output, portable, write_card, write_config
 from .resume import VALIDATIONS
 from .train_settings import ProbeSummary, ReadoutRow, TrainSettings
 
@@ -125,7 +124,6 @@ class FittedProbe:
 
     @property
     def rows(self) -> tuple[ReadoutRow, ...]:
-        """The same as records."""
         layers = [(f"layer {layer}", layer, figures) for layer, figures in self.readouts.items()]
         named = [("measures of surprisal", None, self.measures), *layers, ("all of it", None, self.whole)]
         return tuple(
@@ -253,7 +251,6 @@ class StatesReader(ProbeReader):
         self.clear()
 
     def clear(self) -> None:
-        """Forgets all states."""
         self.states = torch.empty(0)
 
     def values(self, layers: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -337,7 +334,6 @@ class States:
 
     @property
     def features(self) -> Features:
-        """What all passes made."""
         made = [load_file(self._file(indices)) for indices in self._passes]
         states, measures = (np.concatenate([each[name] for each in made]) for name in ("states", "measures"))
         return Features(self._layers, states.swapaxes(0, 1), measures)
@@ -409,7 +405,6 @@ class ProbeTrainer:
             self.held_out, self.dropped_held_out = read(HELD_OUT_STATES, settings.validation)
 
     def plan(self) -> str:
-        """What the run is going to do, in a line."""
         problems = len(set(self.states.problems))
         return f"a probe of {len(self.states.right):,} labelled steps of {problems:,} problems"
 
@@ -456,7 +451,6 @@ def candidates(depth: int) -> tuple[int, ...]:
 
 
 def head_of(probe: LinearProbe) -> ProbeHead:
-    """The head that the engine reads, in float32."""
     head = ProbeHead(len(probe.token_weight), len(probe.measure_weight))
     arrays = {
         "token.weight": probe.token_weight[None],

@@ -39,7 +39,6 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes the files and shows progress."""
         return self.rank == 0
 
     @property

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from unprm.checkpoints.files import digests
 from unprm.errors import ModelInvalid
 
+from .. import resumable
 from .collate import Example
 from .processes import Processes
 from .train_settings import TrainSettings
@@ -59,18 +60,11 @@ class RunState:
         """Saves the trained parameters, the optimizers' moments, and the run's `progress` (JSON values); all processes
         call this."""
         if self.processes.is_first:
-            partial = self.path.with_suffix(".partial")
-            try:
-                save_file(_tensors(parameters, optimizers), partial, {"progress": json.dumps(progress)})
-                with partial.open("rb") as file:
-                    os.fsync(file.fileno())
-                os.replace(partial, self.path)
-            finally:
-                partial.unlink(missing_ok=True)  # it may be what fills the disk
+            with resumable.replacing(self.path) as file:
+                save_file(_tensors(parameters, optimizers), file.name, {"progress": json.dumps(progress)})
         self.processes.wait()
 
     def load(self, parameters: Parameters, optimizers: list[torch.optim.Optimizer]) -> None:
-        """Restores parameters and optimizers; the state exists."""
         states: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
         with safe_open(self.path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118  (not a mapping)
@@ -116,7 +110,6 @@ class TrainingJournal:
         return self
 
     def step(self, row: Mapping[str, Any]) -> None:
-        """Adds an optimiser step: its number `step`, from 1, and figures."""
         with (self.output / STEPS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         self._report("train", row, row["step"])
@@ -128,7 +121,6 @@ class TrainingJournal:
         self._report("validation", rows[-1], step)
 
     def end(self) -> None:
-        """Ends the trackers."""
         for tracker in self._trackers:
             tracker.finish()
 

@@ -26,13 +26,12 @@ from unprm.formats.unprm import PrmConfig, UnprmFormat
 
 from ..evaluate.metrics import Validation
 from ..schema import VERDICT
-from .card import write_card
 from .collate import Example, MicroBatch, batches, hold_out, micro_batches, read_examples
 from .loss import LOSSES
 from .memory import free_memory, guess
 from .network import Compute, Network, make_head, prepare, read_shape
 from .processes import Processes
-from .publish import check_output, portable, write_adapter, write_all
+from .publish import check_output, portable, write_adapter, write_all, write_card
 from .resume import STATE, RunState, TrainingJournal, fingerprint
 from .train_settings import TrainSettings, TrainSummary
 
@@ -150,7 +149,6 @@ class Trainer:
         return summary
 
     def plan(self) -> str:
-        """What the run is going to do, in lines."""
         solutions = f"{len(self.examples):,} solutions, {self.settings.batch_size} a step"
         lines = [f"{self.total:,} optimiser steps: {self.settings.epochs} epochs of {solutions}"]
         if self.total < FEW_STEPS:
@@ -160,7 +158,6 @@ class Trainer:
         return "\n".join([str(self.memory), *lines])
 
     def _validate(self, progress: Progress, journal: TrainingJournal | None) -> None:
-        """Adds the validation after the last step, if solutions are held out."""
         if not self.held_out:
             return
         self.validations.append(Validation.of(*self._scored(self.held_out)))

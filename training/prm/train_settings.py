@@ -99,7 +99,6 @@ class TrainSettings:
     seed: Seed = 0
 
     def rate(self, step: int, total: int) -> float:
-        """Learning rate of a step: linear warm-up, then a cosine to zero."""
         return warmed_cosine(step, total, max(1, round(self.warmup * total)), self.learning_rate)
 
 

@@ -8,8 +8,7 @@ from rich.console import Console
 from tests.training import lines
 from tests.training.scripted import ScriptedSampler
 from training.data.annotate import annotate
-from training.data.questions import make_mini
-from training.data.sample import sample
+from training.data.sample import make_mini, sample
 from training.data.select import Selector, select
 from training.stage_settings import AnnotateSettings, SampleSettings, SelectSettings
 

@@ -8,8 +8,7 @@ import pytest
 
 from tests.training.scripted import ScriptedSampler
 from training.data.annotator import Annotator
-from training.data.questions import make_mini
-from training.data.sample import sample_question
+from training.data.sample import make_mini, sample_question
 from training.data.select import Selector
 from training.schema import QuestionValue
 from training.stage_settings import PRESETS, AnnotateSettings, SampleSettings, SelectSettings

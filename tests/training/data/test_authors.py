@@ -16,7 +16,7 @@ from training import resumable
 from training.cli.data import app
 from training.data import stats
 from training.data.build import build
-from training.data.questions import make_mini
+from training.data.sample import make_mini
 from training.prm.train_settings import TRAIN_PRESETS, TrainSettings
 from training.stage_settings import PRESETS
 from unprm import mini

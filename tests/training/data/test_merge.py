@@ -14,8 +14,7 @@ from tests.training.scripted import ScriptedSampler
 from tests.training.solutions import annotated
 from training.data.annotator import Annotator
 from training.data.merge import consistent
-from training.data.questions import make_mini
-from training.data.sample import sample_question
+from training.data.sample import make_mini, sample_question
 from training.data.select import Selector
 from training.schema import AnnotatedSolution, QuestionValue, ResolvedSolution, SelectedSolution
 from training.stage_settings import AnnotateSettings, SampleSettings, SearchName, SelectSettings

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from training.data.questions import load_questions
+from training.data.sample import load_questions
 from unprm.errors import RecordInvalid
 
 

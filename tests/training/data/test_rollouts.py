@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.training.scripted import ScriptedSampler
-from training.data.rollouts import Prefix, Roller, finished, fixed_count
+from training.data.annotator import Prefix, Roller, finished, fixed_count
 from training.stage_settings import AdaptiveSettings
 from unprm.answers.equivalence import Equivalence
 from unprm.types import Rollout

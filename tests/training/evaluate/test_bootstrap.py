@@ -5,8 +5,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from training.evaluate.bootstrap import Estimate, holm
-from training.evaluate.metrics import FirstErrorFigures, Share
+from training.evaluate.metrics import Estimate, FirstErrorFigures, Share, holm
 
 QUESTIONS = 100
 TRIALS = 200

@@ -15,9 +15,8 @@ from transformers import (
 )
 
 from tests.training.prm.kernels import packed
-from training.prm.attention import NAME, Packs, attention, computes
 from training.prm.collate import Example, micro_batches
-from training.prm.network import Compute, Network, make_head, prepare
+from training.prm.network import NAME, Compute, Network, Packs, attention, computes, make_head, prepare
 from training.prm.train_settings import TrainSettings
 from unprm.formats.family import Verdicts
 from unprm.types import Encoded

@@ -17,8 +17,7 @@ from tests.hub_server import TOKEN, hub_server
 from tests.support import columns
 from tests.tiny import write_probe
 from training.__main__ import app
-from training.prm.card import published_card, write_card
-from training.prm.publish import merge_adapter, push
+from training.prm.publish import merge_adapter, published_card, push, write_card
 from training.prm.train_settings import TrainSettings, TrainSummary
 from unprm import mini
 from unprm.checkpoints.files import load_tokenizer, read_config

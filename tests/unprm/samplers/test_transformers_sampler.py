@@ -14,7 +14,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from tests.tiny import write_base, write_probe
 from tests.unprm.engines.torch.probe_reference import reference
 from tests.unprm.engines.torch.stand_ins import Recorder
-from training.data.questions import make_mini
+from training.data.sample import make_mini
 from unprm import mini, steps
 from unprm.checkpoints.files import load_base
 from unprm.engines.torch.probe import FILE
