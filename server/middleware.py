@@ -36,6 +36,8 @@ _LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64})\s+(?P<key>\S{8,})(\s+(?P<tok
 _OPEN = {"/", "/health", "/healthz", "/readyz", "/version", "/docs", "/openapi.json"}
 """Paths that need no key, like all below `page.BELOW`: probes, documentation, the page; nothing of the deployment."""
 _METRICS = "/metrics"
+_FORWARDED = {"forwarded", "x-forwarded-for"}
+"""Headers by which an ingress tells whose request it passes on."""
 _STREAMED_BYTES = 2**20
 """Bytes of a stream that the journal keeps."""
 _ADMIN = "/admin/"
@@ -96,9 +98,8 @@ class Envelope:
         seconds = asyncio.get_running_loop().time() - lease.arrived
         # the route's template; one fixed name for all other paths, which are callers' text
         route = getattr(scope.get("route"), "path", None) or "unmatched"
-        works = lease.seconds > 0 and not route.startswith(_ADMIN)
-        named = "" if self._service.settings.open_metrics else lease.caller
-        self._service.metrics.count_request(route, status, seconds, lease, named if works else None)
+        works, named = lease.seconds > 0 and not route.startswith(_ADMIN), not self._service.settings.open_metrics
+        self._service.metrics.count_request(route, status, seconds, lease, works=works, named=named)
         if journalled and self._service.journal is not None:
             self._service.journal.note_request(lease, route, status, seconds, bytes(answer))
         annotate_request(log_request(scope["method"], route, status, seconds, lease))
@@ -184,7 +185,9 @@ class Access:
         Raises `HTTPException`: 401 without a known key; 403 where no key is needed, if a browser may have been led here
         by a site that has nothing to do with the server.
         """
-        if path in _OPEN or path.startswith(page.BELOW) or (path == _METRICS and self._settings.open_metrics):
+        if path in _OPEN or path.startswith(page.BELOW):
+            return
+        if path == _METRICS and self._settings.open_metrics and _FORWARDED.isdisjoint(headers.keys()):
             return
         keys = self._admin_keys if path.startswith(_ADMIN) else self._keys
         if keys.needed:

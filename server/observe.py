@@ -114,7 +114,7 @@ class Metrics:
         self._requests = counter("unprm_requests", "Requests answered.", ("route", "status", "code"))
         self._seconds = histogram("unprm_request_seconds", "Time to the answer.", ("route",), buckets=_SECONDS)
         model, call, caller = ("model",), ("outcome",), ("caller",)
-        self._callers = set[str]()
+        self._callers = dict[str, str]()
         self._by_caller = counter("unprm_caller_requests", "Requests for work by the key's name.", ("caller", "code"))
         self._caller_tokens = counter("unprm_caller_tokens", "Tokens that models scored for a caller.", caller)
         self._caller_bytes = counter("unprm_caller_bytes", "Bytes of texts that were read for a caller.", caller)
@@ -136,16 +136,19 @@ class Metrics:
         self._votes = counter("unprm_votes", "Votes taken.", ("strategy",))
         self._ties = counter("unprm_ties", "Votes that ended in a tie.", ("strategy",))
 
-    def count_request(self, route: str, status: int, seconds: float, lease: Lease, caller: str | None) -> None:
-        """`caller`: of a request for work, by the name of its key; those without a name are one caller."""
+    def count_request(self, route: str, status: int, seconds: float, lease: Lease, *, works: bool, named: bool) -> None:
+        """`works`: whether it counts for its caller, by the name of the key, or unless `named` by a number, which is
+        logged beside the name; callers without a name are one."""
         self._requests.labels(route, str(status), lease.code).inc()
         self._seconds.labels(route).observe(seconds)
-        if caller is None:
+        if not works:
             return
-        if caller not in self._callers:
-            if len(self._callers) >= _CALLERS:
-                caller = _OTHERS
-            self._callers.add(caller)
+        if (caller := self._callers.get(lease.caller, _OTHERS)) == _OTHERS and len(self._callers) < _CALLERS:
+            caller = self._callers[lease.caller] = (
+                lease.caller if named or not lease.caller else str(len(self._callers) + 1)
+            )
+            if caller != lease.caller:
+                logger.info("the caller %s has the number %s in /metrics", lease.caller, caller)
         self._by_caller.labels(caller, lease.code).inc()
         self._caller_tokens.labels(caller).inc(lease.usage.tokens)
         self._caller_bytes.labels(caller).inc(lease.size)

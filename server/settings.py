@@ -118,7 +118,11 @@ class _Access(BaseModel):
         default=False,
         description="Share caches among callers, which response times reveal; by default each caller has its own.",
     )
-    open_metrics: bool = Field(default=False, description="Allow reading /metrics without a key.")
+    open_metrics: bool = Field(
+        default=False,
+        description="Allow reading /metrics without a key, not through a proxy that says so (X-Forwarded-For); callers are "
+        "then numbered.",
+    )
 
 
 class _Limits(BaseModel):

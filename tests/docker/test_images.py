@@ -51,7 +51,10 @@ EVERYTHING += [
     "--set",
     "strategy=RollingUpdate,storage.accessMode=ReadWriteMany,autoscaling.by=HorizontalPodAutoscaler",
 ]
-KEDA = ["--set", "autoscaling.by=ScaledObject,questionHash=envoy-gateway,networkPolicy.enabled=true"]
+KEDA = [
+    "--set",
+    "storage.accessMode=ReadWriteMany,autoscaling.by=ScaledObject,questionHash=envoy-gateway,networkPolicy.enabled=true",
+]
 KEDA += ["--set", "networkPolicy.from[0].namespaceSelector.matchLabels.team=search"]
 SCHEMAS = Path(sys.prefix) / "kubernetes" / "node_modules" / "@kubernetes-models"
 needs_helm = pytest.mark.skipif(not (BIN / "helm").exists(), reason="there is no package of Helm for this machine")
@@ -118,7 +121,7 @@ def _refusal(schema: str, kind: str, document: Any) -> str:
 def test_a_new_pod_is_ready_before_an_old_one_goes_only_where_it_is_told_to() -> None:
     rolling, recreated = (
         yaml.safe_load(rendered(*values, template="deployment"))["spec"]
-        for values in (EVERYTHING, ["--set=replicas=3"])
+        for values in (EVERYTHING, ["--set=replicas=3,storage.accessMode=ReadWriteMany"])
     )
     assert rolling["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     assert (recreated["strategy"], recreated["replicas"]) == ({"type": "Recreate"}, 3)
@@ -126,6 +129,30 @@ def test_a_new_pod_is_ready_before_an_old_one_goes_only_where_it_is_told_to() ->
     assert yaml.safe_load(rendered(*EVERYTHING, template="claim"))["spec"]["accessModes"] == ["ReadWriteMany"]
     (term,) = rolling["template"]["spec"]["affinity"]["podAntiAffinity"].popitem()[1]
     assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+
+
+@needs_helm
+@pytest.mark.parametrize("values", ["replicas=2", "autoscaling.by=ScaledObject"])
+def test_a_volume_of_one_pod_is_refused_to_several(values: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        rendered("--set", values)
+    assert "set storage.accessMode=ReadWriteMany" in refused.value.stderr
+    assert rendered("--set", values, "--set", "storage.accessMode=ReadWriteMany")
+
+
+@needs_helm
+def test_probes_have_as_long_as_a_busy_server_takes() -> None:
+    (container,) = yaml.safe_load(rendered(template="deployment"))["spec"]["template"]["spec"]["containers"]
+    probes = [container[name] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
+    assert [probe["timeoutSeconds"] for probe in probes] == [5] * 3
+
+
+@needs_helm
+def test_keda_counts_the_pods_of_its_release_alone() -> None:
+    (trigger,) = yaml.safe_load(rendered(*KEDA, template="autoscaler"))["spec"]["triggers"]
+    (pods,) = re.findall(r'pod=~"(.+?)"', trigger["metadata"]["query"])
+    named = ["unprm-5d4f8c7b9-x2x4z", "unprm-2-5d4f8c7b9-x2x4z", "other-5d4f8c7b9-x2x4z"]
+    assert [re.fullmatch(pods, name) is not None for name in named] == [True, False, False]
 
 
 @needs_helm

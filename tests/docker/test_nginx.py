@@ -167,6 +167,13 @@ def test_a_page_of_another_site_is_refused_behind_nginx_too(path: str, tmp_path:
             assert httpx.get(url + path, headers={"Host": name}, timeout=PATIENCE).status_code == status
 
 
+def test_metrics_are_not_for_those_outside(tmp_path: Path) -> None:
+    with serving() as one, _nginx(tmp_path, one.url, one.url) as url:
+        assert httpx.get(f"{one.url}/metrics", timeout=PATIENCE).status_code == 200
+        for path in ("/metrics", "/%6detrics", "//metrics", "/./metrics"):
+            assert httpx.get(url + path, timeout=PATIENCE).status_code == 404
+
+
 def test_nginx_waits_longer_than_the_server_takes() -> None:
     requests, answers_of_the_gateway = map(int, re.findall(r"proxy_read_timeout (\d+)s;", SITE.read_text("utf-8")))
     assert requests > Settings().max_request_seconds

@@ -106,7 +106,10 @@ def test_opened_metrics_need_no_key_and_name_no_caller(tmp_path: Path) -> None:
             "strategy",
             "le",
         }
-        assert set(re.findall(r'caller="(.*?)"', response.text)) == {""}
+        assert set(re.findall(r'caller="(.*?)"', response.text)) == {"1"}
+        for header in ("X-Forwarded-For", "Forwarded"):  # by an ingress
+            assert server.get("/metrics", headers={header: "203.0.113.9"}).status_code == 401
+            assert server.get("/metrics", headers=headers | {header: "203.0.113.9"}).status_code == 200
         assert [server.get(path).status_code for path in ("/model", "/metrics/")] == [401, 401]
 
 
