@@ -120,8 +120,8 @@ class _Access(BaseModel):
     )
     open_metrics: bool = Field(
         default=False,
-        description="Allow reading /metrics without a key, not through a proxy that says so (X-Forwarded-For); callers are "
-        "then numbered.",
+        description="Allow reading /metrics without a key, except through a proxy that sends X-Forwarded-For; it then "
+        "numbers callers.",
     )
 
 
