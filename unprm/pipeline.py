@@ -206,8 +206,8 @@ def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None
     return None if answer is None or not answer.strip() else answer
 
 
-def weak_readings(texts: Mapping[int, str], problem: str = "") -> dict[int, str]:
-    readings = {index: attempt(partial(weak_reading, text, problem), None) for index, text in texts.items()}
+def weak_readings(texts: Mapping[int, tuple[str, str]]) -> dict[int, str]:
+    readings = {index: attempt(partial(weak_reading, *each), None) for index, each in texts.items()}
     return {index: reading for index, reading in readings.items() if reading is not None}
 
 
@@ -287,8 +287,8 @@ class Ballot:
         """What each solution without an answer may mean by its last numbers or words, by its index."""
         if self.request.extraction != "auto":
             return {}
-        unstated = {index: text for index, text in self.texts.items() if self.solutions[index].answer is None}
-        return weak_readings(unstated, self.request.problem or "")
+        texts = ((index, text, self.solutions[index]) for index, text in self.texts.items())
+        return weak_readings({index: (text, each.problem) for index, text, each in texts if each.answer is None})
 
     def count_witnessed(self, readings: Mapping[int, str], classes: Sequence[int]) -> None:
         """Takes weak readings that equal another answer or reading. `classes`: of `stated`, then of `readings`."""
@@ -521,7 +521,7 @@ def compare(request: Candidates, scorer: Scorer) -> Work[CompareResponse]:
 
 def grade(pairs: Sequence[PairIn], extraction: Extraction) -> Work[list[Grade]]:
     answers = [answer_of(pair.answer, pair.text or "", extraction) for pair in pairs]
-    texts = {index: pair.text for index, pair in enumerate(pairs) if answers[index] is None and pair.text}
+    texts = {k: (pair.text, pair.problem or "") for k, pair in enumerate(pairs) if answers[k] is None and pair.text}
     weak = weak_readings(texts) if extraction == "auto" else {}
     verdicts = yield from _judge(_with(answers, weak), [pair.golds for pair in pairs])
     right = {index: reading for index, reading in weak.items() if verdicts[index].correct}

@@ -531,6 +531,9 @@ class PairIn(WireModel, Request):
     id: str | None = Field(None, description="Returned with this pair's grade.")
     answer: FreeText | None = Field(None, description="The candidate's answer.")
     text: FreeText | None = Field(None, description="Instead of it, the text that states it, such as a whole solution.")
+    problem: FreeText | None = Field(
+        None, description="What was asked: its numbers are the last that a text without a stated answer is read as."
+    )
     gold: GoldField
 
     @model_validator(mode="after")

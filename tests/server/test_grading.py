@@ -47,6 +47,17 @@ def test_a_text_that_states_no_answer_is_right_if_it_ends_in_the_right_one(serve
     assert (solution["correct"], solution["answer"], solution["read"]) == (True, "5", "weak")
 
 
+def test_a_weak_reading_leaves_out_what_the_problem_gives(server: Running) -> None:
+    pair = {"text": "So she walks 5 miles in 2 hours.", "gold": "5"}
+    asked = {"problem": "She walks 2.5 miles an hour for 2 hours. How far?"}
+    without, given = server.post("/grade", {"pairs": [pair, pair | asked]}).json()["grades"]
+    assert (without["answer"], without["correct"]) == (None, False)
+    assert (given["answer"], given["correct"], given["weak"]) == ("5", True, True)
+    other = {"problems": ["Who?", asked["problem"]], "golds": ["5", "5"], "solutions": [{"text": pair["text"]}] * 2}
+    scored = server.post("/score_steps", other).json()["solutions"]
+    assert [each["correct"] for each in scored] == [False, True]
+
+
 def test_no_pair_is_graded_by_another(server: Running) -> None:
     """In a vote 5 joins one of the two units alone."""
     assert verdicts(server, {"answer": "5", "gold": "5 cm"}, {"answer": "5", "gold": "5 kg"}) == [True, True]

@@ -43,7 +43,7 @@ def extract(text: str, mode: Extraction = "auto", *, cut: bool = False) -> str |
     - ``auto``, ``stated``: all rules.
     - ``boxed``: only boxes.
     - ``last_number``: as ``auto``; if no answer is stated, the last number of the text.
-    - ``choice``: the letters, A to J, of the options that are stated last (several as ABD).
+    - ``choice``: the letters, A to P, of the options that are stated last (several as ABD).
 
     `cut`: the text breaks off, as at a limit of tokens. Then only boxes, tags and statements outside of thoughts count,
     and not the word at the end: 4 may have become 42.

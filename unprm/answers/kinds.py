@@ -27,6 +27,9 @@ _INDEX = re.compile("0|[1-9][0-9]*")
 """Of a list's item in a JSON pointer."""
 _LONGER = 8
 """Times the length of a reply that its canonical form may have: 1e20, say, becomes 21 figures."""
+_OPENS = re.compile(r"[{\[]")
+_TRIED = 8
+"""How many brackets of a reply may open JSON."""
 _SPELLED = json.JSONEncoder(ensure_ascii=False).encode
 _MARKS = " \t*_`\"'“”‘’«»"
 CLAUSE = words("clause")
@@ -91,11 +94,16 @@ class Schema:
         return self._targets[reference]
 
 
-def json_answer(reply: str, schema: Schema | None = None, vote_on: Sequence[str] = ()) -> str | None:
-    """The JSON object or array that a reply is, also as a block of code, in canonical form. With `vote_on`, JSON
-    pointers (RFC 6901): the value that the only one points to, or an object of values by pointer. None of what is no
-    such JSON, lacks one of these values, or would be `_LONGER` times as long as the reply. `schema`: of the JSON."""
+def json_answer(
+    reply: str, schema: Schema | None = None, vote_on: Sequence[str] = (), *, inside: bool = False
+) -> str | None:
+    """The JSON object or array that a reply is, also as a block of code, in canonical form; `inside`: or the longest
+    that it has. With `vote_on`, JSON pointers (RFC 6901): the value that the only one points to, or an object of values
+    by pointer. None of what is no such JSON, lacks one of these values, or would be `_LONGER` times as long as the
+    reply. `schema`: of the JSON."""
     value, schema = json_value(reply), schema or Schema()
+    if inside and not isinstance(value, dict | list):
+        value = json_value(_json_within(reply))
     if not isinstance(value, dict | list):
         return None
     if not vote_on:
@@ -116,6 +124,20 @@ def json_value(reply: str) -> Any:
     block = pattern("block_of_code").fullmatch(reply.strip())
     with suppress(ValueError):
         return from_json(block[1] if block else reply, allow_inf_nan=False)
+
+
+def _json_within(reply: str) -> str:
+    """The longest text of an object or array outside of a reply's thoughts, of those that begin at the first few
+    brackets that open one; empty if there is none. Linear in the length."""
+    text, found, start = separated(reply)[0], "", 0
+    for _ in range(_TRIED):
+        if (bracket := _OPENS.search(text, start)) is None:
+            break
+        start = bracket.end()
+        with suppress(ValueError, RecursionError):
+            start = json.JSONDecoder().raw_decode(text, bracket.start())[1]
+            found = max(found, text[bracket.start() : start], key=len)
+    return found
 
 
 def canonical_json(value: Any) -> str:

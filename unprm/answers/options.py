@@ -1,4 +1,4 @@
-"""The letters of a multiple-choice question: A to J, in a statement or named in a text."""
+"""The letters of a multiple-choice question: A to P, in a statement or named in a text."""
 
 import re
 
@@ -25,7 +25,7 @@ def stated_letters(statement: str) -> str | None:
         return None
     if found["one"]:
         return found["one"].translate(_OTHER_LETTERS).upper()
-    letters = sorted(re.findall("[A-J]", found["several"]))
+    letters = sorted(re.findall("[A-P]", found["several"]))
     is_word = found["several"].isalpha() and "".join(letters) != found["several"]
     return None if is_word else "".join(dict.fromkeys(letters))
 
@@ -47,6 +47,8 @@ def _last_letters(text: str, intro: re.Pattern[str], *, capital: bool = False) -
     for found in intro.finditer(text):
         said = text[found.end() : found.end() + _REACH]
         letters = stated_letters(said)
-        if letters and not pattern("refused_option").match(said) and not (capital and letters[0] not in said):
+        if not letters or pattern("refused_option").match(said) or (capital and letters[0] not in said):
+            continue
+        if not capital or letters[0] <= "J" or f"{letters[0]})" in text:  # M is a midpoint, O a centre
             last = letters
     return last

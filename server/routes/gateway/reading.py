@@ -134,8 +134,8 @@ def _solution(completion: Completion, confidence: float | None, plan: ElectionPl
     if completion.is_cut:
         return SolutionIn.model_validate(stated | {"answer": extract(text, plan.extraction, cut=True) or _NO_ANSWER})
     vote_on = plan.settings.vote_on
-    if request.wants_json and (vote_on or extract(text, plan.extraction) is None):
-        value = json_answer(text, request.schema_of_answer, vote_on)
+    if request.wants_json and (vote_on or (extract(text, plan.extraction) or "{").startswith(("{", "["))):
+        value = json_answer(text, request.schema_of_answer, vote_on, inside=True)
         if value is not None or vote_on:
             return JsonSolution.model_validate(stated | {"answer": value or _NO_ANSWER})
     return text if confidence is None else SolutionIn.model_validate(stated)

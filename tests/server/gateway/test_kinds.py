@@ -54,6 +54,21 @@ def test_lists_whose_items_the_response_format_calls_unique_have_no_order() -> N
     assert ordered.unprm["tie"]
 
 
+def test_json_in_a_sentence_is_read_where_the_request_wants_json() -> None:
+    texts = [
+        '{"label": "ham"}',
+        'Sure, here it is: {"label": "spam", "of": [1]}. Anything else? See [1].',
+        'This is the label:\n\n```json\n{"of": [1.0], "label": "spam"}\n```\nI hope it helps.',
+        '<think>Or {"label": "ham", "why": "it is longer"}?</think>The answer is {"label": "spam", "of": [1]}.',
+    ]
+    options = {"extra_body": {"unprm": {"budget": 4, **MAJORITY}}}
+    with upstream(*texts) as reasoner, gateway(reasoner) as running:
+        report = ask(running, response_format={"type": "json_object"}, **options).unprm
+        unasked = ask(running, **options).unprm
+    assert (report["answer"], report["share"], report["compared_as"]) == ('{"label":"spam","of":[1]}', 0.75, "json")
+    assert unasked.get("compared_as") != "json"
+
+
 def test_the_answer_that_json_states_decides() -> None:
     texts = ['{"reasoning": "r0", "answer": 4}', '{"reasoning": "r1", "answer": 5}', '{"reasoning": "r2", "answer": 5}']
     with upstream(*texts) as reasoner, gateway(reasoner) as running:

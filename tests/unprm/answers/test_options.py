@@ -11,6 +11,7 @@ from unprm.answers.options import lists_options
         "What is 2 + 2? Answer with the letter.\nA) 3\nB) 4\nC) 5\nD) 6",
         "Which is the capital? (A) Paris (B) Rome (C) Berlin",
         "Which? A) 2, B) 3, C) 4",
+        "Which?\nA. Rome\nB. Bern\nC. Oslo\n" + "\n".join(f"{letter}. {letter}ville" for letter in "DEFGHIJKLMNOP"),
         "Is it?\nA. Yes\nB. No",
         r"How many? $\textbf{(A)}\ 5 \qquad\textbf{(B)}\ 6 \qquad\textbf{(C)}\ 7$",
         "Choose:\n- A: x\n- B: y",
