@@ -55,8 +55,8 @@ def test_lists_whose_items_the_response_format_calls_unique_have_no_order() -> N
 
 
 def test_json_in_a_sentence_is_read_where_the_request_wants_json() -> None:
-    texts = [
-        '{"label": "ham"}',
+    texts = [  # none is JSON as a whole: one that is would keep the request's terms, and count before these
+        'I say {"label": "ham"}.',
         'Sure, here it is: {"label": "spam", "of": [1]}. Anything else? See [1].',
         'This is the label:\n\n```json\n{"of": [1.0], "label": "spam"}\n```\nI hope it helps.',
         '<think>Or {"label": "ham", "why": "it is longer"}?</think>The answer is {"label": "spam", "of": [1]}.',
