@@ -3,7 +3,7 @@ cheap."""
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from functools import cached_property, partial
 from inspect import Parameter, Signature, signature
 from operator import attrgetter
@@ -151,44 +151,34 @@ async def answer(app: ASGIApp, scope: Scope, receive: Receive, send: Send, lease
     Once it is complete, cancelling would save nothing: it is sent in parts, each when the one before is nearly written,
     until the protocol hangs up on a caller that reads none of them.
     """
-    watch = asyncio.create_task(_watch(receive, lease))
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        lease.end(ClientDisconnect())
 
     async def send_in_parts(message: Message) -> None:
-        if _whole(message):
-            watch.cancel()
+        whole = not message.get("more_body", False)  # the answer is complete with its last part,
+        if message["type"] == "http.response.start":  # or at its start if its length is known
+            whole = "content-length" in Headers(raw=message["headers"])
+        if whole:
+            watching.cancel()
             if lease.over:  # only just now: a cancellation that is still due takes effect here
                 await asyncio.sleep(0)
             else:
                 lease.finish()
-        for part in _parts(message):
-            await send(part)
+        body = memoryview(message.get("body", b""))
+        last = max(0, len(body) - 1) // SENT_BYTES * SENT_BYTES
+        for start in range(0, last, SENT_BYTES):
+            await send({**message, "body": bytes(body[start : start + SENT_BYTES]), "more_body": True})
+        await send({**message, "body": bytes(body[last:])} if last else message)
 
+    watching = asyncio.create_task(watch())
     try:
         # all that will come is that the caller disconnects, which is watched for here
         await app(scope, asyncio.Queue[Message]().get, send_in_parts)
     finally:
-        watch.cancel()
-
-
-def _whole(message: Message) -> bool:
-    """Whether the answer is complete: at its start if its length is known, else with its last part."""
-    if message["type"] == "http.response.start":
-        return "content-length" in Headers(raw=message["headers"])
-    return not message.get("more_body", False)
-
-
-def _parts(message: Message) -> Iterator[Message]:
-    body = memoryview(message.get("body", b""))
-    last = max(0, len(body) - 1) // SENT_BYTES * SENT_BYTES
-    for start in range(0, last, SENT_BYTES):
-        yield {**message, "body": bytes(body[start : start + SENT_BYTES]), "more_body": True}
-    yield {**message, "body": bytes(body[last:])} if last else message
-
-
-async def _watch(receive: Receive, lease: Lease) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    lease.end(ClientDisconnect())
+        watching.cancel()
 
 
 def seconds_of(headers: Headers, cap: float) -> float:
@@ -267,8 +257,8 @@ def _text_size(body: bytes) -> int:
 
 
 def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
-    """The JSON value, at most 200 levels deep. If a solution has too many steps, all beyond `max_steps` are joined into
-    one.
+    """The JSON value, at most 200 levels deep. Of a solution with too many steps, those beyond `max_steps` are joined
+    into one, and the step scores are dropped.
 
     Raises `HTTPException` for what is not JSON (also for encodings other than UTF-8 and for lone surrogates),
     `TooManySolutions`, and `InvalidRequest` for an object with far too many fields.
@@ -288,15 +278,12 @@ def parse(body: bytes, max_solutions: int, max_steps: int) -> object:
                 raise TooManySolutions(len(sent), max_solutions)
             candidates += sent
     for candidate in candidates:
-        _bound(candidate, max_steps)
+        steps = candidate.get("steps") if isinstance(candidate, dict) else candidate
+        if not isinstance(steps, list) or len(steps) <= max_steps:
+            continue
+        # there are still too many, but the answer in the last is kept; validating a million would take long
+        if all(isinstance(step, str) for step in steps[max_steps:]):
+            steps[max_steps:] = [step_text.join(steps[max_steps:])]
+            if isinstance(candidate, dict):
+                candidate["step_scores"] = None
     return value
-
-
-def _bound(solution: object, max_steps: int) -> None:
-    """Joins the steps beyond the maximum into one, and drops the step scores. The solution still has too many steps,
-    but the answer in its last one is kept; validating a million steps one by one would take long."""
-    steps = solution.get("steps") if isinstance(solution, dict) else solution
-    if isinstance(steps, list) and len(steps) > max_steps and all(isinstance(step, str) for step in steps[max_steps:]):
-        steps[max_steps:] = [step_text.join(steps[max_steps:])]
-        if isinstance(solution, dict):
-            solution["step_scores"] = None
