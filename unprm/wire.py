@@ -86,16 +86,19 @@ def check_one(model: BaseModel, *names: str) -> None:
 
 
 class Request(BaseModel):
-    """Base of the objects in a request: a field that is null counts as left out."""
+    """Base of the objects in a request."""
+
+    NULLABLE: ClassVar = True
+    """Whether a field that is null counts as left out."""
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
+    def _bounded(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
         if len(data) > MAX_FIELDS:
             raise ValueError(f"an object has {len(data)} fields, the limit is {MAX_FIELDS}")
-        return {name: value for name, value in data.items() if value is not None}
+        return {name: value for name, value in data.items() if value is not None} if cls.NULLABLE else data
 
 
 class WireModel(BaseModel):
@@ -528,6 +531,8 @@ class CompareRequest(Candidates, VoteTerms, RiskTerms):
 class PairIn(WireModel, Request):
     """A candidate's answer and the right one. With neither answer nor text there is no answer, which is not right."""
 
+    NULLABLE: ClassVar = False
+
     id: str | None = Field(None, description="Returned with this pair's grade.")
     answer: FreeText | None = Field(None, description="The candidate's answer.")
     text: FreeText | None = Field(None, description="Instead of it, the text that states it, such as a whole solution.")
@@ -550,12 +555,16 @@ class PairIn(WireModel, Request):
 class GradeRequest(WireModel, Request):
     """Answers to be graded, each by its own right answers."""
 
+    NULLABLE: ClassVar = False
+
     pairs: list[PairIn] = Field(min_length=1, max_length=MAX_PAIRS, fail_fast=True)
     extraction: ExtractionField = "auto"
 
 
 class FeedbackRequest(WireModel, Request):
     """Whether the answer of an earlier vote was right, or the right answer, to be compared with it."""
+
+    NULLABLE: ClassVar = False
 
     request_id: str = Field(description="`X-Request-ID` of the response to a vote, or to a chat completion.")
     correct: bool | None = None

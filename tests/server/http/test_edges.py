@@ -36,7 +36,7 @@ from tests.server.harness import Background, Running, ask, boxed, raw, read, ser
 from tests.support import PATIENCE, asynchronous, until
 from unprm import wire
 from unprm.fair_shares import Capacity
-from unprm.types import Encoded
+from unprm.types import Encoded, StepTag
 
 
 class Held:
@@ -504,7 +504,7 @@ def test_what_is_encoded_for_a_caller_is_bounded(monkeypatch: pytest.MonkeyPatch
 def test_a_long_body_is_checked_while_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     gate, checking = threading.Event(), threading.Event()
 
-    def spans(text: str, mode: str, most: int) -> list[tuple[int, int]]:
+    def spans(text: str, mode: str, most: int, tags: Sequence[StepTag], *, exact: bool) -> list[tuple[int, int]]:
         if len(text) > 100_000:
             checking.set()
             gate.wait(PATIENCE)
