@@ -2,6 +2,7 @@
 then run in batches with those of other requests."""
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -25,7 +26,7 @@ from unprm.pipeline import (
 from unprm.task_groups import all_of
 from unprm.types import Encoded, Solution, StepTag, Usage
 
-from .lease import Lease
+from .lease import SMALL, Lease
 from .models.model import Model, ModelReservation
 from .service import Service
 from .settings import CHECKS
@@ -34,7 +35,8 @@ from .tracing import annotate, span
 T = TypeVar("T")
 
 _SLICE = 0.02
-"""Seconds of processor time for which a request's answers are compared before it is the next caller's turn."""
+"""Seconds of processor time for which a request's texts are read, or its answers compared, before it is the next
+caller's turn."""
 
 _ENCODING = 16
 """The fraction of a turn's characters up to which solutions are encoded at once, which takes a millisecond."""
@@ -65,21 +67,29 @@ class RequestScorer(Scorer):
     def usage(self) -> Usage:  # type: ignore[override]
         return self.lease.usage
 
-    async def finish(self, work: Work[T]) -> T:
-        """The result of the work, each part of which runs in a turn of its caller."""
+    async def finish(self, work: Work[T], size: int | None = None) -> T:
+        """The result of the work on texts of that size, by default all, each part of which runs in a turn of its
+        caller."""
         equivalence, results = self._service.equivalence, list[T]()
         reply: Any = None
+        paused = False
 
         def advance() -> Compare | MatchPairs | Score | None:
-            """The next question; None at the end, which no future could hold as a `StopIteration`."""
+            """The next question; None if the turn ends before, or the work, which no future could tell as a
+            `StopIteration`."""
+            begun, answer = time.thread_time(), reply
             try:
-                return work.send(reply)
+                while (asked := work.send(answer)) is None and time.thread_time() - begun < _SLICE:
+                    answer = None
+                return asked
             except StopIteration as end:
                 results.append(end.value)
                 return None
 
         while not results:
-            match await self.lease.read(advance):
+            asked = await (self.lease.read(advance, SMALL, small=-1) if paused else self.lease.read(advance, size))
+            reply, paused = None, asked is None
+            match asked:
                 case Compare(answers):
                     keys = await self._keys(answers)
                     reply = await self.lease.read(partial(equivalence.finish, keys))

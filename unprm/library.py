@@ -116,3 +116,5 @@ class LocalScorer(Scorer):
                     self.usage += usage
                 case Score():
                     reply = {}
+                case None:
+                    reply = None

@@ -16,7 +16,7 @@ from unprm import steps as step_text
 from unprm import wire
 from unprm.answers.equivalence import Match, Pair
 from unprm.answers.extraction import extract
-from unprm.answers.kinds import KINDS, read_kind
+from unprm.answers.kinds import KINDS, pausing, read_kind
 from unprm.answers.weak import weak_reading
 from unprm.calibration import log_odds
 from unprm.checks import check
@@ -90,9 +90,10 @@ class Score(NamedTuple):
     strict: bool
 
 
-Work = Generator[Compare | MatchPairs | Score, Any, T]
+Work = Generator[Compare | MatchPairs | Score | None, Any, T]
 """A request's work: a generator of questions, each sent its answer by a driver (`unprm.library.LocalScorer.finish`, or
-the server's), as in httpx's `auth_flow`. Between two questions it reads texts of the caller's size."""
+the server's), as in httpx's `auth_flow`. Between two questions it reads texts of the caller's size, and yields None
+after each: others may then have a turn, or the work may end."""
 
 
 class Scorer(ABC):
@@ -206,9 +207,9 @@ def answer_of(sent: str | None, text: str, extraction: Extraction) -> str | None
     return None if answer is None or not answer.strip() else answer
 
 
-def weak_readings(texts: Mapping[int, tuple[str, str]]) -> dict[int, str]:
-    readings = {index: attempt(partial(weak_reading, *each), None) for index, each in texts.items()}
-    return {index: reading for index, reading in readings.items() if reading is not None}
+def weak_readings(texts: Mapping[int, tuple[str, str]]) -> Work[dict[int, str]]:
+    readings = yield from pausing(attempt(partial(weak_reading, *each), None) for each in texts.values())
+    return {index: reading for index, reading in zip(texts, readings, strict=True) if reading is not None}
 
 
 def why_unscorable(index: int, solution: Solution, max_steps: int) -> Unscorable | None:
@@ -239,16 +240,16 @@ class Ballot:
     on_election: OnElection | None = None
 
     @classmethod
-    def from_request(cls, request: Candidates, scorer: Scorer) -> Self:
+    def from_request(cls, request: Candidates, scorer: Scorer) -> Work[Self]:
         """The solutions and their answers, in order. Raises `InvalidRequest`, and `Unscorable` if the request says
         so."""
         ballot = cls(request, [], [])
-        ballot.add(request, scorer)
+        yield from ballot.add(request, scorer)
         if request.on_invalid == "refuse":
             raise_first_unscorable(ballot.scores, request.place)
         return ballot
 
-    def add(self, request: Candidates, scorer: Scorer) -> None:
+    def add(self, request: Candidates, scorer: Scorer) -> Work[None]:
         """Reads the solutions of a request with the same settings, after those before."""
         for index, solution in enumerate(request.candidates(scorer.max_steps, scorer.tags), len(self.solutions)):
             if solution.answer is None and solution.text.strip():
@@ -257,24 +258,24 @@ class Ballot:
             self.solutions.append(replace(solution, answer=answer))
             given = None if solution.step_scores is None else StepScores(solution.step_scores)
             self.scores.append(why_unscorable(index, solution, scorer.max_steps) or given)
+            yield None
 
-    def check_steps(self, scorer: Scorer) -> None:
+    def check_steps(self, scorer: Scorer) -> Work[None]:
         """Marks the steps of solutions without scores, if no model scores them: a demonstration only knows its own
         domain."""
         missing = {index: self.solutions[index] for index, outcome in enumerate(self.scores) if outcome is None}
         notice = None if scorer.demo is None or not missing else domain_notice(scorer.demo, missing.values())
         if (scorer.checks and missing) or (notice is not None and not notice.in_domain):
             self.demonstration = notice
-            self.marks = {
-                index: [attempt(partial(check, step), None) for step in solution.steps]
-                for index, solution in missing.items()
-            }
+            marks = ([attempt(partial(check, step), None) for step in each.steps] for each in missing.values())
+            self.marks = dict(zip(missing, (yield from pausing(marks)), strict=True))
 
-    def read_unstated(self) -> None:
+    def read_unstated(self) -> Work[None]:
         """Reads texts without a stated answer by the kind of most replies, if there is one."""
         replies = sum(len(solution.steps) > 0 for solution in self.solutions)
         stated = [self.solutions[index].answer is not None for index in self.texts]
-        if (found := read_kind(list(self.texts.values()), stated, replies)) is None:
+        found = yield from read_kind(list(self.texts.values()), stated, replies)
+        if found is None:
             return
         kind, answers = found
         read = dict(zip(self.texts, answers, strict=True))
@@ -283,12 +284,13 @@ class Ballot:
                 answer = solution.answer or read.get(index)
                 self.solutions[index] = replace(solution, answer=answer, compared_as=kind)
 
-    def weak_readings(self) -> dict[int, str]:
+    def weak_readings(self) -> Work[dict[int, str]]:
         """What each solution without an answer may mean by its last numbers or words, by its index."""
         if self.request.extraction != "auto":
             return {}
         texts = ((index, text, self.solutions[index]) for index, text in self.texts.items())
-        return weak_readings({index: (text, each.problem) for index, text, each in texts if each.answer is None})
+        unstated = {index: (text, each.problem) for index, text, each in texts if each.answer is None}
+        return (yield from weak_readings(unstated))
 
     def count_witnessed(self, readings: Mapping[int, str], classes: Sequence[int]) -> None:
         """Takes weak readings that equal another answer or reading. `classes`: of `stated`, then of `readings`."""
@@ -492,13 +494,13 @@ def score(request: Candidates, scorer: Scorer) -> Work[ScoreResponse]:
     the request says, and the scorer's errors."""
     if not scorer.name and not request.has_all_scores:
         raise NoModel
-    ballot = Ballot.from_request(request, scorer)
-    ballot.check_steps(scorer)
+    ballot = yield from Ballot.from_request(request, scorer)
+    yield from ballot.check_steps(scorer)
     golds = request.right_answers if isinstance(request, ScoreRequest) else None
     yield from _score(ballot, scorer, range(request.count) if golds is None else ())
     response = ballot.score_response(scorer)
     if isinstance(request, ScoreRequest) and golds is not None:
-        yield from _add_verdicts(request, response, golds, ballot.weak_readings())
+        yield from _add_verdicts(request, response, golds, (yield from ballot.weak_readings()))
     return response
 
 
@@ -520,9 +522,9 @@ def compare(request: Candidates, scorer: Scorer) -> Work[CompareResponse]:
 
 
 def grade(pairs: Sequence[PairIn], extraction: Extraction) -> Work[list[Grade]]:
-    answers = [answer_of(pair.answer, pair.text or "", extraction) for pair in pairs]
+    answers = yield from pausing(answer_of(pair.answer, pair.text or "", extraction) for pair in pairs)
     texts = {k: (pair.text, pair.problem or "") for k, pair in enumerate(pairs) if answers[k] is None and pair.text}
-    weak = weak_readings(texts) if extraction == "auto" else {}
+    weak = (yield from weak_readings(texts)) if extraction == "auto" else {}
     verdicts = yield from _judge(_with(answers, weak), [pair.golds for pair in pairs])
     right = {index: reading for index, reading in weak.items() if verdicts[index].correct}
     return [
@@ -572,7 +574,7 @@ def prepare_ballot(
     request: Candidates, strategies: Sequence[Strategy], scorer: Scorer, *, alone: bool = False
 ) -> Work[Ballot]:
     """The ballot for these votes, as `prepare`; raises as that and `Ballot.from_request`."""
-    ballot = Ballot.from_request(request, scorer)
+    ballot = yield from Ballot.from_request(request, scorer)
     yield from prepare(ballot, strategies, scorer, alone=alone)
     return ballot
 
@@ -586,7 +588,7 @@ def prepare(ballot: Ballot, strategies: Sequence[Strategy], scorer: Scorer, *, a
     """
     request = ballot.request
     ballot.on_election = scorer.on_election(request, strategies)
-    ballot.check_steps(scorer)
+    yield from ballot.check_steps(scorer)
     yield from _classify(ballot)
     if all(name is None for name in ballot.classes):
         signals = {VOTES[strategy].signal for strategy in strategies} if alone else set[Signal]()
@@ -620,8 +622,8 @@ def raise_first_unscorable(outcomes: Iterable[object], place: str) -> None:
 
 def _classify(ballot: Ballot) -> Work[None]:
     if ballot.request.extraction == "auto" and any(ballot.solutions[index].answer is None for index in ballot.texts):
-        ballot.read_unstated()
-        if readings := ballot.weak_readings():
+        yield from ballot.read_unstated()
+        if readings := (yield from ballot.weak_readings()):
             compared = yield Compare([*ballot.stated, *readings.values()])
             ballot.count_witnessed(readings, compared.classes)
     solutions = ballot.solutions

@@ -435,16 +435,14 @@ class Candidates(TrajectoryTerms):
         pairs = zip(self.candidate_problems, self._sent, strict=True)
         return [len(problem or "") + sent.characters for problem, sent in pairs if sent.step_scores is None]
 
-    def candidates(self, max_steps: int = sys.maxsize, tags: Sequence[StepTag] = ()) -> list[Solution]:
+    def candidates(self, max_steps: int = sys.maxsize, tags: Sequence[StepTag] = ()) -> Iterator[Solution]:
         """The solutions, split into steps as by `Reading`; `answer` is the caller's, not extracted yet.
 
         Raises `InvalidRequest` for a text whose number of steps differs from its number of step scores.
         """
         reading = Reading(self.split, max_steps, tags, self.thoughts == "score")
-        return [
-            replace(sent.candidate(index, reading), problem=problem or "")
-            for index, (problem, sent) in enumerate(zip(self.candidate_problems, self._sent, strict=True))
-        ]
+        for index, (problem, sent) in enumerate(zip(self.candidate_problems, self._sent, strict=True)):
+            yield replace(sent.candidate(index, reading), problem=problem or "")
 
 
 class RiskTerms(WireModel, Request):

@@ -97,7 +97,7 @@ def _build(path: str, form: type[BaseModel], result: type[Result], fields: Field
     try:
         request = form.model_validate(sent)
         if isinstance(request, Candidates):
-            request.candidates()
+            list(request.candidates())
     except InvalidRequest as error:
         raise _invalid(str(error), [FieldError(pointer=error.pointer, detail=str(error))]) from None
     except ValidationError as error:

@@ -7,11 +7,11 @@ none; the first that holds is taken.
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
@@ -20,6 +20,8 @@ from unprm.answers.tables import pattern, words
 from unprm.errors import attempt
 from unprm.steps import separated
 from unprm.types import ComparedAs
+
+T = TypeVar("T")
 
 MAX_BYTES, MAX_WORDS = 60, 8
 """Of a short text; docs/answers.md says on what they were measured."""
@@ -42,16 +44,18 @@ class Kind:
     `joined`: whether answers that other replies state are compared like these."""
 
     key: Callable[[str], str | None]
-    read: Callable[[Sequence[str]], list[str | None]] | None = None
+    read: Callable[[Sequence[str]], Iterator[str | None]] | None = None
     joined: bool = False
 
 
-def read_kind(texts: Sequence[str], stated: Sequence[bool], replies: int) -> tuple[ComparedAs, list[str | None]] | None:
-    """The kind of these replies, and the answers of those that state none; None if they are of none. `stated`: whether
-    each states one; `replies`: the number of all."""
-    outside = [attempt(partial(_said, text), "") for text in texts]
+def read_kind(
+    texts: Sequence[str], stated: Sequence[bool], replies: int
+) -> Generator[None, None, tuple[ComparedAs, list[str | None]] | None]:
+    """The kind of these replies, and the answers of those that state none; None if they are of none. Yields after each
+    reading of a reply. `stated`: whether each states one; `replies`: the number of all."""
+    outside = yield from pausing(attempt(partial(_said, text), "") for text in texts)
     for name, kind in KINDS.items():
-        found = kind.read(outside) if kind.read else []
+        found = (yield from pausing(kind.read(outside))) if kind.read else []
         of_kind = sum(each is not None for each in found)
         answers = [None if states else each for each, states in zip(found, stated, strict=bool(found))]
         if 2 * of_kind > replies and any(answers):
@@ -63,8 +67,17 @@ def _said(text: str) -> str:
     return separated(text)[0].strip()
 
 
-def _each(read: Callable[[str], str | None], replies: Iterable[str]) -> list[str | None]:
-    return [attempt(partial(read, reply), None) for reply in replies]
+def pausing(values: Iterable[T]) -> Generator[None, None, list[T]]:
+    """The values; yields after each."""
+    found = []
+    for value in values:
+        found.append(value)
+        yield
+    return found
+
+
+def _each(read: Callable[[str], str | None], replies: Iterable[str]) -> Iterator[str | None]:
+    return (attempt(partial(read, reply), None) for reply in replies)
 
 
 class Schema:
@@ -193,7 +206,7 @@ def _named(value: Any, name: str) -> Any:
     return value[int(name)]
 
 
-def _short_texts(replies: Sequence[str]) -> list[str | None]:
+def _short_texts(replies: Sequence[str]) -> Iterator[str | None]:
     """Replies that are themselves an answer, without marks around them, and without its name (``Label: spam``) if all
     that have one have the same."""
     named = [pattern("name_before_value").match(reply) for reply in replies]

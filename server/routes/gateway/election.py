@@ -223,10 +223,10 @@ class RunningElection:
     async def _read(
         self, readings: Readings, completions: Sequence[Completion], confidences: Sequence[float | None]
     ) -> None:
-        """Adds candidates to `readings`, in a turn of their size."""
+        """Adds candidates to `readings`, in turns of their size."""
         if completions:
             size = sum(completion.length for completion in completions)
-            await self._context.read(partial(readings.add, completions, confidences), size)
+            await self._scorer.finish(readings.add(completions, confidences), size)
 
     async def _prepare(self, strategy: Strategy, readings: Readings, *, alone: bool = False) -> Ballot:
         """The ballot on all candidates of `readings`; raises as `pipeline.prepare`."""

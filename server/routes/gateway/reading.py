@@ -11,10 +11,10 @@ from pydantic_core import from_json
 
 from unprm.answers.extraction import extract
 from unprm.answers.json_schema import breaks
-from unprm.answers.kinds import canonical_json, json_answer, json_value
+from unprm.answers.kinds import canonical_json, json_answer, json_value, pausing
 from unprm.openai.completion import Completion
 from unprm.openai.models import Json
-from unprm.pipeline import Ballot, Scorer
+from unprm.pipeline import Ballot, Scorer, Work
 from unprm.steps import separated
 from unprm.trajectories import Function, Message, Reading, render
 from unprm.types import ComparedAs, Evidence
@@ -62,15 +62,16 @@ class Readings:
         the first that keeps them, has either, or the first."""
         return self._ranks.index(min(self._ranks))
 
-    def add(self, completions: Sequence[Completion], confidences: Sequence[float | None]) -> None:
+    def add(self, completions: Sequence[Completion], confidences: Sequence[float | None]) -> Work[None]:
         """Reads further candidates."""
         settings, plan = self._plan.settings, self._plan
         fields = {name: getattr(settings, name) for name in _COMMON}
         fields |= {"problem": plan.problem, "extraction": plan.extraction}
-        solutions = [_solution(*each, plan) for each in zip(completions, confidences, strict=True)]
+        read = zip(completions, confidences, strict=True)
+        solutions = yield from pausing(_solution(*each, plan) for each in read)
         request = AnyVoteRequest(**fields, solutions=solutions)
         self._read = self._read or Ballot(request, [], [])
-        self._read.add(request, self._scorer)
+        yield from self._read.add(request, self._scorer)
         for index, each in enumerate(completions, len(self)):
             if reason := breach(plan.request, each):
                 self.breaches[index] = reason
