@@ -36,7 +36,7 @@ def configure_traces(endpoint: str) -> None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        raise TracingUnavailable("traces need OpenTelemetry: pip install 'unprm[trace]'") from error
+        raise TracingUnavailable("traces need OpenTelemetry: pip install '.[trace]' in unprm's directory") from error
     address, resource = endpoint.rstrip("/"), Resource.create({"service.name": "unprm"})
     traces, logs = TracerProvider(resource=resource), LoggerProvider(resource=resource)
     traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{address}/v1/traces")))

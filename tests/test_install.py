@@ -175,7 +175,7 @@ def test_a_gateway_needs_no_torch(environment_with: Callable[[str], Environment]
     with serving_read_only(gateway, *words) as url, Client(url, attempts=1000, timeout=5 * PATIENCE) as waiting:
         assert waiting.model().engine == "none"
     refused = gateway.unprm("serve", "--port", "0", status=2).splitlines()[-1]
-    assert refused.endswith("a PRM here needs PyTorch: pip install 'unprm[serve]', or --engine remote")
+    assert refused.endswith("a PRM here needs PyTorch: pip install '.[serve]' in unprm's directory, or --engine remote")
     for module in ("torch", "peft"):
         assert f"No module named '{module}'" in gateway.run("-c", f"import {module}", status=1)
 
@@ -211,7 +211,10 @@ def test_without_extras_a_command_works_or_says_which_it_needs(environment_with:
     for name, program in NAMES.items():
         if program.extra:
             needed = f"needs {packages.get(name, 'tokenizers')}, which is not installed"
-            assert base.unprm(name, status=1) == f"unprm {name} {needed}: pip install 'unprm[{program.extra}]'\n"
+            assert (
+                base.unprm(name, status=1)
+                == f"unprm {name} {needed}: pip install '.[{program.extra}]', in the directory of its source\n"
+            )
 
 
 def test_a_command_whose_program_is_left_out(environment_with: Callable[[str], Environment], tmp_path: Path) -> None:
@@ -219,7 +222,9 @@ def test_a_command_whose_program_is_left_out(environment_with: Callable[[str], E
     (tmp_path / "unprm").symlink_to(ROOT / "unprm")
     first = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['unprm', 'train']"
     refused = environment_with("").run("-c", f"{first}; from unprm.__main__ import main; main()", status=1)
-    assert refused == "unprm train is not in this installation: pip install 'unprm[train]'\n"
+    assert (
+        refused == "unprm train is not in this installation: pip install '.[train]', in the directory of its source\n"
+    )
 
 
 def test_every_module_finds_what_the_extra_brings(
@@ -232,7 +237,9 @@ def test_every_module_finds_what_the_extra_brings(
     questions.write_text('{"problem": "What is 3 + 4?", "answer": "7"}\n', "utf-8")
     options = ("--model", "unprm-mini", "--questions", str(questions), "--output", str(tmp_path / "samples.jsonl"))
     refused = train.unprm("sample", "--sampler", "vllm", *options, status=1)
-    assert refused.endswith("unprm sample needs vllm, which is not installed: pip install 'unprm[vllm]'\n")
+    assert refused.endswith(
+        "unprm sample needs vllm, which is not installed: pip install '.[vllm]', in the directory of its source\n"
+    )
 
 
 def test_every_command_is_found_by_its_name() -> None:
@@ -241,7 +248,7 @@ def test_every_command_is_found_by_its_name() -> None:
         named = {name for name, program in NAMES.items() if program.module == module}
         assert named == typer.main.get_command(app).commands.keys()  # type: ignore[attr-defined]
     assert all(program.command(name).name == name for name, program in NAMES.items())
-    assert len(NAMES) == sum(len(program.commands.split()) for program in PROGRAMS)
+    assert len(NAMES) == sum(len(program.commands) for program in PROGRAMS)
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,6 @@ unprm train --help
 import sys
 from importlib import import_module
 from importlib.util import find_spec
-from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -21,7 +20,8 @@ class Program(NamedTuple):
     module: str
     extra: str
     summary: str
-    commands: str
+    commands: dict[str, str]
+    """What each is for, by its name."""
 
     def command(self, name: str) -> Any:
         """The command. Installed, `server` and `training` are in `unprm`; in a checkout, beside it."""
@@ -34,19 +34,50 @@ class Program(NamedTuple):
 
 
 PROGRAMS = (
-    Program("server.__main__", "serve", "Serve a model and its page", "serve models"),
-    Program("server.scale.__main__", "ray", "Serve replicas on a Ray cluster", "scale"),
-    Program("unprm_client.__main__", "", "Call a server", "score vote compare"),
-    Program("unprm.grading", "", "Grade answers, without a server", "grade"),
-    Program("unprm_client.__main__", "agents", "Offer a server to agents as MCP tools", "mcp"),
+    Program(
+        "server.__main__",
+        "serve",
+        "Serve a model and its page",
+        {"serve": "Serve a PRM, votes and the page", "models": "List the published PRMs that are supported"},
+    ),
+    Program(
+        "server.scale.__main__", "ray", "Serve replicas on a Ray cluster", {"scale": "Serve many replicas of a PRM"}
+    ),
+    Program(
+        "unprm_client.__main__",
+        "",
+        "Call a server",
+        {
+            "score": "Score the steps of solutions",
+            "vote": "Vote for the best answer",
+            "compare": "Take all votes at once",
+        },
+    ),
+    Program("unprm.grading", "", "Grade answers, without a server", {"grade": "Compare answers with the right ones"}),
+    Program(
+        "unprm_client.__main__", "agents", "Offer a server to agents", {"mcp": "Step scores and votes as MCP tools"}
+    ),
     Program(
         "training.__main__",
         "train",
         "Make data, train, evaluate",
-        "build sample select annotate merge convert stats train calibrate merge-adapter push evaluate",
+        {
+            "build": "From questions to a data set: the next four, in one",
+            "sample": "Sample solutions of questions",
+            "select": "Select solutions worth annotating",
+            "annotate": "Find their wrong steps by rollouts",
+            "merge": "Join them into a data set",
+            "stats": "Print what annotation cost and found",
+            "convert": "Write step labels in another layout",
+            "train": "Train a PRM from step labels",
+            "calibrate": "Make its scores comparable with other PRMs'",
+            "evaluate": "Measure it: ProcessBench, PRMBench, best of N",
+            "merge-adapter": "Merge its adapter into its base",
+            "push": "Publish it on the hub",
+        },
     ),
 )
-NAMES = {name: program for program in PROGRAMS for name in program.commands.split()}
+NAMES = {name: program for program in PROGRAMS for name in program.commands}
 
 OPTIONAL = {"ray": "ray", "vllm": "vllm"}
 """Packages that only some options of a command need, and their extras."""
@@ -68,8 +99,8 @@ def program() -> "Typer":
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             for each in PROGRAMS:
-                with formatter.section(f"{each.summary} ({_installing(each.extra)})" if each.extra else each.summary):
-                    formatter.write(indent(fill(each.commands, 76, break_on_hyphens=False), "  ") + "\n")
+                with formatter.section(f"{each.summary} (extra {each.extra})" if each.extra else each.summary):
+                    formatter.write_dl([*each.commands.items()])
 
     return commands.group("Scores every step of a candidate solution, and votes for the best answer.", cls=Commands)
 
@@ -88,11 +119,8 @@ def main() -> None:
             raise
         extra = OPTIONAL.get(missing) or (NAMES[name].extra if name in NAMES else "")
         reason = "is not in this installation" if own else f"needs {missing}, which is not installed"
-        sys.exit(f"{f'unprm {name}'.strip()} {reason}: {_installing(extra)}")
-
-
-def _installing(extra: str) -> str:
-    return f"pip install 'unprm[{extra}]'" if extra else "pip install unprm"
+        chosen = f"'.[{extra}]'" if extra else "."
+        sys.exit(f"{f'unprm {name}'.strip()} {reason}: pip install {chosen}, in the directory of its source")
 
 
 if __name__ == "__main__":

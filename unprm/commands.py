@@ -50,13 +50,17 @@ def _show_version(asked: bool) -> None:
 class _Command(TyperCommand):
     """Its help has a section for each group of options, and names of types that a user knows."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [re.sub(r"[{}]", "", piece).upper() for piece in super().collect_usage_pieces(ctx)]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
                 title = "Arguments" if parameter.param_type_name == "argument" else "Options"
                 title = getattr(parameter, "rich_help_panel", None) or title
-                sections.setdefault(title, []).append((_named_type(record[0]), record[1]))
+                shown = record[0].replace(parameter.name, parameter.name.upper()) if title == "Arguments" else record[0]
+                sections.setdefault(title, []).append((_named_type(shown), record[1]))
         sections["Options"] = sections.pop("Options")  # the last: those that every command has are there
         for title, records in sections.items():
             with formatter.section(title):

@@ -35,7 +35,7 @@ def load(
             from unprm.models.remote import load_remote
         return load_remote(request, settings)
     if find_spec("torch") is None:
-        raise ModelInvalid("a PRM here needs PyTorch: pip install 'unprm[serve]', or --engine remote")
+        raise ModelInvalid("a PRM here needs PyTorch: pip install '.[serve]' in unprm's directory, or --engine remote")
     with _IMPORTING:  # only here: the server itself needs no torch
         import torch
         from transformers.utils import logging as transformers_logging

@@ -206,8 +206,8 @@ class Model:
         logger.info("serving %s (%s, %s on %s)", about.name, about.family, about.dtype, about.device)
         if about.demo:
             logger.warning(
-                "%s is a demonstration model for its own small domain of word problems. To serve a real one: "
-                "unprm serve --model Qwen/Qwen2.5-Math-7B-Instruct --adapter PATH_OR_HUB_NAME",
+                "%s is a demonstration model: its scores mean something for its own kind of word problem only. A real "
+                "verifier: --model Qwen/Qwen2.5-Math-PRM-7B (a GPU of 24 GB), or --model judge --judge-url URL",
                 about.name,
             )
 

@@ -176,7 +176,7 @@ def _pick_engine(options: EngineOptions, place: torch.device, source: ModelSourc
     if engine == "vllm" and dtype == "int8":
         raise ModelInvalid("int8 isn't supported with vLLM: use --engine torch, or --dtype float8")
     if engine == "vllm" and not installed:
-        raise ModelInvalid("vLLM is not installed: pip install 'unprm[vllm]', or use --engine torch")
+        raise ModelInvalid("vLLM is not installed: pip install '.[vllm]' in unprm's directory, or use --engine torch")
     if engine == "auto":
         engine = "vllm" if installed and place.type == "cuda" and dtype != "int8" else "torch"
     if engine == "torch" and dtype == "float8":
