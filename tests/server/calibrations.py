@@ -26,3 +26,8 @@ def calibration(directory: Path, **changes: Any) -> Path:
     path = directory / "calibration.json"
     VoteCalibration(**fields | changes).write(path)
     return path
+
+
+def stopping(directory: Path, stable: float, round: int, **changes: Any) -> Path:
+    """The file of one of elections that stop early."""
+    return calibration(directory, terms=DEFAULTS.model_dump() | {"stable": stable, "round": round}, **changes)

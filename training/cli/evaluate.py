@@ -212,15 +212,23 @@ def calibrate_votes(
     aggregate: Annotated[
         Aggregate | None, typer.Option(help="How rewards come from step scores.", show_default="min")
     ] = None,
+    stable: Annotated[
+        float | None,
+        typer.Option(min=0, max=0.99, help="Of a gateway that stops early. Default: all candidates."),
+    ] = None,
+    round: Annotated[int, typer.Option(min=1, help="Its candidates at a time.")] = 4,
 ) -> None:
     """Calibrate `risk`: find above which certainty at most the requested share of accepted answers is wrong."""
     from datetime import date
+
+    from unprm.election.acceptance import fewest
 
     from ..evaluate import acceptance
 
     today = date.today().isoformat()
     if run and not journal:
-        made = acceptance.calibrated(run, today, model, aggregate)
+        stopping = {} if stable is None else {"stable": stable, "round": round}
+        made = acceptance.calibrated(run, today, model, aggregate, stopping)
     elif journal and not run:
         if output.exists() and output.samefile(journal):
             raise typer.BadParameter("it is the journal", param_hint="--output")
@@ -238,7 +246,10 @@ def calibrate_votes(
             continue
         lowest = made.threshold(strategy, 0.05)
         accepted = sum(lowest is not None and value >= lowest for value, _ in elections)
-        console.print(f"{strategy}: at a risk of 5 %, {accepted} of {len(elections)} answers are accepted")
+        needed = fewest(0.05, made.confidence)
+        few = f"; that takes {needed} questions or more" if len(elections) < needed else ""
+        told = f"{strategy}: at a risk of 5 %, {accepted} of {len(elections)} answers are accepted{few}"
+        console.print(told, soft_wrap=True)
 
 
 def _write_table(output: Path, table: str) -> None:

@@ -2,10 +2,13 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -18,6 +21,7 @@ from unprm.election.acceptance import (
     certainty,
     rewards_used,
 )
+from unprm.election.adaptive import sampled
 from unprm.election.decide import decide, drop_unanswered, needed_signal
 from unprm.errors import RecordInvalid
 from unprm.types import Aggregate
@@ -29,10 +33,17 @@ from .best_of_n import takeable
 from .judging import JudgedCandidates
 
 
-def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggregate | None = None) -> VoteCalibration:
+def calibrated(
+    run: Path,
+    date: str,
+    model: str | None = None,
+    aggregate: Aggregate | None = None,
+    stopping: Mapping[str, Any] = MappingProxyType({}),
+) -> VoteCalibration:
     """The calibration of all votes that the candidates in a directory allow, which `evaluate best-of-n` wrote, named
     after it. `model`: the PRM, by default the one of the run; `aggregate`: how rewards come from step scores, by
-    default their minimum. Questions without any stated answer are left out, as a server's votes on them are.
+    default their minimum; `stopping`: `stable` and `round` of a gateway that samples the candidates, in their order,
+    only until a vote is stable. Questions without any stated answer are left out, as a server's votes on them are.
 
     Raises `RecordInvalid` as `read_judged`, for an aggregate of rewards given as numbers, and if no question has an
     answer.
@@ -47,6 +58,10 @@ def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggreg
     electable = [each for each in questions if each.stated and any(name is not None for name in each.classes)]
     if not electable:
         raise RecordInvalid(str(run), 0, "no candidate of any question states an answer")
+    stopping = stopping or {}
+    stopped = {
+        strategy: [_stopped(each, strategy, **stopping) for each in electable] for strategy in takeable(electable)
+    }
     made_by = resumable.config_of(run / "candidates.jsonl")["model"]
     return VoteCalibration(
         pool=run.resolve().name,
@@ -54,10 +69,22 @@ def calibrated(run: Path, date: str, model: str | None = None, aggregate: Aggreg
         confidence=CONFIDENCE,
         model=model or (None if made_by == judging.GIVEN else made_by),
         aggregate=aggregate,
-        terms=DEFAULTS.model_dump(),
-        elections={strategy: elections(electable, strategy) for strategy in takeable(electable)},
-        ranges=_ranges(Statistics.from_candidates(question.classes, question.rewards) for question in electable),
+        terms={**DEFAULTS.model_dump(), **stopping},
+        elections={strategy: elections(questions, strategy) for strategy, questions in stopped.items()},
+        ranges=_ranges(Statistics.from_candidates(each.classes, each.rewards) for each in chain(*stopped.values())),
     )
+
+
+def _stopped(
+    question: JudgedCandidates, strategy: Strategy, stable: float | None = None, round: int = 1
+) -> JudgedCandidates:
+    """The candidates that are sampled before the vote is stable; all if `stable` is None."""
+    if stable is None:
+        return question
+    values = None if VOTES[strategy].signal == "none" else question.values(strategy)
+    first = slice(sampled(strategy, question.classes, values, stable, round))
+    names = ("classes", "correct", "rewards", "scores", "confidences")
+    return replace(question, **{name: (kept := getattr(question, name)) and kept[first] for name in names})
 
 
 def recalibrated(journal: Path, date: str, callers: Sequence[str] = ()) -> tuple[VoteCalibration, Counter[str], int]:

@@ -39,6 +39,8 @@ CONFIDENCE = 0.9
 """Probability over the calibration questions that the risk is kept, unless the calibration says otherwise."""
 DOUBT = 0.05
 """Probability at most with which a vote is not calibrated though its certainties are in order."""
+STOPPING = ("stable", "round")
+"""Settings of an election that may stop before its budget is used up."""
 COMMAND = "unprm evaluate calibrate-votes"
 """Makes a calibration."""
 JudgedElection = tuple[float, bool]
@@ -105,7 +107,10 @@ class VoteCalibration:
         if (reason := self.disorder(strategy)) is not None:
             return f"can't be relied on for {strategy}: {reason}"
         known = {**self.terms, "aggregate": self.aggregate, "model": self.model or "given rewards"}
-        for name, sent in _settings(strategy, terms, model=model, aggregate=aggregate).items():
+        settings = _settings(strategy, terms, model=model, aggregate=aggregate)
+        if (stops := _stops(settings)) != (calibrated := _stops(self.terms)):
+            return f"is of votes that {calibrated}, and the vote is one of those that {stops}"
+        for name, sent in settings.items():
             unknown = (name == "model" and sent is None) or (name == "aggregate" and self.aggregate is None)
             if sent != known.get(name) and not unknown:
                 return f"is of {name} {known.get(name)}, and the vote has {sent}"
@@ -239,7 +244,20 @@ def read(path: Path) -> VoteCalibration:
 def _settings(strategy: Strategy, terms: BaseModel, **scored_by: str | None) -> dict[str, Any]:
     """The settings that a vote takes; if it takes rewards, also what these are `scored_by`."""
     settings = {name: getattr(terms, name) for name in VOTES[strategy].terms.model_fields}
+    stops = getattr(terms, "stable", None) is not None
+    settings |= {name: getattr(terms, name) if stops else None for name in STOPPING}
     return settings | scored_by if VOTES[strategy].signal == "reward" else settings
+
+
+def _stops(settings: Mapping[str, Any]) -> str:
+    if settings.get("stable") is None:
+        return "take all candidates"
+    return f"stop early (stable {settings['stable']:g}, round {settings['round']})"
+
+
+def fewest(risk: float, confidence: float) -> int:
+    """The fewest questions, all of them right, by which any answer can be accepted."""
+    return math.ceil(math.log(1 - confidence) / math.log1p(-risk))
 
 
 def rewards_used(

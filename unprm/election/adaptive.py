@@ -104,3 +104,12 @@ def _next_value(rng: random.Random, seen: Sequence[float], greatest: float) -> f
     low = seen[place - 1] if place else 0.0
     high = seen[place] if place < len(seen) else greatest
     return rng.uniform(low, high)
+
+
+def sampled(strategy: Strategy, classes: Sequence[int | None], values: Values | None, stable: float, round: int) -> int:
+    """How many of these candidates, in their order, a gateway samples: rounds of `round`, until the vote is stable."""
+    for count in range(round, len(classes), round):
+        known = values and values[:count]
+        if stability(strategy, classes[:count], known, len(classes), enough=stable) >= stable:
+            return count
+    return len(classes)

@@ -254,9 +254,10 @@ class RunningElection:
             self.stopped = "failures"
         elif left == 0:
             self.stopped = "budget"
-        elif self._probes and self._ballot is None and self.sampling.attempted == PROBE and await self._none_votes():
-            self.stopped = "no_answer"
-        elif self.stable >= self._plan.stable and not self._exhaust:
+        elif self._probes and self.sampling.attempted == PROBE:
+            if self._ballot is None and await self._none_votes():
+                self.stopped = "no_answer"
+        elif self._plan.settings.stable is not None and self.stable >= self._plan.settings.stable and not self._exhaust:
             self.stopped = "stable"
 
     async def _none_votes(self) -> bool:
@@ -277,7 +278,7 @@ class RunningElection:
         strategy = ballot.rule(plan.strategy)
         whole, values = len(ballot.classes) + left, ballot.values(strategy)
         simulate = partial(stability, strategy, ballot.classes, values, whole, plan.settings)
-        simulate = partial(simulate, bonds=readings.bonds, enough=plan.stable)
+        simulate = partial(simulate, bonds=readings.bonds, enough=plan.settings.stable or 0.0)
         return await self._context.read(simulate, DRAWS * whole, small=-1)
 
     async def _without_answers(self) -> Json:

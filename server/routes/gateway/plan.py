@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 
 from unprm import pipeline
 from unprm.answers.options import lists_options
-from unprm.election.acceptance import acceptance
+from unprm.election.acceptance import STOPPING, acceptance
 from unprm.errors import InvalidRequest, NoModel, NotText, TooManySolutions, UpstreamFailed, UpstreamRefused
 from unprm.openai.completion import Samples
 from unprm.types import DEFAULT_STRATEGY, Extraction
@@ -61,7 +61,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ElectionPlan:
-    """The request's choices, and the server's where the request makes none.
+    """The request's choices, and the server's where the request makes none: `settings.stable` is None if the election
+    does not stop early.
 
     `problem`: a PRM's input, None for a vote without rewards. `extraction`: how answers are read; `by_letters`: as the
     letters of the options that the question lists. `why_majority`: the reason for a majority vote that nobody named.
@@ -76,7 +77,6 @@ class ElectionPlan:
     strategy: Strategy
     signal: Signal
     sources: Sequence[Source]
-    stable: float
     why_majority: str | None
     several: bool
 
@@ -105,6 +105,12 @@ async def plan(
                 raise NoModel
             for model in models:
                 model.queue.check_ready()
+        if election.stable is None and election.risk is None:
+            election = election.model_copy(update={"stable": settings.gateway_stable})
+        elif election.stable is None and (calibration := service.vote_calibration) is not None:
+            # as calibrated: early, or not at all
+            calibrated = {name: calibration.terms.get(name) for name in STOPPING}
+            election = election.model_copy(update={name: each for name, each in calibrated.items() if each is not None})
         if election.risk is not None:
             at = "/unprm/risk"
             if request.may_call:
@@ -123,7 +129,6 @@ async def plan(
         strategy=strategy,
         signal=signal,
         sources=sources,
-        stable=settings.gateway_stable if election.stable is None else election.stable,
         why_majority=why_majority,
         several=len(upstreams) > 1,
     )

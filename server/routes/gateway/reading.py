@@ -31,7 +31,11 @@ _NO_CALL = "no call"
 
 
 class AnyVoteRequest(VoteRequest, VoteTerms):
-    """Candidates for any vote, which need a problem only if they are scored."""
+    """Candidates for any vote, which need a problem only if they are scored; `stable`, `round`: as `ElectionSettings`
+    have them."""
+
+    stable: float | None = None
+    round: int = 1
 
 
 _COMMON = AnyVoteRequest.model_fields.keys() & ElectionSettings.model_fields.keys()
@@ -67,6 +71,8 @@ class Readings:
         settings, plan = self._plan.settings, self._plan
         fields = {name: getattr(settings, name) for name in _COMMON}
         fields |= {"problem": plan.problem, "extraction": plan.extraction}
+        if plan.problem is None:
+            fields["split"] = "paragraph"  # nobody scores the steps, and this takes the least time
         read = zip(completions, confidences, strict=True)
         solutions = yield from pausing(_solution(*each, plan) for each in read)
         request = AnyVoteRequest(**fields, solutions=solutions)

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
+from unprm.election.acceptance import fewest
 from unprm.openai.completion import Completion, Known, TokenUsage, UsageDetails
 from unprm.openai.models import Json
 from unprm.types import DecidedBy, Usage
@@ -158,7 +159,9 @@ def _why_rejected(report: Report) -> str:
     if applied.outside:
         return f"the candidates lie outside those of {applied.pool} in {', '.join(applied.outside)}"
     if applied.threshold is None:
-        return f"{applied.pool} supports accepting no answer at a risk of {applied.risk:g}"
+        needed = fewest(applied.risk, applied.confidence)
+        few = f": it has {applied.problems} questions, {needed} are needed" if applied.problems < needed else ""
+        return f"{applied.pool} supports accepting no answer at a risk of {applied.risk:g}{few}"
     return f"a risk of {applied.risk:g} takes a certainty of {applied.threshold:.3f}, it has {applied.certainty:.3f}"
 
 

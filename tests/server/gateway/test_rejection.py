@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.fake_engine import FakeEngine
 from tests.fakes import COMPLETION_TOKENS, PROMPT_TOKENS, Upstream, upstream
-from tests.server.calibrations import calibration
+from tests.server.calibrations import calibration, stopping
 from tests.server.gateway.harness import PROBLEM, ask, boxed, elected, refusal
 from tests.server.harness import Running, serving
 
@@ -24,7 +25,9 @@ TERMS: dict[str, Any] = {"strategy": "majority", "risk": 0.05, "budget": 6, "rou
 def judged(tmp_path: Path, first: Upstream, second: Upstream | None = None, **options: Any) -> Iterator[Running]:
     more = {} if second is None else {"upstream_model": "second=large"}
     urls = [first.url] if second is None else [first.url, f"second={second.url}"]
-    with serving(FakeEngine(), upstream_url=urls, vote_calibration=calibration(tmp_path), **more, **options) as running:
+    with serving(
+        FakeEngine(), upstream_url=urls, vote_calibration=stopping(tmp_path, 0.01, 2), **more, **options
+    ) as running:
         yield running
 
 
@@ -86,7 +89,7 @@ def test_upstreams_are_asked_in_turn_until_an_answer_is_accepted(tmp_path: Path)
     del terms["budget"]
     with upstream(*SPLIT) as small, upstream(*AGREED, usage={"cost": 0.5}) as large, upstream() as unused:
         urls = [f"{name}={each.url}" for name, each in (("unused", unused), ("small", small), ("large", large))]
-        with serving(FakeEngine(), upstream_url=urls, vote_calibration=calibration(tmp_path)) as running:
+        with serving(FakeEngine(), upstream_url=urls, vote_calibration=stopping(tmp_path, 0.01, 2)) as running:
             answer, report = elected(running, **terms)
     assert tried(report) == [("small", 2, "1", False), ("small", 2, "1", False), ("large", 2, "7", True)]
     assert [each.get("cost") for each in report["attempts"]] == [None, None, 0.5]
@@ -180,3 +183,44 @@ def test_tool_calls_are_not_what_was_calibrated(tmp_path: Path) -> None:
     with upstream(*SPLIT) as first, judged(tmp_path, first) as running:
         answer = running.post("/v1/chat/completions", body)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"], first.given) == (422, "/unprm/risk", 0)
+
+
+EIGHT = {"candidates": (8, 8), "share": (0.2, 1.0)}
+
+
+def test_an_election_stops_where_those_of_the_calibration_did(tmp_path: Path) -> None:
+    """All candidates, or as many as its own settings say."""
+    terms: dict[str, Any] = {"strategy": "majority", "risk": 0.05}
+    for make, sampled in (
+        (partial(calibration, ranges=EIGHT), 8),
+        (partial(stopping, stable=0.9, round=3, ranges=EIGHT | {"candidates": (3, 8)}), 3),
+    ):
+        path = make(tmp_path)
+        with (
+            upstream(*AGREED) as first,
+            serving(FakeEngine(), upstream_url=first.url, vote_calibration=path) as running,
+        ):
+            _, report = elected(running, **terms)
+            voted = running.post("/vote/majority", {"solutions": AGREED * 8, "risk": 0.05})
+        assert (report["sampled"], report["accept"], report["budget"]) == (sampled, True, 8)
+        assert voted.status_code == (200 if sampled == 8 else 422), voted.text
+    assert "is of votes that stop early (stable 0.9, round 3), and the vote is one of those that take all" in voted.text
+
+
+def test_an_election_that_would_stop_elsewhere_is_refused(tmp_path: Path) -> None:
+    path = calibration(tmp_path)
+    with upstream(*AGREED) as first, serving(FakeEngine(), upstream_url=first.url, vote_calibration=path) as running:
+        body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}]}
+        answer = running.post("/v1/chat/completions", body | {"unprm": TERMS | {"stable": 0.5}})
+    assert (answer.status_code, first.given) == (422, 0)
+    assert "is of votes that take all candidates, and the vote is one of those that stop early" in answer.text
+
+
+def test_a_calibration_of_too_few_questions_says_how_many_it_takes(tmp_path: Path) -> None:
+    path = calibration(tmp_path, elections={"majority": [(1.0, True)] * 40})
+    with upstream(*AGREED) as first, serving(FakeEngine(), upstream_url=first.url, vote_calibration=path) as running:
+        _, report = elected(running, strategy="majority", risk=0.05)
+    assert report["accept"] is False
+    assert report["notes"][-1].endswith(
+        "a pool supports accepting no answer at a risk of 0.05: it has 40 questions, 45 are needed"
+    )

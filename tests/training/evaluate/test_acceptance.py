@@ -102,3 +102,26 @@ def test_a_calibration_tells_what_its_rewards_are(tmp_path, rows, model, options
 )
 def test_a_pool_that_cannot_be_calibrated_is_refused(tmp_path, rows, options, detail):
     assert detail in str(_calibrate(_run(tmp_path, rows), *options).exception)
+
+
+def test_elections_stop_as_those_of_a_gateway(tmp_path):
+    """Four of four agree, which is enough; else all eight are sampled, whose majority may be another."""
+    early = JudgedCandidates("a", (0,) * 4 + (1,) * 4, (True,) * 4 + (False,) * 4, (None,) * 8)
+    late = JudgedCandidates("b", (0, 0, 1, 2, 1, 1, 1, 1), (True, True) + (False,) * 6, (None,) * 8)
+    rows = [replace(row, id=f"{row.id}{number}") for number in range(30) for row in (early, late)]
+    result = _calibrate(_run(tmp_path, rows), "--stable", "0.95")
+    assert result.exit_code == 0, result.output
+    made = acceptance.read(tmp_path / "calibration.json")
+    assert made.ranges["candidates"] == (4, 8)
+    assert sorted(set(made.elections["majority"])) == [(5 / 8, False), (1.0, True)]
+    assert {name: made.terms[name] for name in acceptance.STOPPING} == {"stable": 0.95, "round": 4}
+    assert _calibrate(_run(tmp_path, rows)).exit_code == 0
+    whole = acceptance.read(tmp_path / "calibration.json")
+    assert (whole.ranges["candidates"], set(whole.elections["majority"])) == ((8, 8), {(0.5, True), (5 / 8, False)})
+
+
+def test_too_few_questions_are_told(tmp_path):
+    result = _calibrate(_run(tmp_path, [_question(number, True) for number in range(40)]))
+    assert "at a risk of 5 %, 0 of 40 answers are accepted; that takes 45 questions or more" in result.output
+    result = _calibrate(_run(tmp_path, [_question(number, True) for number in range(45)]))
+    assert "at a risk of 5 %, 45 of 45 answers are accepted\n" in result.output

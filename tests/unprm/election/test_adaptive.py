@@ -121,3 +121,40 @@ def test_alpha_counts() -> None:
     won = now[decide("wrf", now, rewards, VoteTerms(alpha=1.0)).solution_index]
     assert won == 1
     assert stability("wrf", now, rewards, 8, VoteTerms(alpha=1.0)) < 1
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=9), st.integers(0, 6), st.data())
+def test_what_is_certain_stays_so_however_answers_are_grouped_anew(
+    bonds: list[int], left: int, data: st.DataObject
+) -> None:
+    """Candidates of one bond stay together; classes of different bonds join, part, or lose their answer."""
+    rewards = data.draw(st.lists(st.floats(0, 1), min_size=len(bonds), max_size=len(bonds)))
+    grouping = data.draw(st.lists(st.integers(0, 1), min_size=3, max_size=3))
+    now: Classes = [grouping[bond] for bond in bonds]
+    for strategy in VOTES:
+        if left == 0 or stability(strategy, now, rewards, len(now) + left, bonds=bonds, draws=5) < 1:
+            continue
+        kept = max(set(bonds), key=bonds.count)
+        for _ in range(20):
+            group = {bond: data.draw(st.sampled_from([0, 1, 1, None])) for bond in range(3)} | {kept: 0}
+            later = data.draw(st.lists(st.sampled_from([1, 1, None]), min_size=left, max_size=left))
+            scored = rewards + data.draw(st.lists(st.sampled_from([0.0, 1.0]), min_size=left, max_size=left))
+            final = [*map(group.__getitem__, bonds), *later]
+            assert final[decide(strategy, final, scored, DEFAULTS, scored).solution_index] == 0
+
+
+def test_answers_that_may_part_are_not_certain() -> None:
+    """5, 5 km and 5 km are equal until somebody says 5 m."""
+    assert stability("majority", [0, 0, 0, 1], None, 5) == 1
+    assert stability("majority", [0, 0, 0, 1], None, 5, bonds=["5", "5 km", "5 km", "6"]) < 1
+    assert stability("majority", [0, 0, 0, 1], None, 5, bonds=["5 km", "5 km", "5 km", "6"]) == 1
+    assert stability("majority", [0, 0, 0, None], None, 5, bonds=["5", "5", "5", None]) == 1
+    assert stability("weighted", [0, 0, 0, None], [1, 1, 1, None], 5, bonds=["5", "5", "5", None]) == 1
+    assert stability("weighted", [0, 0, 0, None], [0.5, 0.5, 0.9, None], 5, bonds=["5", "5", "5", None]) < 1
+
+
+def test_a_simulation_that_cannot_reach_the_threshold_ends_early() -> None:
+    now: Classes = [0, 1, 2, 3]
+    exact = stability("majority", now, None, 8)
+    assert stability("majority", now, None, 8, enough=exact) == exact
+    assert stability("majority", now, None, 8, enough=0.95) < 0.95
