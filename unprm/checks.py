@@ -53,14 +53,6 @@ _OPERATORS = dict.fromkeys(("×", "·", "⋅", "x", "\\times", "\\cdot"), "*") |
 _OPERATORS |= dict.fromkeys("−–", "-")
 
 
-class Equation(NamedTuple):
-    """A calculation, what stands on the other side of its equals sign, and whether they are equal."""
-
-    left: str
-    right: str
-    holds: bool
-
-
 class _Side(NamedTuple):
     """A side in the grammar's notation, and the last word among its numbers."""
 
@@ -72,13 +64,13 @@ def check(step: str) -> float | None:
     """A step's score: 0.0 if one of its equations is false, 1.0 if all hold, None if it has none."""
     if "=" not in step or len(step) > _LONGEST_STEP:
         return None
-    holds = [equation.holds for equation in islice(equations(step), _MOST)]
+    holds = list(islice(equations(step), _MOST))
     return float(all(holds)) if holds else None
 
 
-def equations(step: str) -> Iterator[Equation]:
-    """The equations of a step; of a chain ``a = b = c`` each pair. A rounded or truncated number equals what it was
-    made of. Linear in the length."""
+def equations(step: str) -> Iterator[bool]:
+    """Whether each equation of a step holds; of a chain ``a = b = c`` each pair. A rounded or truncated number equals
+    what it was made of. Linear in the length."""
     for pattern, plain in _REWRITES:
         step = pattern.sub(plain, step)
     pieces = [piece for piece in _PIECE.finditer(step) if piece.lastgroup != "blank"]
@@ -93,8 +85,8 @@ def equations(step: str) -> Iterator[Equation]:
         if end < len(pieces) and not _EDGE.match(step, pieces[end].start()):
             sides[-1] = None
         for left, right in pairwise(sides):
-            if left and right and (found := _equation(left, right)):
-                yield found
+            if left and right and (holds := _holds(left, right)) is not None:
+                yield holds
 
 
 def _sides(chain: Sequence[re.Match[str]]) -> Iterator[_Side]:
@@ -117,7 +109,7 @@ def _sides(chain: Sequence[re.Match[str]]) -> Iterator[_Side]:
     yield _Side(text, unit)
 
 
-def _equation(left: _Side, right: _Side) -> Equation | None:
+def _holds(left: _Side, right: _Side) -> bool | None:
     """None where the left side calculates nothing (``4 hours = 4 * 60 minutes``), or their units differ."""
     if _NUMBER.fullmatch(left.text) or (left.unit and right.unit and left.unit != right.unit):
         return None
@@ -127,7 +119,7 @@ def _equation(left: _Side, right: _Side) -> Equation | None:
     close = abs(this - other) < max(_last_place(left.text), _last_place(right.text))
     as_percent = right.text.endswith("%") and "%" not in left.text and this == 100 * other
     rounded = close and not this.denominator == other.denominator == 1
-    return Equation(left.text, right.text, this == other or as_percent or rounded)
+    return this == other or as_percent or rounded
 
 
 def _value(side: str) -> Fraction | None:

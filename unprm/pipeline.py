@@ -351,26 +351,24 @@ class Ballot:
             scored = [(group.score, group.answer) for group in election.candidates if group.score is not None]
             top = max(scored)[0]
             election.tie, election.tied_answers = True, [answer for score, answer in scored if top - score < _SHOWN]
-        known = [sound for index in elected.members if (sound := self._is_sound(index)) is not None]
-        election.supported = any(known) if known else None
-        sounder = [index for group in others for index in group.members if self._is_sound(index)]
-        if election.supported is False and sounder:
-            election.notes = [_UNSUPPORTED.format(sounder[0])]
+        supported = [self._is_sound(index) for index in elected.members]
+        better = [index for group in others for index in group.members if self._is_sound(index)]
+        election.supported = True if True in supported else False if False in supported else None
+        if election.supported is False and better:
+            election.notes = [_UNSUPPORTED.format(better[0])]
         return election
 
     def _is_sound(self, index: int) -> bool | None:
-        """Whether no step of the solution scores below the threshold; None if no step has a score."""
-        values = self._step_values(index) or ()
-        return None if all(value is None for value in values) else self._first_error(values) is None
+        """Whether no step of a solution is marked as wrong; None if no step has a score."""
+        values, wrong = self._marked(index)
+        return None if all(value is None for value in values or ()) else wrong is None
 
-    def _step_values(self, index: int) -> Sequence[float | None] | None:
-        """The step scores of a solution, or the marks in their place."""
-        outcome = self.scores[index]
-        return outcome.values if isinstance(outcome, StepScores) else (self.marks or {}).get(index)
-
-    def _first_error(self, values: Sequence[float | None]) -> int | None:
-        threshold = self.request.threshold
-        return step_text.first_error(values, step_text.THRESHOLD if threshold is None else threshold)
+    def _marked(self, index: int) -> tuple[Sequence[float | None] | None, int | None]:
+        """The step scores of a solution, or the marks in their place, and the index of the first error."""
+        outcome, threshold = self.scores[index], self.request.threshold
+        values = outcome.values if isinstance(outcome, StepScores) else (self.marks or {}).get(index)
+        threshold = step_text.THRESHOLD if threshold is None else threshold
+        return values, step_text.first_error(values or (), threshold)
 
     def outcome(self, strategy: Strategy, longest: int | None = None) -> Election:
         election = self.decide(strategy, longest)
@@ -455,7 +453,8 @@ class Ballot:
     def _scored(self, form: type[S], index: int, **more: Any) -> S:
         """What a solution scores, in a response of this form, which may have `more` fields."""
         request, solution, outcome = self.request, self.solutions[index], self.scores[index]
-        values, shown = outcome.values if isinstance(outcome, StepScores) else None, self._step_values(index)
+        values = outcome.values if isinstance(outcome, StepScores) else None
+        shown, wrong = self._marked(index)
         scores = dict(zip(map(str, solution.messages or ()), shown or (), strict=False))
         return form(
             id=solution.id,
@@ -463,7 +462,7 @@ class Ballot:
             read=None if solution.answer is None else "weak" if index in self.weak else "stated",
             reward=None if values is None else step_text.reward(values, request.aggregate),
             step_scores=None if shown is None else list(shown),
-            first_error=None if shown is None else self._first_error(shown),
+            first_error=wrong,
             unscored=Unscored.from_error(outcome) if isinstance(outcome, Unscorable) else None,
             step_log_odds=list(map(log_odds, values)) if values is not None and request.log_odds else None,
             message_scores=scores if shown is not None and solution.messages is not None else None,

@@ -19,6 +19,7 @@ from pydantic import AliasChoices, BeforeValidator, ConfigDict, Discriminator, F
 from unprm import steps as step_text
 from unprm.calibration import log_odds
 from unprm.errors import InvalidRequest, TooManySolutions
+from unprm.mini.domain import domain_notice
 from unprm.pipeline import Score, Work, raise_first_unscorable, why_unscorable
 from unprm.trajectories import Message, conversation, text_of
 from unprm.types import Format, Prompt, Solution
@@ -240,6 +241,9 @@ def _work(dialect: Dialect, request: Form, scorer: RequestScorer, settings: Sett
     raise_first_unscorable(
         (why_unscorable(k, each, max_steps) for k, each in enumerate(solutions) if each.prompt is None), pointer
     )
+    split = [solution for solution in solutions if solution.prompt is None]
+    if split and scorer.demo is not None and not (notice := domain_notice(scorer.demo, split)).in_domain:
+        raise InvalidRequest(notice.detail)  # there is no place for steps without a score
     outcomes = yield Score(dict(enumerate(solutions)), strict=True)
     raise_first_unscorable(outcomes.values(), pointer)
     scores = [outcome.values for outcome in outcomes.values()]

@@ -194,7 +194,7 @@ def test_a_demonstration_outside_its_domain_says_that_it_only_checks_equations()
         voted = ask(running.url, "vote", REQUEST).structured_content
     assert scored is not None
     assert not scored["demonstration"]["in_domain"]
-    assert "this problem is outside it: in place of its scores" in scored["demonstration"]["detail"]
+    assert "not all in it: in place of its scores" in scored["demonstration"]["detail"]
     assert scored["solutions"][0]["step_scores"] == [1.0]
     assert voted is not None
     assert (voted["strategy"], voted["demonstration"]["in_domain"]) == ("majority", False)

@@ -58,8 +58,8 @@ def test_scores_of_a_demonstration_are_judged_in_its_domain_alone() -> None:
             ).output
             for problem in (inside, "What is 3 + 4?")
         )
-        assert ("this problem is in it." in known, "←" in known) == (True, True)
-        assert ("outside it: in place of its scores" in unknown, "←" in unknown) == (True, False)
+        assert ("problem and steps are in it." in known, "←" in known) == (True, True)
+        assert ("not all in it: in place of its scores" in unknown, "←" in unknown) == (True, False)
         for command in (["vote", "--strategy", "prm"], ["compare"]):
             voted = run(running, *command, stdin=json.dumps(request(boxed(7), boxed(8)))).output
             assert "in place of its scores" in voted

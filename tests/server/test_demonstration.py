@@ -61,6 +61,14 @@ def test_the_default_vote_of_a_demonstration_depends_on_the_problem(
         assert why == (WHY if strategy == "majority" else None)
 
 
+def test_a_ranking_takes_rewards_of_its_domain_alone(demo: Running) -> None:
+    steps = ["Step 1: 23 + 45 = 68.", "Step 1: 23 + 45 = 78."]
+    assert demo.post("/rerank", {"query": INSIDE, "documents": steps}).status_code == 200
+    refused = demo.post("/rerank", {"query": OUTSIDE, "documents": steps})
+    assert refused.status_code == 422
+    assert "fake is a demonstration" in refused.json()["detail"]
+
+
 def test_the_log_says_how_to_serve_a_real_model(caplog: pytest.LogCaptureFixture) -> None:
     with serving(FakeEngine(demo=True)):
         assert "unprm serve --model Qwen/Qwen2.5-Math-7B-Instruct --adapter" in caplog.text
@@ -97,10 +105,10 @@ def test_what_has_scores_of_a_demonstration_says_so(server: Running, demo: Runni
         inside, outside = (running.post(path, ask(problem)).json()["demonstration"] for problem in (INSIDE, OUTSIDE))
         assert (inside["in_domain"], outside["in_domain"]) == (True, False)
         assert inside["detail"].startswith(begin)
-        assert inside["detail"].endswith("this problem is in it.")
+        assert inside["detail"].endswith("problem and steps are in it.")
         assert outside["detail"].startswith(begin)
         assert outside["detail"].endswith(
-            "this problem is outside it: in place of its scores, equations in the steps are checked."
+            "problem and steps are not all in it: in place of its scores, equations in the steps are checked."
         )
         assert running.post(path, ask(OUTSIDE, RATED)).json()["demonstration"] is None
     assert server.post(path, ask(OUTSIDE)).json()["demonstration"] is None

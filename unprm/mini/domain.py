@@ -3,7 +3,7 @@ operations, which determines the solution and the exact check of any other (`res
 
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from unprm import mini
@@ -158,23 +158,13 @@ def knows(text: str) -> bool:
         return False
 
 
-def domain_notice(name: str, solutions: Iterable[Solution]) -> Demonstration:
-    """What to know about a demonstration's scores of these solutions, whose problems and steps have to be of its
-    domain; `name`: the model's."""
-    written = list(solutions)
-    problems = {each.problem for each in written}
-    number = f"these {len(problems)} problems are" if len(problems) > 1 else "this problem is"
-    if outside := sum(not knows(problem) for problem in problems):
-        place = f"{f'{outside} of ' * (len(problems) > 1)}{number} outside it"
-    elif all(_STEP.fullmatch(step) for each in written for step in each.steps):
-        return Demonstration(in_domain=True, detail=f"{name} is a demonstration: {mini.KNOWLEDGE}, and {number} in it.")
-    else:
-        outside, place = 1, f"{number} in it, but not every step is written in them"
-    return Demonstration(
-        in_domain=False,
-        detail=f"{name} is a demonstration: {mini.KNOWLEDGE}, and {place}: in place of its scores, equations in the "
-        "steps are checked.",
-    )
+def domain_notice(name: str, solutions: Collection[Solution]) -> Demonstration:
+    """What to know about a demonstration's scores of these solutions; `name`: the model's."""
+    known = all(_STEP.fullmatch(step) for solution in solutions for step in solution.steps)
+    known = known and all(map(knows, {solution.problem for solution in solutions}))
+    place = "are in it" if known else "are not all in it: in place of its scores, equations in the steps are checked"
+    about = f"{name} is a demonstration: {mini.KNOWLEDGE}; problem and steps {place}."
+    return Demonstration(in_domain=known, detail=about)
 
 
 def from_sentences(text: str, sentences: Iterable[Sentence]) -> Problem:
