@@ -100,6 +100,12 @@ EQUAL = [
     ["3:30 pm", "15:30", "3:30 P.M."],
     ["9 am", "9:00 AM", "09:00"],
     ["1st", "first"],
+    ["noon", "12:00 PM"],
+    ["midnight", "12:00 a.m.", "0:00"],
+    ["one and a half", "3/2", "1 and a half"],
+    ["two and a half hours", "2.5 hours"],
+    ["two and three quarters", "2.75"],
+    ["2 and a quarter", "9/4"],
     ["half", "1/2", "one half"],
     [r"\bbox[5px]{7}", "7"],
     [r"-\infty < x \leq 2", r"(-\infty, 2]", r"x \leq 2"],
@@ -217,6 +223,8 @@ EQUAL = [
     [r"\{1\}\cup\{2,3\}", r"\{3,2,1\}"],
 ]  # fmt: skip
 DIFFERENT = [
+    ["noon", "midnight"],
+    ["2 and 3", "2 and a half", "2 and a quarter"],
     # Literal numbers in one spelling.
     ["1,234", "1, 234", "(1,234)"],
     ["two three", "23", "5"],
