@@ -64,6 +64,10 @@ class RequestScorer(Scorer):
         return next((model.name for model in self.models if model.is_demo), None)
 
     @property
+    def threshold(self) -> float:
+        return self.models[0].threshold if len(self.models) == 1 else super().threshold
+
+    @property
     def usage(self) -> Usage:  # type: ignore[override]
         return self.lease.usage
 

@@ -1,4 +1,5 @@
-"""Calibration: puts step scores of different models on one scale, the frequency with which such steps are right."""
+"""Calibration: puts step scores of different models on one scale, the frequency with which such steps are right; and
+the threshold of a model's errors."""
 
 import json
 import math
@@ -15,10 +16,12 @@ EDGE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Platt scaling: the log-odds of a score times `scale`, plus `shift`. The defaults change nothing."""
+    """Platt scaling: the log-odds of a score times `scale`, plus `shift`. `threshold`: a step whose own score, without
+    scaling, is below it is an error. The defaults change nothing."""
 
     scale: float = 1.0
     shift: float = 0.0
+    threshold: float = 0.5
 
     @classmethod
     def read(cls, directory: Path) -> Self:
@@ -29,10 +32,9 @@ class Calibration:
         try:
             calibration = cls(**json.loads(path.read_text("utf-8-sig")))
             if not all(
-                isinstance(value, (int, float)) and math.isfinite(value)
-                for value in (calibration.scale, calibration.shift)
+                isinstance(value, (int, float)) and math.isfinite(value) for value in asdict(calibration).values()
             ):
-                raise ValueError("scale and shift are not numbers")
+                raise ValueError("scale, shift and threshold are not numbers")
         except (OSError, ValueError, TypeError) as error:
             raise ModelInvalid(f"{path} is not a calibration of scale and shift: {error}") from error
         return calibration

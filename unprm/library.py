@@ -98,6 +98,10 @@ class LocalScorer(Scorer):
     def demo(self) -> str | None:
         return self.name if self._engine is not None and self._engine.description.demo else None
 
+    @property
+    def threshold(self) -> float:
+        return super().threshold if self._engine is None else self._engine.description.calibration.threshold
+
     def finish(self, work: Work[T]) -> T:
         reply: Any = None
         while True:

@@ -118,6 +118,11 @@ class Scorer(ABC):
     def demo(self) -> str | None:
         """The name of a demonstration among the models that are loaded."""
 
+    @property
+    def threshold(self) -> float:
+        """Below which a step's score is an error by default: the only model's, or 0.5."""
+        return step_text.THRESHOLD
+
     def on_election(self, request: Candidates, strategies: Sequence[Strategy]) -> OnElection | None:
         """What is called with each election of these votes, if anything is. Raises `InvalidRequest` for a request that
         can't be followed up as it asks."""
@@ -238,12 +243,13 @@ class Ballot:
     demonstration: Demonstration | None = None
     compared_as_text: Sequence[int] = ()
     on_election: OnElection | None = None
+    scorer: Scorer | None = None
 
     @classmethod
     def from_request(cls, request: Candidates, scorer: Scorer) -> Work[Self]:
         """The solutions and their answers, in order. Raises `InvalidRequest`, and `Unscorable` if the request says
         so."""
-        ballot = cls(request, [], [])
+        ballot = cls(request, [], [], scorer=scorer)
         yield from ballot.add(request, scorer)
         if request.on_invalid == "refuse":
             raise_first_unscorable(ballot.scores, request.place)
@@ -367,7 +373,8 @@ class Ballot:
         """The step scores of a solution, or the marks in their place, and the index of the first error."""
         outcome, threshold = self.scores[index], self.request.threshold
         values = outcome.values if isinstance(outcome, StepScores) else (self.marks or {}).get(index)
-        threshold = step_text.THRESHOLD if threshold is None else threshold
+        if threshold is None:
+            threshold = step_text.THRESHOLD if self.scorer is None else self.scorer.threshold
         return values, step_text.first_error(values or (), threshold)
 
     def outcome(self, strategy: Strategy, longest: int | None = None) -> Election:

@@ -382,7 +382,7 @@ class Candidates(TrajectoryTerms):
     )
     threshold: Probability | None = Field(
         None,
-        description="A step that scores below it, in [0, 1], is an error. Default: 0.5.",
+        description="A step that scores below it, in [0, 1], is an error. Default: the model's, or 0.5.",
     )
     on_invalid: OnInvalid = Field(
         "unscored",

@@ -12,6 +12,7 @@ from unprm.engines.model_queue import ModelQueue, Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
 from unprm.fair_shares import Capacity, Reservation
 from unprm.models.options import LoadModelRequest, public_name
+from unprm.steps import THRESHOLD
 from unprm.types import Engine, StepTag
 from unprm.wire import ModelState
 
@@ -89,6 +90,11 @@ class Model:
     def is_demo(self) -> bool:
         """Whether it is loaded, and a demonstration."""
         return self._queue is not None and self.engine.description.demo
+
+    @property
+    def threshold(self) -> float:
+        """Below which a step's score is an error by default; 0.5 until it is loaded."""
+        return THRESHOLD if self._queue is None else self.engine.description.calibration.threshold
 
     @property
     def tag(self) -> StepTag | None:

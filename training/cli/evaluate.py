@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -42,6 +42,15 @@ class PrmOptions:
         Literal["auto", "torch", "vllm"], typer.Option(help="auto: vLLM on CUDA if installed, otherwise torch.")
     ] = "auto"
     server: Annotated[str | None, typer.Option(help="Call the server at this URL instead of a model here.")] = None
+
+    def copy(self, output: Path | None) -> Path:
+        """The directory of the model's copy, for what is fitted to it. Raises `BadParameter` if it is none."""
+        place = output or Path(self.adapter or self.model)
+        if not place.is_dir():
+            raise typer.BadParameter(
+                f"{place} is not a directory: name that of the model's copy", param_hint="--output"
+            )
+        return place
 
     @contextmanager
     def scoring(self) -> "Iterator[Scorer]":
@@ -153,6 +162,32 @@ def trajectories(
         shown = "; ".join(f"{name} {share.in_percent}" for name, share in against.items())
         table += f"Against the minimum, mean of the {len(judges)} judges, in points: {shown}.\n"
     _write_table(output / "trajectories.md", table)
+
+
+@app.command()
+@with_options
+def threshold(
+    prm: PrmOptions,
+    data: Annotated[Path, typer.Option(help="Step labels of 20 solutions or more; layouts as for `train`.")],
+    output: Annotated[Path | None, typer.Option(help="Directory of the model's copy; default: the model's.")] = None,
+) -> None:
+    """Set below which score a step is an error, from labelled solutions of your own; refused unless it helps."""
+    from unprm.calibration import Calibration
+    from unprm.types import Solution
+
+    from ..evaluate import threshold
+
+    place, traces = prm.copy(output), threshold.read_traces(data)
+    before = Calibration.read(place)
+    with prm.scoring() as scorer:
+        scores = scorer.score([Solution(trace.steps, problem=trace.problem) for trace, _ in traces])
+    chosen = threshold.choose([first for _, first in traces], scores)
+    typer.echo(str(chosen))
+    if chosen.gain.low <= 0:
+        console.print(f"[yellow]it is not known to help: {place} keeps {before.threshold:g}[/yellow]", soft_wrap=True)
+        raise typer.Exit(1)
+    replace(before, threshold=chosen.threshold).write(place)
+    console.print(f"wrote it to {place}", soft_wrap=True)
 
 
 @app.command("all")

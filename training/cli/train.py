@@ -1,5 +1,6 @@
 """The commands that train, publish and calibrate a PRM: train, merge-adapter, push, calibrate."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -102,14 +103,15 @@ def calibrate(
     output: Annotated[Path | None, typer.Option(help="Output directory; default: the model's.")] = None,
 ) -> None:
     """Fit a PRM's calibration, which makes its scores comparable with other models' in an average."""
+    from unprm.calibration import Calibration
+
     from ..prm.calibrate import calibrate as fit
 
-    place = output or Path(prm.adapter or prm.model)
-    if not place.is_dir():
-        raise typer.BadParameter(f"{place} is not a directory: name that of the model's copy", param_hint="--output")
+    place = prm.copy(output)
+    before = Calibration.read(place)
     with prm.scoring() as scorer, stage.progress(console) as progress:
         fitted = fit(scorer, data, progress)
-    fitted.calibration.write(place)
+    replace(fitted.calibration, threshold=before.threshold).write(place)
     console.print(
         f"{place}: scale {fitted.calibration.scale:.3f}, shift {fitted.calibration.shift:+.3f}, of {fitted.steps} "
         f"steps; calibration error {fitted.before.calibration_error:.3f} before, "
