@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from unprm.errors import RecordInvalid
 
@@ -78,7 +79,7 @@ def choose(first_errors: Sequence[int | None], scores: Sequence[Scores], seed: i
     return ChosenThreshold(GRID[best(weights)], count, float(before), gain)
 
 
-def _f1(found: Numbers, wrong: Numbers, weights: Numbers) -> Numbers:
+def _f1(found: Numbers, wrong: npt.NDArray[np.bool_], weights: Numbers) -> Numbers:
     """F1 of first errors on resampled traces, (resamples, thresholds). `found`: whether each trace's is found at each
     threshold, (thresholds, traces); `wrong`: (traces,); `weights`: (resamples, traces)."""
     shares = []
