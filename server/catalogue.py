@@ -9,7 +9,7 @@ from unprm.formats.registry import families, known_models
 
 BYTES = 2
 """Bytes of a parameter in bfloat16."""
-WIDTH = 104
+WIDTH = 118
 """Least width of the table; if it were narrower, names would be broken and could not be copied."""
 
 

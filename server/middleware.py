@@ -3,6 +3,7 @@ again when they change. A request counts against its caller's share of the serve
 
 import asyncio
 import hashlib
+import logging
 import re
 import string
 import uuid
@@ -102,7 +103,8 @@ class Envelope:
         self._service.metrics.count_request(route, status, seconds, lease, works=works, named=named)
         if journalled and self._service.journal is not None:
             self._service.journal.note_request(lease, route, status, seconds, bytes(answer))
-        annotate_request(log_request(scope["method"], route, status, seconds, lease))
+        level = logging.DEBUG if route in {*_OPEN, _METRICS} or route.startswith(page.BELOW) else logging.INFO
+        annotate_request(log_request(scope["method"], route, status, seconds, lease, level))
 
 
 class KeysInvalid(ValueError):

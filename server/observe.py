@@ -43,15 +43,17 @@ def configure_logs(level: str, style: Literal["json", "text"]) -> None:
             "disable_existing_loggers": False,
             "formatters": {"line": {"()": LogFormatter, "style": style}},
             "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-            # it logs each request to an upstream, of which a judge gets one per step
-            "loggers": {"httpx": {"level": "WARNING"}},
+            # one logs each request to an upstream, of which a judge gets one per step, the other its steps at the start
+            "loggers": {name: {"level": "WARNING"} for name in ("httpx", "uvicorn.error")},
             "root": {"level": level.upper(), "handlers": ["stderr"]},
         }
     )
     logging.captureWarnings(True)
 
 
-def log_request(method: str, route: str, status: int, seconds: float, lease: Lease) -> dict[str, str | int | float]:
+def log_request(
+    method: str, route: str, status: int, seconds: float, lease: Lease, level: int = logging.INFO
+) -> dict[str, str | int | float]:
     """Logs the line of one request; returns its fields. `route` is the template, so neither path nor query string is
     logged."""
     fields: dict[str, str | int | float] = {
@@ -66,7 +68,7 @@ def log_request(method: str, route: str, status: int, seconds: float, lease: Lea
         "tokens": lease.usage.tokens,
         "computed_tokens": lease.usage.computed_tokens,
     }
-    logger.info("request", extra={"fields": fields})
+    logger.log(level, "request", extra={"fields": fields})
     return fields
 
 

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -140,9 +141,10 @@ class RequestScorer(Scorer):
             ]
             tokens = sum(len(item.ids) for batch in batches for item in batch)
             lease.charge(tokens)
+            lease.usage += Usage(tokens=tokens)  # also if it is cancelled
             results = await all_of(map(self._run, reserved, batches))
         usage = sum((result.usage for result in results), Usage())
-        lease.usage += usage
+        lease.usage += replace(usage, tokens=usage.tokens - tokens)
         lease.charge(usage.tokens - tokens)  # a judge's server counts its own
         scores = results[0].scores
         if len(results) > 1:

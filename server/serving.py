@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from types import FrameType
+from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI
@@ -28,7 +29,7 @@ from .models.load import load
 from .observe import Metrics, configure_logs
 from .reloading import Reloading
 from .service import Service
-from .settings import Settings
+from .settings import NONE, Settings
 from .slow_connections import BoundedProtocol, serve
 from .tracing import TracingUnavailable, configure_traces
 
@@ -133,7 +134,7 @@ class DrainingServer(uvicorn.Server):
                     each.load_cert_chain(file, key)
 
             self._certificate = Reloading("certificate", load_certificate, *filter(None, (file, key)))
-        self._hosts, self._port = settings.host, settings.port
+        self._hosts, self._port, self._settings = settings.host, settings.port, settings
         self.status, self.reason = 0, ""
         self._service: Service = app.state.service
         self._service.files += filter(None, [self._certificate])
@@ -160,6 +161,7 @@ class DrainingServer(uvicorn.Server):
         """Serves until asked to stop, then drains."""
         port = self.servers[0].sockets[0].getsockname()[1]
         address = page_address(self._hosts[0], port, secure=self.config.is_ssl)
+        logger.info("starts", extra={"fields": summary(self._settings)})
         logger.info("the page is at %s for browsers on this machine; the model is still loading", address)
         announcement = asyncio.create_task(self._announce(address))
         await super().main_loop()
@@ -197,6 +199,22 @@ class DrainingServer(uvicorn.Server):
                 "anyone who can reach %s can use the server: it has no key (--api-key, --api-keys-file)",
                 ", ".join(self._hosts),
             )
+
+
+def summary(settings: Settings) -> dict[str, str]:
+    """What is on, without keys, and without what of an URL may be one."""
+    keys = ["--api-key"] * (settings.api_key is not None) + [str(settings.api_keys_file)] * bool(settings.api_keys_file)
+    upstreams = [
+        f"{name} at {urlsplit(each.url).netloc.rpartition('@')[2]}" for name, each in settings.upstreams().items()
+    ]
+    return {
+        "models": ", ".join(" + ".join(filter(None, (each.model, each.adapter))) for each in settings.models().values())
+        or NONE,
+        "keys": ", ".join(keys) or NONE,
+        "upstreams": ", ".join(upstreams) or NONE,
+        "calibration": str(settings.vote_calibration or NONE),
+        "journal": str(settings.journal or NONE),
+    }
 
 
 def _is_loopback(host: str) -> bool:

@@ -564,7 +564,7 @@ class FeedbackRequest(WireModel, Request):
 
     NULLABLE: ClassVar = False
 
-    request_id: str = Field(description="`X-Request-ID` of the response to a vote, or to a chat completion.")
+    request_id: str = Field(description="`X-Request-ID` of the response to a vote, or the `id` of a chat completion.")
     correct: bool | None = None
     answer: Text | None = Field(None, description="Instead of it, the right answer.")
 

@@ -19,7 +19,7 @@ from unprm.commands import group, run, with_options
 from unprm.votes.registry import Strategy
 from unprm_client import _base, terminal
 from unprm_client._client import AsyncClient, Client
-from unprm_client.errors import ClientError
+from unprm_client.errors import ClientError, Unauthorized
 from unprm_client.settings import SUMMARIES, with_settings
 
 app = group("Scores and votes in a terminal.")
@@ -74,7 +74,8 @@ class Asking:
             for number, outcome in enumerate(bar.track(outcomes, len(requests), description="answered"), 1):
                 if isinstance(outcome, ClientError):
                     failed = True
-                    print(f"request {number}: {outcome}", file=sys.stderr)
+                    hint = " (here by --key, or UNPRM_CLIENT_KEY)" if isinstance(outcome, Unauthorized) else ""
+                    print(f"request {number}: {outcome}{hint}", file=sys.stderr)
                 elif self.as_json:
                     print(outcome.model_dump_json())
                 else:

@@ -197,3 +197,9 @@ def test_key_and_address_may_be_variables(server: Running) -> None:
     result = CliRunner().invoke(app, ["score", "--json"], json.dumps(request("a")), env=environment)
     assert result.exit_code == 0
     assert json.loads(result.output)["model"] == "fake"
+
+
+def test_how_a_key_is_given_is_told() -> None:
+    with serving(api_key="a-key-of-the-server") as running:
+        refused = run(running, "vote", stdin=json.dumps(request(given("7", 0.9), given("7", 0.8))))
+        assert (refused.exit_code, "by --key, or UNPRM_CLIENT_KEY" in refused.output) == (1, True)

@@ -182,6 +182,52 @@ def test_answers_in_json_are_compared_as_they_were_voted_on(
         assert {text: judge(server, chat, answer=text).json()["correct"] for text in verdicts} == verdicts
 
 
+def test_an_answer_is_named_by_its_id(tmp_path: Path) -> None:
+    chat = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "q"}],
+        "unprm": {"budget": 2, "strategy": "majority"},
+    }
+    with upstream(boxed(1)[0]) as reasoner, journalled(tmp_path, upstream_url=reasoner.url) as server:
+        for path, body in (
+            ("chat/completions", chat),
+            ("messages", chat | {"max_tokens": 9}),
+            ("responses", {"model": "m", "input": "q", "unprm": chat["unprm"]}),
+        ):
+            answer = server.post(f"/v1/{path}", body)
+            for name in (answer.json()["id"], answer.headers["X-Request-ID"]):
+                assert judge(server, name, answer="1").json()["correct"]
+        streamed = server.post("/v1/chat/completions", chat | {"stream": True}).text
+        assert not judge(server, json.loads(streamed.split("\n")[0].removeprefix("data: "))["id"], answer="2").json()[
+            "correct"
+        ]
+        own = server.post("/v1/chat/completions", chat, headers={"X-Request-ID": "msg_7"}).json()["id"]
+        assert [judge(server, each, correct=True).status_code for each in ("msg_7", own, "msg_8")] == [200, 200, 422]
+
+
+def test_tool_calls_are_compared_as_values(tmp_path: Path) -> None:
+    calls = [
+        {"id": str(number), "type": "function", "function": {"name": name, "arguments": '{"b": 1.0, "a": [true]}'}}
+        for number, name in enumerate("fg")
+    ]
+    message = {"role": "assistant", "content": None, "tool_calls": calls}
+    tools = [{"type": "function", "function": {"name": name}} for name in "fg"]
+    body = {"model": "m", "messages": [{"role": "user", "content": "q"}], "tools": tools, "unprm": {"budget": 2}}
+    rights = {
+        'g({"a":[true],"b":1})\nf({"a":[true],"b":1})': True,
+        'f({ "b": 1, "a": [true] })\n g({"b": 1, "a": [true]})': True,
+        json.dumps([*reversed(calls)]): True,
+        json.dumps([{"name": each["function"]["name"], "arguments": {"a": [True], "b": 1}} for each in calls]): True,
+        json.dumps(calls[0]): False,
+        'f({"a":[true],"b":2})\ng({"a":[true],"b":1})': False,
+        "no call": False,
+        "[1]": False,
+    }
+    with upstream(message) as reasoner, journalled(tmp_path, upstream_url=reasoner.url) as server:
+        chat = server.post("/v1/chat/completions", body).json()["id"]
+        assert {text: judge(server, chat, answer=text).json()["correct"] for text in rights} == rights
+
+
 def test_while_the_journal_cannot_be_used_feedback_is_asked_for_again(tmp_path: Path) -> None:
     with journalled(tmp_path) as server:
         vote = server.post("/vote/majority", VOTE).headers["X-Request-ID"]

@@ -133,9 +133,9 @@ def test_the_log_has_a_line_per_request_and_no_word_of_a_caller(tmp_path: Path) 
             "code": "model_unavailable",
             "request_id": "mine",
             "solutions": 1,
-            "tokens": 0,
         }.items()
     )
+    assert requests[0]["tokens"] > 0  # the model has had them
     assert requests[1].items() >= {"status": 200, "solutions": 2}.items()
     assert "code" not in requests[1]
     assert [line.get("code") for line in requests[2:7]] == [
@@ -315,6 +315,30 @@ def test_published_models_are_listed() -> None:
     assert ended.returncode == 0
     assert re.search(r"Qwen/Qwen2.5-Math-PRM-7B +qwen-prm +Qwen +7.6 B +15.2 GB +73.5", ended.stdout)
     assert re.search(r"PRIME-RL/EurusPRM-Stage2 +eurus +Apache-2.0 +7.6 B +30.4 GB +31.3", ended.stdout)
+
+
+def test_the_log_tells_at_the_start_what_is_on_and_of_probes_only_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("one CANARY-key\n")
+    options = [f"--api-keys-file={tmp_path / 'keys'}", "--upstream-url=small=http://CANARY@10.0.0.7:9/v1?CANARY"]
+    options += [f"--journal={tmp_path / 'journal'}", "--upstream-key=small=CANARY"]
+    with process(tmp_path / "log", "--log-format=json", *options) as server:
+        for path in ("/healthz", "/readyz", "/page/app.js", "/"):
+            server.http.get(path)
+        assert server.http.get("/model").status_code == 401
+        assert server.end() == 0
+        lines = [json.loads(line) for line in server.text.splitlines()]
+    assert "CANARY" not in server.text
+    (start,) = [line for line in lines if line["message"] == "starts"]
+    told = {name: start[name] for name in ("models", "keys", "upstreams", "calibration", "journal")}
+    assert told == {
+        "models": "unprm-mini",
+        "keys": str(tmp_path / "keys"),
+        "upstreams": "small at 10.0.0.7:9",
+        "calibration": "none",
+        "journal": str(tmp_path / "journal"),
+    }
+    assert [line["status"] for line in lines if line["message"] == "request"] == [401]
+    assert len(lines) <= 6
 
 
 def test_a_port_that_is_taken_ends_with_status_2(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ from .train_settings import ProbeSummary, TrainSettings, TrainSummary, TuneName
 
 CARD = "README.md"
 TEMPLATE = Path(__file__).with_name("card.md.jinja")
+MERGED = "transformers"
+"""The library that reads a merged checkpoint, as the hub calls it."""
 PLACE = "PATH_OF_THIS_DIRECTORY"
 """Stands in a training run's card for the model's name, which is known when it is published."""
 BY_THE_MACHINE = ("batch_tokens", "gradient_checkpointing", "checkpoint_every", "report_to")
@@ -101,7 +103,7 @@ def published_card(place: Path, repository: str, base: str | None, figures: str 
     data = ModelCardData(
         base_model=base,
         datasets=datasets,
-        library_name="transformers",
+        library_name=MERGED,
         license=licences.get(base) if base else None,
         pipeline_tag="token-classification" if classifies else None,
         tags=TAGS,
@@ -228,6 +230,10 @@ def merge_adapter(model: str, adapter: str | None, output: Path, dtype: StoredDt
     config = PrmConfig.read(files.directory)
     write_checkpoint(load_merged(files, dtype), files.base, files.directory, config, output)
     _copy(files.directory, output, CARD, calibration.NAME)
+    if (output / CARD).exists():
+        card = ModelCard.load(output / CARD)
+        card.data.library_name = MERGED
+        card.save(output / CARD)
 
 
 def push(directory: Path, repository: str, figures: Path | None = None, api: HfApi | None = None) -> str:

@@ -3,11 +3,12 @@
 import hashlib
 import json
 import logging
+import math
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -60,6 +61,15 @@ class PrmFiles:
 
     def weight_bytes(self) -> int:
         return sum(path.stat().st_size for path in self.base.glob("*.safetensors"))
+
+    def parameters(self) -> int:
+        """Parameters of the base; 0 if a file can't be read, which loading reports."""
+        count = 0
+        with suppress(SafetensorError, OSError):
+            for path in self.base.glob("*.safetensors"):
+                with safe_open(path, "pt") as file:
+                    count += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+        return count
 
 
 def locate(

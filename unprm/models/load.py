@@ -11,7 +11,7 @@ from unprm.engines.torch import attention
 from unprm.engines.torch.devices import Gpu, multiplies_bf16_fast, multiplies_int8_fast, pick_device
 from unprm.engines.torch.engine import TorchEngine, planned, slot_bytes
 from unprm.engines.torch.graphs import SIZES
-from unprm.engines.torch.memory import cache_bytes, pass_tokens, release_freed
+from unprm.engines.torch.memory import cache_bytes, left_to_container, pass_tokens, release_freed
 from unprm.engines.torch.plain import PlainEngine
 from unprm.engines.torch.quantized import quantize, widen_all
 from unprm.engines.torch.readers import Reader
@@ -55,6 +55,11 @@ def load_model(spec: ModelSpec, options: EngineOptions, sharers: int = 1) -> Eng
     number = _pick_dtype(options.dtype, place.type, files.weight_bytes(), fast)
     chosen = _pick_engine(options, place, source, shared=sharers > 1)
     dtype = options.dtype if options.dtype in ("int8", "float8") else str(number).removeprefix("torch.")
+    if place.type == "cpu":
+        eight = options.dtype == "int8"  # the stored type is loaded first
+        check_room(
+            files.name, files.weight_bytes() if eight else files.parameters() * number.itemsize, left_to_container()
+        )
     description = source.describe(spec, options, chosen, str(place), dtype)
     if chosen == "vllm":
         from unprm.engines.vllm.engine import VllmEngine  # an optional dependency
@@ -95,12 +100,21 @@ def _in_process(
     return engine
 
 
+def check_room(model: str, needed: int, left: int) -> None:
+    """Raises `ModelInvalid` if the weights take more bytes than a container's limit leaves: it would be killed."""
+    if needed > left:
+        raise ModelInvalid(
+            f"the weights of {model} take {needed / 1e9:.2f} GB, and the container's memory limit leaves "
+            f"{left / 1e9:.2f} GB: raise the limit, or choose a smaller model or --dtype"
+        )
+
+
 def _cache_bytes(reader: Reader, options: EngineOptions, max_tokens: int, pass_tokens: int, place: torch.device) -> int:
     """Bytes for the prefix cache; the weights are on their device."""
     if options.prefix_cache_gb is not None:
         return int(options.prefix_cache_gb * 2**30)
     if place.type != "cuda":
-        return CPU_CACHE
+        return min(CPU_CACHE, left_to_container() // 2)
     torch.cuda.empty_cache()  # what loading took counts as free
     free, total = torch.cuda.mem_get_info(place)
     model, slot = planned(reader, max_tokens, pass_tokens), slot_bytes(reader)

@@ -1,6 +1,5 @@
 """OpenAI's endpoints, and Anthropic's: a client of these APIs can use them unchanged."""
 
-import uuid
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -75,7 +74,7 @@ class Gateway:
     ) -> partial[Coroutine[Any, Any, ElectionResult]]:
         """The election, still to be called; `budget`: of the request's header; `prefix`: of the response's id. Raises
         the errors that are known before the upstream is called."""
-        self.context.response_id = prefix + uuid.uuid4().hex
+        self.context.response_id = prefix + self.context.request_id
         planned = await plan(request, budget, self.upstreams, self.service, self.context)
         escalates = planned.settings.on_reject == "escalate"
         groups = [[source] for source in planned.sources] if escalates else [planned.sources]

@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from prometheus_client import generate_latest
 from starlette.responses import PlainTextResponse
@@ -44,7 +45,7 @@ def test_a_caller_s_haste_is_told_from_the_server_s_slowness(
         assert (late.status_code, late.json()["code"]) == (504, "deadline_exceeded")
         assert server.metric(f'unprm_requests_total{{route="/score_steps",status="504",code="{code}"}}') == 1
         gate.set()
-    lines: list[Any] = [record.__dict__["fields"] for record in caplog.records if hasattr(record, "fields")]
+    lines: list[Any] = [record.__dict__["fields"] for record in caplog.records if record.message == "request"]
     assert lines[0]["code"] == code
 
 
@@ -116,3 +117,17 @@ def test_a_file_that_cannot_be_read_any_more_is_told(tmp_path: Path) -> None:
                 file.write_text(text)
             states.append(server.metric('unprm_stale_files{contents="keys"}'))
     assert states == [0, 1, 1, 1, 0]
+
+
+def test_a_request_whose_caller_left_is_in_the_usage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    (tmp_path / "keys").write_text("one 11111111\n")
+    gate = threading.Event()
+    with serving(FakeEngine(gate=gate), api_keys_file=tmp_path / "keys", open_metrics=True) as server:
+        with pytest.raises(httpx.ReadTimeout):
+            server.post("/score_steps", ask("a" * 100), headers={"Authorization": "Bearer 11111111"}, timeout=0.3)
+        until(lambda: server.metric('unprm_caller_requests_total{code="caller_left"}') == 1)
+        assert server.metric('unprm_caller_tokens_total{caller="1"}') > 100
+        gate.set()
+        whole = server.post("/score_steps", ask("a" * 100), headers={"Authorization": "Bearer 11111111"})
+        assert server.metric('unprm_caller_tokens_total{caller="1"}') == 2 * whole.json()["usage"]["tokens"]

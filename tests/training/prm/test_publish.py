@@ -47,6 +47,7 @@ def test_a_merged_prm_scores_as_base_and_adapter_do_and_needs_neither(base, adap
     shutil.copytree(base, home / "base")
     shutil.copytree(adapter, home / "adapter")
     (home / "adapter" / "calibration.json").write_text('{"scale": 1.5, "shift": 0.25}', "utf-8")
+    (home / "adapter" / "README.md").write_text("---\nlibrary_name: peft\nlicense: mit\n---\n# Mine\n", "utf-8")
     output = tmp_path / "merged"
     merge_adapter(str(home / "adapter"), None, output, torch.float32)
     shutil.rmtree(home)
@@ -54,6 +55,7 @@ def test_a_merged_prm_scores_as_base_and_adapter_do_and_needs_neither(base, adap
     with closing(load_engine(str(output), device="cpu")) as engine:
         assert (engine.description.name, engine.description.adapter) == ("tiny-prm", None)
     assert json.loads((output / "calibration.json").read_text("utf-8"))["scale"] == 1.5
+    assert (output / "README.md").read_text("utf-8") == "---\nlibrary_name: transformers\nlicense: mit\n---\n# Mine\n"
     assert (
         len({path.stat().st_mode for path in output.iterdir() if path.is_file()}) == 1
     )  # whoever may read one may read all
