@@ -224,8 +224,11 @@ class Upstream:
             self.gone += not whole
 
     async def go_on(self, request: Request) -> Response:
-        """The completions API, with the first text."""
-        self.bodies.append(await request.json())
+        """The completions API, with the first text; a stream is that of a chat."""
+        body = await request.json()
+        if body.get("stream"):
+            return await self.complete(request)
+        self.bodies.append(body)
         choice = {"index": 0, "text": self.texts[0], "finish_reason": "stop", "logprobs": None}
         answer = {"id": "x", "object": "text_completion", "created": 1, "model": "m", "choices": [choice]}
         return JSONResponse(answer, headers={"Content-Type": self.media_type})

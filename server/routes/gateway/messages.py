@@ -13,7 +13,7 @@ from unprm.wire import Request
 from ...problem_details import event
 from .election import ElectionResult, ElectionUpdate
 from .schema import ChatRequest, ElectionSettings, UpstreamRequest, chat_request
-from .stream import describe, parts_of
+from .stream import StreamFormat, describe, parts_of
 
 _STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
 """Reasons why a completion stopped that are no `end_turn`."""
@@ -207,7 +207,7 @@ def message(model: str, id: str, elected: ElectionResult) -> Json:
     }
 
 
-class MessageEvents:
+class MessageEvents(StreamFormat):
     """The events of one message; those that report the election's progress are of type `ping`."""
 
     def __init__(self, model: str, id: str) -> None:

@@ -20,7 +20,7 @@ from ..route import WorkRoute
 from .election import ElectionResult, elect
 from .messages import CountRequest, MessageEvents, MessagesRequest, message
 from .plan import check_count, plan
-from .responses import ResponsesRequest, response
+from .responses import ResponseEvents, ResponsesRequest, response
 from .sampling import Sampling
 from .schema import MAX_CANDIDATES, NAMED, ChatRequest, CompletionRequest, UpstreamRequest
 from .stream import EVENTS, Chunks, ElectionStream, chat_completion
@@ -128,11 +128,12 @@ async def completion(gateway: TheGateway, request: CompletionRequest) -> Respons
 
 @router.post("/responses", response_model=None, **_described("responses"))
 async def respond(gateway: TheGateway, request: ResponsesRequest, budget: _Budget = None) -> Response | Json:
-    """As `/v1/chat/completions`, for OpenAI's responses API; with tools or as a stream, without a vote."""
-    if request.passed_on:
-        return await gateway.relay("/responses", request, 1)
+    """As `/v1/chat/completions`, for OpenAI's responses API."""
     election = await gateway.prepare_election(await gateway.context.read(request.chat), budget, "resp_")
-    return await gateway.context.read(partial(response, request, gateway.context.response_id, await election()))
+    id = gateway.context.response_id
+    if request.stream:
+        return ElectionStream(election, ResponseEvents(request, id))
+    return await gateway.context.read(partial(response, request, id, await election()))
 
 
 @router.post("/messages", response_model=None, **_described("messages"))

@@ -38,7 +38,23 @@ def chat_completion(request: ChatRequest, id: str, elected: ElectionResult) -> J
     return about | {"choices": choices, "usage": elected.sampled.usage.for_chat(), "unprm": report}
 
 
-class Chunks:
+class StreamFormat(Protocol):
+    """The events of an election in the form of an API: at its start, at each update, and for its outcome."""
+
+    def begin(self) -> bytes: ...
+
+    def update(self, update: ElectionUpdate) -> bytes: ...
+
+    def answer(self, elected: ElectionResult) -> Iterator[bytes]:
+        """The last ones. Raises `UpstreamFailed` before the first if this API can't express it."""
+        ...
+
+    def fail(self, problem: bytes) -> bytes:
+        """In place of the last ones: an error, as its problem details say."""
+        return event(problem, "error")
+
+
+class Chunks(StreamFormat):
     """The events of a chat completion: its answers, and the usage if the request asks for it."""
 
     def __init__(self, request: ChatRequest, id: str) -> None:
@@ -78,18 +94,6 @@ class Chunks:
         if logprobs is not None:
             choice["logprobs"] = logprobs
         return _encoded(self._common | {"choices": [choice]} | more)
-
-
-class StreamFormat(Protocol):
-    """The events of an election in the form of an API: at its start, at each update, and for its outcome."""
-
-    def begin(self) -> bytes: ...
-
-    def update(self, update: ElectionUpdate) -> bytes: ...
-
-    def answer(self, elected: ElectionResult) -> Iterator[bytes]:
-        """The last ones. Raises `UpstreamFailed` before the first if this API can't express it."""
-        ...
 
 
 class ElectionStream(StreamingResponse):
@@ -159,7 +163,7 @@ class ElectionStream(StreamingResponse):
                     yield part
                     await asyncio.sleep(0)  # a caller that reads fast must not keep the others waiting
             except Exception as error:  # as above
-                yield event(respond(error, self._scope).body, "error")
+                yield self._format.fail(bytes(respond(error, self._scope).body))
             return
 
 

@@ -612,11 +612,11 @@ def test_a_late_upstream_ends_at_the_deadline_with_what_has_come() -> None:
 
 @pytest.mark.parametrize(
     ("path", "stream"),
-    [("chat/completions", False), ("chat/completions", True), ("responses", True)],
+    [("chat/completions", False), ("chat/completions", True), ("completions", True)],
 )
 def test_what_outlives_the_drain_is_told_so(path: str, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "input": PROBLEM, "stream": stream}
+    body = {"model": "m", "messages": [{"role": "user", "content": PROBLEM}], "prompt": PROBLEM, "stream": stream}
     with (
         upstream(boxed(1), held={0: threading.Event()}) as reasoner,
         gateway(reasoner, drain_seconds=0) as running,
@@ -625,7 +625,7 @@ def test_what_outlives_the_drain_is_told_so(path: str, stream: bool, caplog: pyt
         until(lambda: len(reasoner.bodies) == 1)
         running.server.should_exit = True
         answer = waiting.result()
-    passed_on = path == "responses"
+    passed_on = path == "completions"
     status, last = (200, answer.text.split("data: ")[-1]) if stream and not passed_on else (503, answer.text)
     assert (answer.status_code, json.loads(last)["error"]["code"]) == (status, "shutting_down")
     assert _logged(caplog, path) == [(status, "shutting_down")]
@@ -659,12 +659,12 @@ def test_a_stream_that_outlives_the_drain_ends_with_an_event(caplog: pytest.LogC
 def test_a_stream_that_is_passed_on_ends_at_its_deadline_with_an_event(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     messages = [{"role": "user", "content": PROBLEM}]
-    body = {"model": "m", "input": PROBLEM, "messages": messages, "stream": True, "logprobs": True}
+    body = {"model": "m", "prompt": PROBLEM, "messages": messages, "stream": True, "logprobs": True}
     with upstream(boxed(1), hangs={0: 0}) as reasoner, gateway(reasoner, gateway_seconds=1) as running:
-        answer = running.post("/v1/responses", body)
+        answer = running.post("/v1/completions", body)
     *_, last = answer.text.split("\n\n")[:-1]
     assert json.loads(last.removeprefix("event: error\ndata: "))["error"]["code"] == "deadline_exceeded"
-    assert _logged(caplog, "responses") == [(200, "deadline_exceeded")]
+    assert _logged(caplog, "completions") == [(200, "deadline_exceeded")]
 
 
 def test_votes_are_counted_once() -> None:

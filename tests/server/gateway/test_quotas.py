@@ -41,9 +41,8 @@ REPORT = b'data: {"choices": [], "usage": {"prompt_tokens": 30, "total_tokens": 
         ("/v1/completions", {"prompt": "p" * 400}, b'{"choices": [{"text": "' + b"x" * 400 + b'"}]}', 214),
         ("/v1/completions", {"prompt": "p" * 400, "stream": True}, EVENTS, 130),
         ("/v1/completions", {"prompt": "p" * 400, "stream": True}, EVENTS + REPORT, 50),
-        ("/v1/responses", {"input": "p" * 400, "stream": True}, EVENTS + REPORT, 50),
     ],
-    ids=["reported", "unreported", "events", "events, reported", "responses"],
+    ids=["reported", "unreported", "events", "events, reported"],
 )
 def test_tokens_of_what_is_passed_on_count_too(
     path: str, more: dict[str, Any], answer: bytes, tokens: int, tmp_path: Path
