@@ -78,10 +78,11 @@ class Readings:
         request = AnyVoteRequest(**fields, solutions=solutions)
         self._read = self._read or Ballot(request, [], [])
         yield from self._read.add(request, self._scorer)
-        for index, each in enumerate(completions, len(self)):
-            if reason := breach(plan.request, each):
+        reasons = yield from pausing(breach(plan.request, each) for each in completions)
+        for index, (each, reason) in enumerate(zip(completions, reasons, strict=True), len(self)):
+            if reason is not None:
                 self.breaches[index] = reason
-            self._ranks.append((not (each.text.strip() or each.calls), bool(reason), each.is_cut))
+            self._ranks.append((not (each.text.strip() or each.calls), reason is not None, each.is_cut))
             self._calls |= bool(each.calls)
 
     def ballot(self, risk: float | None) -> Ballot:

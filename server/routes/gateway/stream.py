@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 from starlette.responses import StreamingResponse
@@ -12,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from unprm.openai.models import Json
 from unprm.task_groups import all_of
 
+from ...lease import lease_of
 from ...problem_details import event, respond
 from .election import ElectionResult, ElectionUpdate, Observer
 from .report import Progress, TextPiece, WrittenCandidate
@@ -159,7 +161,8 @@ class ElectionStream(StreamingResponse):
             try:
                 if isinstance(update, Exception):
                     raise update
-                for part in self._format.answer(update):
+                parts = self._format.answer(update)
+                for part in await lease_of(self._scope).read(partial(list, parts)):  # log-probabilities are long
                     yield part
                     await asyncio.sleep(0)  # a caller that reads fast must not keep the others waiting
             except Exception as error:  # as above

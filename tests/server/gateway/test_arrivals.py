@@ -49,6 +49,29 @@ def test_those_that_can_change_nothing_are_not_waited_for() -> None:
     assert report["failures"] == []
 
 
+@pytest.mark.parametrize("stable", [0.5, 0.95, 1])
+def test_slow_candidates_of_a_round_count_as_much_as_fast_ones(stable: float) -> None:
+    """Three that come first agree; the five others of their round state another answer."""
+
+    class Uneven(Upstream):
+        async def _chunks(self, *arguments: Any) -> AsyncIterator[str]:
+            late = list[str]()
+            async for chunk in super()._chunks(*arguments):
+                for line in chunk.splitlines(keepends=True):
+                    if any(f'"index": {place},' in line for place in (1, 3, 6)):
+                        yield line + "\n"
+                    elif line.strip():
+                        late.append(line + "\n")
+            await asyncio.sleep(0.1)
+            for line in late:
+                yield line
+
+    texts = [boxed(2 if place in (1, 3, 6) else 1, str(place)) for place in range(8)]
+    with upstream(*texts, kind=Uneven) as reasoner, gateway(reasoner) as running:
+        report = running.post(PATH, ask(budget=8, round=8, stable=stable)).json()["unprm"]
+    assert (report["answer"], report["share"], report["sampled"]) == ("1", 5 / 8, 8)
+
+
 def test_nobody_answers_in_time() -> None:
     never = threading.Event()
     with upstream(boxed(1), held={0: never}) as reasoner, gateway(reasoner, gateway_seconds=LONG / 10) as running:

@@ -249,7 +249,7 @@ async def test_silence_is_filled_with_comments_that_openai_s_client_skips() -> N
         return ElectionResult([read], Samples(), Report.model_construct(answer="7"))
 
     stream = ElectionStream(election, Chunks(ChatRequest.model_validate(BODY), "chatcmpl-1"), silence=0.001)
-    async with served(stream, sent, go_on) as client:
+    async with served(stream, sent, go_on, Lease(Admission(1), "x")) as client:
         chunks = [chunk async for chunk in await client.chat.completions.create(model="m", messages=[], stream=True)]
     assert not any(part.startswith(b":") for part in sent[:4])  # the head and three events came first
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "It is 7"
