@@ -111,4 +111,9 @@ def _is(value: Any, name: Any) -> bool:
 
 
 def _same(value: Any, other: Any) -> bool:
+    """Whether two values are equal; true is not 1, which it is in Python."""
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_same, value, other))
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(_same(value[name], other[name]) for name in value)
     return isinstance(value, bool) is isinstance(other, bool) and bool(value == other)

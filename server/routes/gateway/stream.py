@@ -161,8 +161,8 @@ class ElectionStream(StreamingResponse):
             try:
                 if isinstance(update, Exception):
                     raise update
-                parts = self._format.answer(update)
-                for part in await lease_of(self._scope).read(partial(list, parts)):  # log-probabilities are long
+                answer = partial(list[bytes], self._format.answer(update))
+                for part in await lease_of(self._scope).read(answer):  # log-probabilities are long
                     yield part
                     await asyncio.sleep(0)  # a caller that reads fast must not keep the others waiting
             except Exception as error:  # as above
