@@ -119,7 +119,7 @@ class Caller(NamedTuple):
 
 
 class Keys:
-    """Callers by their keys; `key` is that of a caller without a name.
+    """`callers` by the digests of their keys, none if no key is needed; `key` is that of a caller without a name.
 
     `file` has a line `NAME KEY [TOKENS]` for each caller, TOKENS being those that it may use in a minute; blank lines
     and those that begin with # are ignored. It is checked at every request, so that rewriting it changes the keys. If a
@@ -129,19 +129,14 @@ class Keys:
     def __init__(self, key: SecretStr | None, file: Path | None) -> None:
         # by digests, so that the time of a look-up tells of no key
         self._own = {} if key is None else {_digest(key.get_secret_value().encode()): Caller()}
-        self._callers = self._own
+        self.callers = self._own
         self.files = [] if file is None else [Reloading("keys", partial(self._read, file), file)]
-
-    @property
-    def needed(self) -> bool:
-        """Whether callers must send a key."""
-        return bool(self._callers)
 
     def caller(self, sent: bytes) -> Caller | None:
         """The caller with this key, None if there is none."""
         for file in self.files:
             file.refresh()
-        return self._callers.get(_digest(sent))
+        return self.callers.get(_digest(sent))
 
     def _read(self, file: Path) -> None:
         """Puts the keys of the file in place; a quota that stays the same goes on. Raises `KeysInvalid`."""
@@ -149,7 +144,7 @@ class Keys:
             lines = file.read_text("utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise KeysInvalid(f"the key file {file} can't be read ({type(error).__name__})") from None
-        quotas = {(each.name, each.quota.per_minute): each.quota for each in self._callers.values() if each.quota}
+        quotas = {(each.name, each.quota.per_minute): each.quota for each in self.callers.values() if each.quota}
         callers: dict[bytes, Caller] = {}
         names = set[str]()
         for number, line in enumerate((line.strip(string.whitespace) for line in lines), 1):
@@ -165,7 +160,7 @@ class Keys:
             names.add(name)
         if not callers:
             raise KeysInvalid(f"the key file {file} has no keys: nobody could use the server")
-        self._callers = self._own | callers
+        self.callers = self._own | callers
 
 
 def _digest(key: bytes) -> bytes:
@@ -192,7 +187,7 @@ class Access:
         if path == _METRICS and self._settings.open_metrics and _FORWARDED.isdisjoint(headers.keys()):
             return
         keys = self._admin_keys if path.startswith(_ADMIN) else self._keys
-        if keys.needed:
+        if keys.callers:
             scheme, _, token = headers.get("authorization", "").partition(" ")
             # Anthropic's clients send the other header
             key = token.strip(" \t") if scheme.lower() == "bearer" else headers.get("x-api-key", "")

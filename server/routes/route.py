@@ -4,7 +4,7 @@ cheap."""
 import asyncio
 import math
 from collections.abc import Callable, Coroutine
-from functools import cached_property, partial
+from functools import partial
 from inspect import Parameter, Signature, signature
 from operator import attrgetter
 from typing import Annotated, Any
@@ -77,20 +77,10 @@ class WorkRoute(APIRoute):
                 await send({"type": "http.response.body", "body": event(body, "error")})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """What makes the response to a request whose body has arrived."""
+        """What makes the response to a request whose body has arrived: the handler of a route without a body, whose
+        endpoint has this one's body as a dependency."""
         if self.body_field is None:
             return super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            return await self._bodiless(request)
-
-        return handle
-
-    @cached_property
-    def _bodiless(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler of a route without a body, whose endpoint has this one's body as a dependency. It is made with
-        the first request: most routes of an app get none."""
-        assert self.body_field is not None, "FastAPI handles the others"
         name, parameters = self.body_field.name, signature(self.endpoint).parameters
         assert name in parameters, "one parameter is the whole body"
 

@@ -42,6 +42,10 @@ _AGENTS = [{"trajectories": [{"messages": _MESSAGES, "id": "a"}, _ATIF], "tools"
 _CHAT = {"model": "m", "messages": _MESSAGES, "tools": [_TOOL], "tool_choice": "auto", "n": 2, "temperature": 0.5,
          "seed": 1, "logprobs": True, "top_logprobs": 2, "max_tokens": 9, "stop": ["x"], "stream_options": {},
          "unprm": {"strategy": "wrf", "budget": 2, "round": 1, "stable": 0.9, "show_samples": True}}  # fmt: skip
+_LISTED = {"type": "array", "uniqueItems": True, "items": {"$ref": "#/$defs/item"}}
+_FORMED = _CHAT | {"tools": None, "tool_choice": None, "response_format": {"type": "json_schema", "json_schema": {
+    "name": "n", "schema": {"properties": {"a": {"$ref": "#/$defs/list"}}, "$defs": {"item": {}, "list": _LISTED}}}},
+    "unprm": {"strategy": "majority", "budget": 2, "vote_on": ["/a", "/a/0"]}}  # fmt: skip
 _ITEMS = [
     {"role": "user", "content": [{"type": "input_text", "text": "What is 2 + 3?"}]},
     {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "Add."}]},
@@ -78,7 +82,7 @@ BODIES: dict[str, list[Json]] = {
     "/tokenize": [{"prompt": "a b", "model": "fake", "add_special_tokens": False}],
     **{path: [_RANKED] for path in ("/rerank", "/v1/rerank", "/v2/rerank")},
     **{path: [_PAIRS] for path in ("/score", "/v1/score")},
-    "/v1/chat/completions": [_CHAT, _CHAT | {"stream": True, "model": "majority-2@m", "unprm": {}}],
+    "/v1/chat/completions": [_CHAT, _FORMED, _CHAT | {"stream": True, "model": "majority-2@m", "unprm": {}}],
     "/v1/completions": [{"model": "m", "prompt": "2 + 3 =", "n": 1, "best_of": 1, "stream": False}],
     "/v1/responses": [{"model": "m", "input": _ITEMS, "instructions": "Be brief.", "temperature": 0.5,
                        "max_output_tokens": 9, "metadata": {"a": "b"}, "unprm": {"budget": 2}},
@@ -103,7 +107,8 @@ BODIES: dict[str, list[Json]] = {
 ODD: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 5, 64, 10**30, -0.5, 1e308, "", " ", "x", "\x00", "0", "null", "{", "[]", "é",
     "x" * 5000, "\\boxed{", "<think>", [], [[]], [1], [None], ["x"], [{}], {}, {"x": 1}, {"text": 1}, {"type": "text"},
-    {"function": None}, {"properties": 5}, {"": {"": ""}},
+    {"function": None}, {"properties": 5}, {"": {"": ""}}, {"$ref": "#/$defs/list"}, {"$ref": "#" + "/a" * 500},
+    [1e308] * 500, "/a" * 500, "[" + "1e308," * 500 + "10000000000000000000000]", "[" * 150 + "]" * 150, "x" * 5000 + "😀",
 )  # fmt: skip
 """What values are replaced with."""
 
