@@ -128,6 +128,7 @@ def _prm(output: Path, base: Path, data: list[Path], settings: MiniSettings, pro
         lora_rank=12,
         lora_alpha=24,
         lora_dropout=0.0,
+        held_out=0.0,
         lora_targets=LINEAR,
         seed=settings.seed,
         epochs=settings.prm_epochs,
