@@ -4,7 +4,7 @@ right, and rewards."""
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import Field, StrictBool
 from rich.console import Console
@@ -132,29 +132,21 @@ def _scored(question: CandidatePool, scorer: Scorer, reading: ReadingSettings) -
     return tuple(scores.get(parts) for parts in solutions)
 
 
-class Answers(NamedTuple):
-    """Of a question's candidates: their classes of equal answers, whether each is right, and whether all answers are
-    stated ones: a server judges the risk of no others."""
-
-    classes: tuple[int | None, ...]
-    correct: tuple[bool, ...]
-    stated: bool = True
-
-
 class _Pool(VoteRequest):
     """A question's candidates as a request for a vote. A pool may have more of them than a server takes."""
 
     solutions: list[AnySolution] = Field(min_length=1)
 
 
-def elect(question: CandidatePool, reading: ReadingSettings) -> Answers:
-    """Reads and compares a question's answers as the server does for a vote among these candidates."""
+def elect(question: CandidatePool, reading: ReadingSettings) -> tuple[tuple[int | None, ...], tuple[bool, ...], bool]:
+    """The candidates' classes of equal answers, as a server reads and compares them for a vote; whether each is right;
+    and whether all answers are stated ones: a server judges the risk of no others."""
     sent = {"solutions": question.texts, "extraction": reading.extraction, "split": reading.split}
     scorer = LocalScorer()
     try:
         ballot = scorer.finish(pipeline.prepare_ballot(_Pool.model_validate(sent), ["majority"], scorer))
     except NoAnswer:
-        return Answers((None,) * len(question.texts), (False,) * len(question.texts))
+        return (None,) * len(question.texts), (False,) * len(question.texts), True
     answers = [None if each.answer is None else (each.compared_as, each.answer) for each in ballot.solutions]
     right: dict[tuple[ComparedAs, str] | None, bool] = {None: False}
     formal: list[tuple[ComparedAs, str]] = []
@@ -169,7 +161,7 @@ def elect(question: CandidatePool, reading: ReadingSettings) -> Answers:
     numbers: dict[int, int] = {}
     classes = tuple(None if k is None else numbers.setdefault(k, len(numbers)) for k in ballot.classes)
     stated = all(each is None or each[0] == "stated" for each in answers)
-    return Answers(classes, tuple(right[each] for each in answers), stated)
+    return classes, tuple(right[each] for each in answers), stated
 
 
 def _gold_key(kind: Kind, gold: str) -> str | None:

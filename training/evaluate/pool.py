@@ -105,7 +105,7 @@ class _PoolRow(BaseModel):
 
 
 def read_pool(path: Path, reward_field: str = "") -> list[CandidatePool]:
-    """The questions of a file: JSON lines, plain or `.gz`.
+    """The questions of a file, in JSON lines or an array, plain or `.gz`.
 
     `reward_field`: field of a candidate that holds its reward (a number) or the list of its step scores.
 
