@@ -175,13 +175,13 @@ def threshold(
     from unprm.calibration import Calibration
     from unprm.types import Solution
 
-    from ..evaluate import threshold
+    from ..prm.calibrate import choose_threshold, read_traces
 
-    place, traces = prm.copy(output), threshold.read_traces(data)
+    place, traces = prm.copy(output), read_traces(data)
     before = Calibration.read(place)
     with prm.scoring() as scorer:
         scores = scorer.score([Solution(trace.steps, problem=trace.problem) for trace, _ in traces])
-    chosen = threshold.choose([first for _, first in traces], scores)
+    chosen = choose_threshold([first for _, first in traces], scores)
     typer.echo(str(chosen))
     if chosen.gain.low <= 0:
         console.print(f"[yellow]it is not known to help: {place} keeps {before.threshold:g}[/yellow]", soft_wrap=True)

@@ -11,8 +11,8 @@ from tests.server.harness import serving
 from tests.support import TEST_DATA
 from tests.tiny import write_prm
 from training.cli.evaluate import app
-from training.evaluate import threshold
 from training.evaluate.processbench import figures
+from training.prm import calibrate
 from unprm.calibration import Calibration
 from unprm.errors import ModelInvalid, RecordInvalid
 from unprm.models.load import load_engine
@@ -27,7 +27,7 @@ def _chosen(solutions, model, count, seed):
     """The threshold from `count` of the solutions, and F1 of the others at it, and at 0.5."""
     (name,) = (name for name in solutions[0].scores if model in name)
     drawn = random.Random(seed).sample(solutions, count)
-    chosen = threshold.choose([each.first_error for each in drawn], [each.scores[name] for each in drawn])
+    chosen = calibrate.choose_threshold([each.first_error for each in drawn], [each.scores[name] for each in drawn])
     rest = [each for each in solutions if each not in drawn]
     scores = {each.id: each.scores[name] for each in rest}
     return chosen, *(figures(rest, scores, level).f1 for level in (chosen.threshold, 0.5))
@@ -50,9 +50,9 @@ def test_a_prm_that_is_right_at_0_5_is_left_there(solutions):
 def test_few_traces_or_of_one_kind_are_refused():
     scores = [(0.9, 0.2)] * 30
     with pytest.raises(RecordInvalid, match=r"a threshold takes 20 traces.*: there are 19, 9 with an error"):
-        threshold.choose([1] * 9 + [None] * 10, scores[:19])
+        calibrate.choose_threshold([1] * 9 + [None] * 10, scores[:19])
     with pytest.raises(RecordInvalid, match="there are 30, 2 with an error"):
-        threshold.choose([1] * 2 + [None] * 28, scores)
+        calibrate.choose_threshold([1] * 2 + [None] * 28, scores)
 
 
 def test_traces_have_labels_up_to_their_first_errors(tmp_path):
@@ -60,7 +60,7 @@ def test_traces_have_labels_up_to_their_first_errors(tmp_path):
     labels = [True, False, None], [True, True], [None, False], [True, None]
     lines = [{"problem": "1?", "steps": ["a"] * len(each), "labels": each} for each in labels]
     place.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert [first for _, first in threshold.read_traces(place)] == [1, None]
+    assert [first for _, first in calibrate.read_traces(place)] == [1, None]
 
 
 def test_it_is_saved_where_the_server_reads_it(tmp_path):
