@@ -133,9 +133,6 @@ class Reading(NamedTuple):
     tags: Sequence[StepTag]
     thoughts: bool
 
-    def spans(self, text: str, *, exact: bool) -> Iterator[step_text.TextSpan]:
-        return step_text.spans(text, self.split, self.max_steps, self.tags, exact=exact)
-
 
 class SolutionIn(WireModel, Request):
     """A candidate solution: either free text or a list of steps."""
@@ -174,9 +171,11 @@ class SolutionIn(WireModel, Request):
 
     def candidate(self, index: int, reading: "Reading") -> Solution:
         """The solution, split into steps. Raises `InvalidRequest` if there are not as many steps as step scores."""
-        sent, max_steps, tags = self.text, reading.max_steps, reading.tags
-        text = sent if sent is None or reading.thoughts else blanked(sent)
-        spans = None if text is None else attempt(lambda: tuple(reading.spans(text, exact=text == sent)), None)
+        split, max_steps, tags, thoughts = reading
+        sent = self.text
+        text = sent if sent is None or thoughts else blanked(sent)
+        find = partial(step_text.spans, text or "", split, max_steps, tags, exact=text == sent)
+        spans = None if text is None else attempt(lambda: tuple(find()), None)
         if spans is None and text is not None:  # could not be split
             spans = ((0, len(text)),) if text.strip() else ()
         steps = tuple(self.steps or step_text.pieces(text or "", spans or ()))

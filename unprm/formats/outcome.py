@@ -19,6 +19,9 @@ from unprm.formats.rendered import PROBLEM, SOLUTION, ChatTemplate, system_turn
 from unprm.steps import blanked, join
 from unprm.types import Encoded
 
+_GUARDS = "".join(map(chr, range(0xE002, 0xE00A)))
+"""Characters of no meaning."""
+
 
 class OutcomeFormat(PieceFormat):
     """`write`: makes the model's chat. `pad`: the id that is skipped in search of the chat's last token."""
@@ -46,7 +49,8 @@ class OutcomeFormat(PieceFormat):
     def encode(self, problem: str, steps: Sequence[str]) -> Encoded:
         """Ids of the chat, scored at its last token. The template reads thoughts, and may move their tags."""
         solution = join(steps)
-        guard = next(sign for sign in map(chr, range(0xE000, 0xF900)) if sign not in problem and sign not in solution)
+        texts = problem + solution
+        guard = next((sign for sign in _GUARDS if sign not in texts), _GUARDS[0])  # of all, the first is left out
 
         def guarded(found: re.Match[str]) -> str:
             return found[0][0] + guard + found[0][1:]
@@ -59,10 +63,10 @@ class OutcomeFormat(PieceFormat):
                 parts += (part, "")
             else:
                 parts[-1] += part
-        texts = iter(self.pieces.encode([part.replace(guard, "") for part in parts[::2]]))
+        plain = iter(self.pieces.encode([part.replace(guard, "") for part in parts[::2]]))
         draft = Draft()
         for number, part in enumerate(parts):
-            draft.add([self.pieces.mark(part)] if number % 2 else next(texts))
+            draft.add([self.pieces.mark(part)] if number % 2 else next(plain))
         ids = draft.done().ids
         return Encoded(ids, (self._last(ids),) * len(steps))
 
