@@ -52,6 +52,13 @@ def test_it_is_what_jsonschema_says(schema: Any, value: Any) -> None:
     assert breaks(value, schema) is not Draft202012Validator(schema).is_valid(value)
 
 
+@pytest.mark.parametrize("keyword", [*bounds, *sizes])
+def test_limits_are_what_jsonschema_says(keyword: str) -> None:
+    for limit in range(3):
+        for value in (0, 1, 1.5, 2, True, "", "a", "ab", [], [1], [1, 2], {}, {"a": 1}, {"a": 1, "b": 2}):
+            assert breaks(value, {keyword: limit}) is not Draft202012Validator({keyword: limit}).is_valid(value)
+
+
 @pytest.mark.parametrize(
     "schema", [None, 3, "x", {"type": 3}, {"$ref": "#/none"}, {"$ref": "elsewhere"}, {"items": [1]}]
 )
