@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -203,22 +203,16 @@ class RunningElection:
         """Returns once nothing that still comes can change a vote by frequency, so that the rest of the round need not
         be waited for: more than half of the budget state the same answer, word by word. Less ends no round, as it would
         prefer fast candidates."""
-        counts, read = Counter(self._readings.bonds), 0
-        while len(round.arrived) == round.size or not self._is_final(counts):
+        counts, read, half = Counter(self._readings.stated), 0, self.sampling.budget / 2
+        while len(round.arrived) == round.size or max(counts.values(), default=0) <= half:
             await round.came.wait()
             round.came.clear()
-            if 2 * (len(self._readings) + len(round.arrived)) > self.sampling.budget:
+            if len(self._readings) + len(round.arrived) > half:
                 for each in round.arrived[read:]:
-                    alone = self._new_readings()
+                    alone = Readings(self._plan, self._scorer)
                     await self._read(alone, [each], [None])
-                    counts.update(alone.bonds)
+                    counts.update(alone.stated)
                     read += 1
-
-    def _is_final(self, counts: Counter[Hashable]) -> bool:
-        return any(bond is not None and 2 * number > self.sampling.budget for bond, number in counts.items())
-
-    def _new_readings(self) -> Readings:
-        return Readings(self._plan, self._scorer)
 
     async def _read(
         self, readings: Readings, completions: Sequence[Completion], confidences: Sequence[float | None]
@@ -263,7 +257,7 @@ class RunningElection:
     async def _none_votes(self) -> bool:
         """Whether no candidate was truncated, or has an answer even beside its equal: among more, others may be."""
         for each in self.sampling.samples.completions:
-            twice = self._new_readings()
+            twice = Readings(self._plan, self._scorer)
             await self._read(twice, [each, each], [None, None])
             if each.is_cut or await self._vote("majority", twice) is not None:
                 return False

@@ -109,6 +109,11 @@ class Readings:
         self._read.demonstration = ballot.demonstration or self._read.demonstration
 
     @property
+    def stated(self) -> list[Hashable]:
+        """The bonds of stated answers."""
+        return [bond for bond in self.bonds if isinstance(bond, tuple)]
+
+    @property
     def bonds(self) -> list[Hashable]:
         """What keeps candidates in one class whatever comes: equal answers that they state, or equal texts; None for
         those whose answer may not count."""

@@ -72,6 +72,15 @@ def test_slow_candidates_of_a_round_count_as_much_as_fast_ones(stable: float) ->
     assert (report["answer"], report["share"], report["sampled"]) == ("1", 5 / 8, 8)
 
 
+def test_equal_texts_without_an_answer_end_no_round() -> None:
+    with (
+        upstream(*["I sing of frogs\nand of their pond"] * 8) as reasoner,
+        gateway(reasoner, gateway_seconds=20) as running,
+    ):
+        report = running.post(PATH, ask(budget=8, round=5)).json()["unprm"]
+    assert (report["answer"], report["sampled"], report["rounds"], report["failures"]) == (None, 8, 2, [])
+
+
 def test_nobody_answers_in_time() -> None:
     never = threading.Event()
     with upstream(boxed(1), held={0: never}) as reasoner, gateway(reasoner, gateway_seconds=LONG / 10) as running:
