@@ -17,9 +17,16 @@ PROBLEM = "Zoe has 23 coins. Zoe finds 45 coins. Zoe loses 8 coins. How many coi
 STEPS = ["Step 1: 23 + 45 = 68.", "Step 2: 68 - 8 = 60.", "The answer is \\boxed{60}."]
 
 
+def _mini(**options):
+    """The embedded model, as if any text was of its domain."""
+    engine = load_engine(mini.NAME, device="cpu", **options)
+    engine.description = engine.description.model_copy(update={"demo": False})
+    return engine
+
+
 @pytest.fixture
 def server():
-    with serving(load_engine(mini.NAME, device="cpu", prefix_cache_gb=0.05), clock=lambda: 0.0) as running:
+    with serving(_mini(prefix_cache_gb=0.05), clock=lambda: 0.0) as running:
         yield running
 
 
@@ -31,7 +38,7 @@ def score(server, *solutions):
 
 
 def test_a_search_pays_for_each_step_once(server):
-    with serving(load_engine(mini.NAME, device="cpu")) as stateless:
+    with serving(_mini()) as stateless:
         expected, whole = score(stateless, STEPS)
     tokens = 0
     for count in range(1, 4):
@@ -50,7 +57,7 @@ def test_a_search_pays_for_each_step_once(server):
 
 def test_a_batch_runs_a_problem_once_for_all_its_solutions():
     other = PROBLEM.replace("Zoe", "Moor Farm")
-    with serving(load_engine(mini.NAME, device="cpu"), clock=lambda: 0.0) as stateless:
+    with serving(_mini(), clock=lambda: 0.0) as stateless:
         steps = [[f"Step 1: 23 + 45 = {number}."] for number in (68, 69, 78)]
         alone = [
             stateless.post("/score_steps", {"problem": problem, "solutions": solutions}).json()
@@ -80,9 +87,9 @@ def test_metrics_count_what_was_run(server):
 
 def test_a_model_that_runs_out_of_memory_answers_all_the_same():
     many = [[f"Step 1: 23 + {number} = {23 + number}.", *STEPS[1:]] for number in range(24)]
-    with serving(load_engine(mini.NAME, device="cpu"), clock=lambda: 0.0) as untroubled:
+    with serving(_mini(), clock=lambda: 0.0) as untroubled:
         expected, _ = score(untroubled, *many)
-    engine = load_engine(mini.NAME, device="cpu")
+    engine = _mini()
     sizes = []
 
     def allocate(module, positional, named):
@@ -159,7 +166,7 @@ def test_the_server_tells_what_the_self_test_found(server):
 def test_a_key_learns_nothing_of_what_another_had_scored(tmp_path, shared):
     file = tmp_path / "keys"
     file.write_text("one 11111111\ntwo 22222222\n")
-    engine = load_engine(mini.NAME, device="cpu", prefix_cache_gb=0.05)
+    engine = _mini(prefix_cache_gb=0.05)
     with serving(engine, api_keys_file=file, share_caches=shared) as server:
 
         def cached(key: str) -> int:
