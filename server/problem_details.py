@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from unprm.errors import FieldError, InvalidRequest, UnprmError, UpstreamRefused
@@ -126,6 +126,8 @@ def respond(error: Exception, scope: Scope) -> Response:
         headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
     body = details_of(code, detail, lease.request_id, fields[:MAX_ERRORS]).model_dump(mode="json")
     body["status"] = row.status
+    if code == "not_found" and (meant := _meant(scope)) in detail:
+        path = meant  # so in the form that its client reads
     if f"{path}/".startswith(f"{ANTHROPIC}/"):
         body |= {"type": "error", "error": {"type": _ANTHROPIC.get(row.status, "api_error"), "message": detail}}
     elif path.startswith("/v1/"):
@@ -152,18 +154,30 @@ def _detail(error: HTTPException, scope: Scope) -> str | None:
     for start, (name, hint) in _OPTIONS.items():
         if path.startswith(start) and not getattr(settings, name):
             return hint
-    below = [route for route in app.routes if getattr(route, "path", "").startswith("/v1/")]
-    # a client whose base URL lacks /v1, has it twice, or is Azure's
-    names = path.strip("/").split("/")[-_MOST_NAMES:]
-    for meant in ("/v1/" + "/".join(names[start:]) for start in range(len(names))):
-        if any(route.matches({**scope, "path": meant})[0] is not Match.NONE for route in below):
-            return f"expected {meant}: the base URL of OpenAI's clients ends in /v1, that of Anthropic's does not"
+    if (meant := _meant(scope)) != path:
+        return f"expected {meant}: the base URL of OpenAI's clients ends in /v1, that of Anthropic's does not"
+    below = _below_v1(scope)
     listed = (
         f"expected {', '.join(sorted({route.path for route in below}))}"
         if path.startswith("/v1/")
         else "/docs lists what is"
     )
     return f"nothing is served at this path; {listed}"
+
+
+def _below_v1(scope: Scope) -> list[Route]:
+    return [route for route in scope["app"].routes if isinstance(route, Route) and route.path.startswith("/v1/")]
+
+
+def _meant(scope: Scope) -> str:
+    """The path, or the one below `/v1` that it ends in, if only that is served: of a client whose base URL lacks `/v1`,
+    has it twice, or is Azure's."""
+    path, below = scope["path"], _below_v1(scope)
+    names = path.strip("/").split("/")[-_MOST_NAMES:]
+    meant = ("/v1/" + "/".join(names[start:]) for start in range(len(names)))
+    return next(
+        (each for each in meant if any(r.matches({**scope, "path": each})[0] != Match.NONE for r in below)), path
+    )
 
 
 def event(data: bytes | memoryview, name: str = "") -> bytes:

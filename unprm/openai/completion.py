@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic_core import to_json
 
 from unprm.openai.errors import APIResponseError, APIStatusError, error_inside
 from unprm.openai.facts import Facts
@@ -316,9 +317,11 @@ def _calls(sent: Sequence[Any]) -> list[Json]:
 
 
 def is_json(value: Any) -> bool:
-    """Whether JSON can hold a value: no number in it is infinite, NaN, or longer than Python writes."""
+    """Whether JSON can hold a value: no number in it is infinite, NaN, or longer than Python writes; nor is it nested
+    deeper than others read."""
     try:
         json.dumps(value, allow_nan=False)
+        to_json(value)
     except (ValueError, RecursionError):
         return False
     return True

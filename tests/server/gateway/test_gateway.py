@@ -319,6 +319,7 @@ def completion(message: str = '{"content": "x"}', usage: str = "{}", choice: str
         completion(message='{"content": "x", "reasoning": "\\udfff"}'),
         completion(message='{"content": "x", "y": [1e999]}'),
         completion(message='{"content": "x", "y": NaN}'),
+        completion(message='{"content": "x", "y": ' + "[" * 900 + "]" * 900 + "}"),
         completion(message="null"),
         completion(choice="-1e999"),
         completion(choice="NaN"),

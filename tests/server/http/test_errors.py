@@ -322,7 +322,7 @@ def test_unknown_address_and_wrong_method(server: Running) -> None:
 )
 def test_a_base_url_that_misses_the_api_is_told(path: str, meant: str) -> None:
     with serving(upstream_url="http://127.0.0.1:9") as running:
-        assert f"expected {meant}: the base URL" in running.post(path, {}).json()["detail"]
+        assert f"expected {meant}: the base URL" in running.post(path, {}).json()["error"]["message"]
         assert "expected /v1/chat/completions, /v1/completions" in running.post("/v1/embeddings", {}).json()["detail"]
 
 
