@@ -27,6 +27,7 @@ def entropy(logprobs: Sequence[float], temperature: float = 1.0) -> float:
 
 
 def entropy_t5(logprobs: Sequence[float]) -> float:
+    """`entropy` at temperature 5, as in the authors' public code."""
     return entropy(logprobs, temperature=5.0)
 
 
@@ -43,11 +44,13 @@ def surprisal_mean(logprobs: Sequence[float]) -> float:
 
 
 def surprisal_max(logprobs: Sequence[float]) -> float:
+    """Largest −log p in nats."""
     _require(logprobs)
     return -min(logprobs)
 
 
 def surprisal_sum(logprobs: Sequence[float]) -> float:
+    """Sum of −log p in nats."""
     _require(logprobs)
     return -math.fsum(logprobs)
 

@@ -75,6 +75,7 @@ class Problem:
 
     @property
     def answer(self) -> int:
+        """The value of the last operation."""
         return self.operations[-1].value
 
     @property
@@ -108,6 +109,7 @@ class Ledger:
     operations: list[Operation] = field(default_factory=list)
 
     def operate(self, symbol: str, left: Quantity, right: Quantity) -> Quantity:
+        """Records an operation and returns its result; raises `ValueError` for an inexact division."""
         if symbol == "/" and (right.value == 0 or left.value % right.value):
             raise ValueError(f"{left.value} / {right.value} is not an integer")
         value = calculate(symbol, left.value, right.value)
@@ -152,6 +154,7 @@ def parse(text: str) -> Problem:
 
 
 def knows(text: str) -> bool:
+    """Whether a text states a problem of the domain, and one of its size."""
     try:
         return len(text) <= _LONGEST and parse(text).is_small
     except ValueError:
@@ -168,6 +171,7 @@ def domain_notice(name: str, solutions: Collection[Solution]) -> Demonstration:
 
 
 def from_sentences(text: str, sentences: Iterable[Sentence]) -> Problem:
+    """The problem of a story; `text` is its wording. Raises as `parse` does."""
     ledger, answer, story = Ledger(), None, []
     for sentence in sentences:
         story.append(sentence)

@@ -40,6 +40,7 @@ class _Endpoint(Completions):
         self._read = read
 
     async def complete(self, fields: Json, count: int, seed: int, affinity: str) -> list[Completion]:
+        """`count` completions for a body with these fields. Raises `SamplerFailed`."""
         try:
             found = (await self.sample(self._common | fields, count, seed, affinity)).completions
             if len(found) == count:
@@ -121,6 +122,7 @@ class ChatSampler:
         self._server = _Endpoint(client, "/chat/completions", model, settings, self._completion)
 
     def prompt(self, problem: str) -> tuple[int, ...]:
+        """Empty: a chat API takes no token ids."""
         return ()
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -128,6 +130,7 @@ class ChatSampler:
         raise SamplerFailed(f"the chat API of {self.model} has no token ids")
 
     async def solve(self, problem: str, count: int, seed: int) -> list[Completion]:
+        """`count` solutions of a problem. Raises `SamplerFailed`, also without log-probabilities."""
         fields = {
             "messages": messages(problem, self._settings.worked_examples),
             "max_completion_tokens": self._settings.max_tokens,

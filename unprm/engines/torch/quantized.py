@@ -22,6 +22,7 @@ class WidenedLinear(nn.Module):
         self.weight, self.bias, self._numbers = linear.weight, linear.bias, numbers
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """(…, inputs), of any float type -> (…, outputs)."""
         made: torch.Tensor = _WidenedProduct.apply(rows, self.weight, self.bias)  # type: ignore[no-untyped-call]
         return made.to(self._numbers or rows.dtype)
 
@@ -58,6 +59,7 @@ class Int8Linear(nn.Module):
         self.bias = linear.bias
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """(…, inputs), of any float type -> (…, outputs), the same."""
         if not self.rounds:
             return functional.linear(rows, (self.weight * self.scale).t().to(rows.dtype), self.bias)
         numbers, scale = _rounded(rows.flatten(0, -2))
