@@ -171,9 +171,9 @@ def serving_read_only(gateway: Environment, *words: str) -> Iterator[str]:
 
 def test_a_gateway_needs_no_torch(environment_with: Callable[[str], Environment]) -> None:
     gateway = environment_with("gateway")
-    words = "serve", "--model", "none", "--upstream-url", URL
+    words = "serve", "--model", "checks", "--upstream-url", URL
     with serving_read_only(gateway, *words) as url, Client(url, attempts=1000, timeout=5 * PATIENCE) as waiting:
-        assert waiting.model().engine == "none"
+        assert waiting.model().engine == "checks"
     refused = gateway.unprm("serve", "--port", "0", status=2).splitlines()[-1]
     assert refused.endswith("a PRM here needs PyTorch: pip install '.[serve]' in unprm's directory, or --engine remote")
     for module in ("torch", "peft"):
