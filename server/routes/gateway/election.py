@@ -81,8 +81,8 @@ class RunningElection:
 
     def __init__(self, models: Sequence[Model], sampling: Sampling, observe: Observer | None, waiting: int) -> None:
         self.sampling, self._observe, self._waiting = sampling, observe, waiting
-        self._plan, self._context = sampling.plan, sampling.context
-        self._scorer = RequestScorer(sampling.service, models, sampling.context)
+        self._plan, self._lease = sampling.plan, sampling.lease
+        self._scorer = RequestScorer(sampling.service, models, sampling.lease)
         self._readings = Readings(sampling.plan, self._scorer)
         self.stopped: Stopped | None = None
         self.stable = 0.0
@@ -112,25 +112,25 @@ class RunningElection:
 
     async def _sample(self) -> None:
         """One more round, and a vote."""
-        context, plan, attempted = self._context, self._plan, self.sampling.attempted
+        lease, plan, attempted = self._lease, self._plan, self.sampling.attempted
         size = plan.settings.round
         if self._probes and attempted < size:
             size = size - attempted if attempted else PROBE
         size = min(size, self.sampling.budget - attempted)
-        until, now = context.deadline - _RESERVE * context.seconds, asyncio.get_running_loop().time()
+        until, now = lease.deadline - _RESERVE * lease.seconds, asyncio.get_running_loop().time()
         try:
             share = now + (until - now) / (1 + self._waiting)
             early = plan.signal == "none" and plan.settings.risk is None and not self._exhaust
             note = self._observe and self._note_arrival
             await self.sampling.sample(size, share, note, self._until_final if early else None)
         except TimeoutError:
-            raise DeadlineExceeded((1 - _RESERVE) * context.seconds, context.unheard) from None
+            raise DeadlineExceeded((1 - _RESERVE) * lease.seconds, lease.unheard) from None
         sampling, read = self.sampling, len(self._readings)
         await self._read(self._readings, sampling.samples.completions[read:], sampling.confidences[read:])
         sampling.check_confidences()
         self._ballot = await self._vote(self._plan.strategy)
         if self._ballot is not None and self._observe is not None:
-            leading = await context.read(partial(self._ballot.decide, self._plan.strategy, LONGEST_COMPARED))
+            leading = await lease.read(partial(self._ballot.decide, self._plan.strategy, LONGEST_COMPARED))
             self._leader = leading.answer
         await self._stop_if_decided()
         if self.stopped is None and self._observe is not None:
@@ -148,24 +148,24 @@ class RunningElection:
 
     async def _result(self) -> ElectionResult:
         """What the last vote elects."""
-        sampling, plan, context = self.sampling, self._plan, self._context
+        sampling, plan, lease = self.sampling, self._plan, self._lease
         ballot, strategy = self._ballot, plan.strategy
         if ballot is None:  # there may be answers, but without what the vote needs: then their frequency decides
             ballot, strategy = await self._vote("majority"), "majority"
         if ballot is None:
             outcome, others = await self._without_answers(), list[int]()
-            report_evaluation(plan.strategy, outcome.get("decided_by") or "none", outcome.get("reward"), context)
+            report_evaluation(plan.strategy, outcome.get("decided_by") or "none", outcome.get("reward"), lease)
         else:
-            vote, outcome, others = await context.read(partial(_outcome, ballot, strategy))
+            vote, outcome, others = await lease.read(partial(_outcome, ballot, strategy))
             strategy = vote.strategy
-            sampling.service.metrics.count_vote(vote, context)
+            sampling.service.metrics.count_vote(vote, lease)
         sampled = Samples()
         for source in plan.sources:
             sampled.count(source.sampled)
         sampled.model = sampling.origins[outcome["solution_index"]].sampled.model
         report = self._report(outcome, sampled, by_frequency=ballot is not None and strategy != plan.strategy)
         shown = [report.solution_index, *others][: plan.request.n or 1]
-        choices = await context.read(lambda: list(map(sampling.choice, shown)))  # log-probabilities are long
+        choices = await lease.read(lambda: list(map(sampling.choice, shown)))  # log-probabilities are long
         return ElectionResult(choices, sampled, report)
 
     def _report(self, outcome: Json, sampled: Samples, *, by_frequency: bool) -> Report:
@@ -191,7 +191,7 @@ class RunningElection:
             "stable": self.stable,
             "failures": sampling.failures,
             "breaches": self._readings.breaches or None,
-            "usage": ElectionUsage(**asdict(self._context.usage), upstream=sampled.usage.details),
+            "usage": ElectionUsage(**asdict(self._lease.usage), upstream=sampled.usage.details),
             "solutions": sampling.written if plan.settings.show_samples else None,
         }
         report = Report(**fields)
@@ -224,9 +224,9 @@ class RunningElection:
 
     async def _prepare(self, strategy: Strategy, readings: Readings, *, alone: bool = False) -> Ballot:
         """The ballot on all candidates of `readings`; raises as `pipeline.prepare`."""
-        settings, self._context.solutions = self._plan.settings, len(readings)
+        settings, self._lease.solutions = self._plan.settings, len(readings)
         risk = settings.risk if strategy == self._plan.strategy else None
-        ballot = await self._context.read(partial(readings.ballot, risk))
+        ballot = await self._lease.read(partial(readings.ballot, risk))
         try:
             await self._scorer.finish(pipeline.prepare(ballot, [strategy], self._scorer, alone=alone))
         finally:
@@ -273,7 +273,7 @@ class RunningElection:
         whole, values = len(ballot.classes) + left, ballot.values(strategy)
         simulate = partial(stability, strategy, ballot.classes, values, whole, plan.settings)
         simulate = partial(simulate, bonds=readings.bonds, enough=plan.settings.stable or 0.0)
-        return await self._context.read(simulate, DRAWS * whole, small=-1)
+        return await self._lease.read(simulate, DRAWS * whole, small=-1)
 
     async def _without_answers(self) -> Json:
         """The outcome in the report if no candidate has an answer to vote for: the one with the highest reward, or
@@ -361,7 +361,7 @@ async def elect(begun: Sequence[Sampling], observe: Observer | None = None) -> E
     assert result is not None, "else the last one's error was raised"
     result.report.notes += failures
     result.report.attempts = attempts or None
-    annotate_generation(plan.request.model, result.sampled, first.context.response_id)
+    annotate_generation(plan.request.model, result.sampled, first.lease.response_id)
     return result
 
 

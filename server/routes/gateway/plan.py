@@ -86,7 +86,7 @@ async def plan(
     budget: int | None,
     upstreams: Mapping[str, Upstream],
     service: Service,
-    context: Lease,
+    lease: Lease,
 ) -> ElectionPlan:
     """The plan of an election; `budget`: of the request's header.
 
@@ -94,11 +94,11 @@ async def plan(
     that the PRM would have to read and can't, and a risk that no calibration fits.
     """
     if request.may_be_misnamed:
-        await _check_name(request.model, next(iter(upstreams.values())), context)
+        await _check_name(request.model, next(iter(upstreams.values())), lease)
     election, settings = request.unprm, service.settings
     sources = _choose_sources(request, budget, upstreams, settings)
     with service.models.chosen(election.model, least=0) as models:
-        scorer = RequestScorer(service, models, context)
+        scorer = RequestScorer(service, models, lease)
         strategy, problem, why_majority = await _choose_strategy(request, scorer, settings)
         if (signal := VOTES[strategy].signal) == "reward":  # nothing is bought that nobody can score
             if not scorer.name:
@@ -140,10 +140,10 @@ def check_count(candidates: int, settings: Settings) -> None:
         raise TooManySolutions.saying(f"{candidates} candidates were requested, the limit is {limit} per answer")
 
 
-async def _check_name(model: str, upstream: Upstream, context: Lease) -> None:
+async def _check_name(model: str, upstream: Upstream, lease: Lease) -> None:
     """Raises `InvalidRequest` for a name that seems to choose a vote, unless the upstream lists it, or lists none."""
     try:
-        await upstream.model(model, context)
+        await upstream.model(model, lease)
     except HTTPException:
         raise InvalidRequest(MISSPELLED, "/model") from None
     except (UpstreamRefused, UpstreamFailed):

@@ -62,7 +62,7 @@ class Gateway:
 
     service: Service
     upstreams: Mapping[str, Upstream]
-    context: Lease
+    lease: Lease
 
     @property
     def upstream(self) -> Upstream:
@@ -74,18 +74,18 @@ class Gateway:
     ) -> partial[Coroutine[Any, Any, ElectionResult]]:
         """The election, still to be called; `budget`: of the request's header; `prefix`: of the response's id. Raises
         the errors that are known before the upstream is called."""
-        self.context.response_id = prefix + self.context.request_id
-        planned = await plan(request, budget, self.upstreams, self.service, self.context)
+        self.lease.response_id = prefix + self.lease.request_id
+        planned = await plan(request, budget, self.upstreams, self.service, self.lease)
         escalates = planned.settings.on_reject == "escalate"
         groups = [[source] for source in planned.sources] if escalates else [planned.sources]
-        begin = partial(Sampling, self.service, planned, self.context)
-        return partial(elect, [await self.context.read(partial(begin, group)) for group in groups])
+        begin = partial(Sampling, self.service, planned, self.lease)
+        return partial(elect, [await self.lease.read(partial(begin, group)) for group in groups])
 
     async def relay(self, path: str, request: UpstreamRequest, count: int) -> Response:
         """The upstream's answer unchanged, streamed or not, to a request for a number of completions."""
         check_count(count, self.service.settings)
         dump = partial(request.model_dump, mode="json", exclude_unset=True, exclude={"unprm"})
-        parts = self.upstream.relay(path, await self.context.read(dump), count, self.context)
+        parts = self.upstream.relay(path, await self.lease.read(dump), count, self.lease)
         streamed = (await anext(parts)).startswith(b"text/event-stream")
         # whatever else the upstream calls it: nobody's browser is to take it for a page
         headers = {"X-Content-Type-Options": "nosniff"}
@@ -114,10 +114,10 @@ async def chat(gateway: TheGateway, chat_request: ChatRequest, budget: _Budget =
     `unprm` has the settings of the vote in the request, and its report in the answer.
     """
     election = await gateway.prepare_election(chat_request, budget, "chatcmpl-")
-    id = gateway.context.response_id
+    id = gateway.lease.response_id
     if chat_request.stream:
         return ElectionStream(election, Chunks(chat_request, id))
-    return await gateway.context.read(partial(chat_completion, chat_request, id, await election()))
+    return await gateway.lease.read(partial(chat_completion, chat_request, id, await election()))
 
 
 @router.post("/completions", response_model=None, **_described("completions"))
@@ -129,38 +129,38 @@ async def completion(gateway: TheGateway, request: CompletionRequest) -> Respons
 @router.post("/responses", response_model=None, **_described("responses"))
 async def respond(gateway: TheGateway, request: ResponsesRequest, budget: _Budget = None) -> Response | Json:
     """As `/v1/chat/completions`, for OpenAI's responses API."""
-    election = await gateway.prepare_election(await gateway.context.read(request.chat), budget, "resp_")
-    id = gateway.context.response_id
+    election = await gateway.prepare_election(await gateway.lease.read(request.chat), budget, "resp_")
+    id = gateway.lease.response_id
     if request.stream:
         return ElectionStream(election, ResponseEvents(request, id))
-    return await gateway.context.read(partial(response, request, id, await election()))
+    return await gateway.lease.read(partial(response, request, id, await election()))
 
 
 @router.post("/messages", response_model=None, **_described("messages"))
 async def converse(gateway: TheGateway, request: MessagesRequest, budget: _Budget = None) -> Response | Json:
     """As `/v1/chat/completions`, for Anthropic's messages API."""
-    election = await gateway.prepare_election(await gateway.context.read(request.chat), budget, "msg_")
-    id = gateway.context.response_id
+    election = await gateway.prepare_election(await gateway.lease.read(request.chat), budget, "msg_")
+    id = gateway.lease.response_id
     if request.stream:
         return ElectionStream(election, MessageEvents(request.model, id))
-    return await gateway.context.read(partial(message, request.model, id, await election()))
+    return await gateway.lease.read(partial(message, request.model, id, await election()))
 
 
 @router.post("/messages/count_tokens", response_model=None, **_described("count_tokens"))
 async def count(gateway: TheGateway, request: CountRequest) -> Json:
     """The tokens of a conversation by the upstream's own count."""
-    chat = await gateway.context.read(request.chat)
+    chat = await gateway.lease.read(request.chat)
     counted = Samples()
-    body = await gateway.context.read(chat.for_upstream) | {"max_tokens": 1}
+    body = await gateway.lease.read(chat.for_upstream) | {"max_tokens": 1}
     body.pop("tool_choice", None)  # no call ends within a token
-    await gateway.upstream.sample(body, 1, gateway.context, Listener(lambda _, sampled: counted.count(sampled)))
+    await gateway.upstream.sample(body, 1, gateway.lease, Listener(lambda _, sampled: counted.count(sampled)))
     return {"input_tokens": counted.context_tokens}
 
 
 @_listing.get("/models", **_described("models", _LISTED))
 async def models(gateway: TheGateway) -> Json:
     """The upstream's models, with the fields that Anthropic's clients read, too."""
-    cards = await gateway.upstream.models(gateway.context)
+    cards = await gateway.upstream.models(gateway.lease)
     data = [{"type": "model", "display_name": card.get("id")} | card for card in cards]
     ends = {"first_id": data[0].get("id"), "last_id": data[-1].get("id")} if data else {}
     return {"object": "list", "data": data, "has_more": False} | ends
@@ -170,7 +170,7 @@ async def models(gateway: TheGateway) -> Json:
 async def model(name: str, gateway: TheGateway) -> Json:
     """One of the upstream's models, by its name or by one that also chooses a vote (`wrf-16@name`)."""
     named = NAMED.fullmatch(name)
-    return await gateway.upstream.model(named[3] if named else name, gateway.context) | {"id": name}
+    return await gateway.upstream.model(named[3] if named else name, gateway.lease) | {"id": name}
 
 
 router.include_router(_listing)

@@ -30,8 +30,8 @@ class Sampling:
     Their texts together are at most as long as a request's body may be; they count in its size and its memory.
     """
 
-    def __init__(self, service: Service, plan: ElectionPlan, context: Lease, sources: Sequence[Source]) -> None:
-        self.service, self.sources, self.plan, self.context = service, sources, plan, context
+    def __init__(self, service: Service, plan: ElectionPlan, lease: Lease, sources: Sequence[Source]) -> None:
+        self.service, self.sources, self.plan, self.lease = service, sources, plan, lease
         self.budget = sum(source.budget for source in sources)
         request = plan.request
         self._body, self._seed = request.for_upstream(), request.seed
@@ -111,7 +111,7 @@ class Sampling:
             seeded = {} if self._seed is None else {"seed": self._seed + first}  # different in every round
             listener = Listener(arrive, round.show if apart else None, self._shows_logprobs)
             try:
-                await source.upstream.sample(self._body | seeded, size, self.context, listener)
+                await source.upstream.sample(self._body | seeded, size, self.lease, listener)
             except UnprmError as raised:
                 error = raised
             return True
@@ -184,9 +184,9 @@ class Sampling:
         if length > self._room:
             limit = self.service.settings.max_body_bytes
             raise UpstreamFailed(f"the texts of the candidates are together longer than {limit} characters")
-        confidences = await self.context.read(partial(self._digest, samples), samples.size)
-        self.context.memory.take(samples.size)
-        self.context.size += samples.size
+        confidences = await self.lease.read(partial(self._digest, samples), samples.size)
+        self.lease.memory.take(samples.size)
+        self.lease.size += samples.size
         self._room -= length
         return confidences
 

@@ -75,7 +75,7 @@ class Upstream:
     """One upstream, whose model replaces a request's. The caller sets the deadline.
 
     `slow`: seconds without a byte after which a call counts as slow. What is sent and answered is encoded and parsed as
-    the service reads texts, and counted in the caller's share of memory meanwhile. `context`: of the request that it is
+    the service reads texts, and counted in the caller's share of memory meanwhile. `lease`: of the request that it is
     done for.
     """
 
@@ -90,7 +90,7 @@ class Upstream:
         self._choices = Choices(self._facts)
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
-    async def sample(self, body: Json, count: int, context: Lease, listener: Listener) -> None:
+    async def sample(self, body: Json, count: int, lease: Lease, listener: Listener) -> None:
         """Asks for `count` completions in as many requests as it takes; the upstream may return fewer. For a listener
         to pieces each is requested on its own, and streamed unless it has log-probabilities.
 
@@ -103,7 +103,7 @@ class Upstream:
             if isinstance(seed := body.get("seed"), int):
                 request["seed"] = seed + first
             with span("chat", "CLIENT"):
-                sampled = await self._ask(request, first, size, context, listener)
+                sampled = await self._ask(request, first, size, lease, listener)
                 annotate_generation(request.get("model", ""), sampled, sampled.id)
                 return sampled
 
@@ -112,7 +112,7 @@ class Upstream:
             with _upstream_errors():
                 raise results[0]
 
-    async def _ask(self, body: Json, first: int, count: int, context: Lease, listener: Listener) -> Samples:
+    async def _ask(self, body: Json, first: int, count: int, lease: Lease, listener: Listener) -> Samples:
         """The completions of one request. Fields added to it that the upstream refuses are left out in another try, and
         a limit of tokens is replaced. Raises an `APIError`."""
         # several are streamed, so that each comes as soon as it is written
@@ -124,7 +124,7 @@ class Upstream:
         limit = next(limits)
         while True:
             try:
-                sampled = await self._complete(body | stream | limit, first, count, context, listener)
+                sampled = await self._complete(body | stream | limit, first, count, lease, listener)
                 if _NAMES_OF_LIMIT[1] in limit:
                     self._facts.show("limits", _NAMES_OF_LIMIT[::-1])
                 if count > 1 or len(sampled) > 0 or not stream:
@@ -151,40 +151,40 @@ class Upstream:
         while (most := most // 4) >= _LEAST_LIMIT:
             yield {names[0]: most}
 
-    async def models(self, context: Lease) -> list[Json]:
+    async def models(self, lease: Lease) -> list[Json]:
         """The upstream's models. Raises as `sample`."""
         answer = bytearray()
         async with (
-            self._place(context, MAX_CONCURRENT),
-            self._memory_for(context, {}) as take,
-            aclosing(self._parts("/models", None, {}, context)) as parts,
+            self._place(lease, MAX_CONCURRENT),
+            self._memory_for(lease, {}) as take,
+            aclosing(self._parts("/models", None, {}, lease)) as parts,
         ):
             with _upstream_errors():
                 await anext(parts)
                 async for part in parts:
                     await take(len(part))
                     answer += part
-                return await context.read(partial(_read_models, bytes(answer)), len(answer))
+                return await lease.read(partial(_read_models, bytes(answer)), len(answer))
 
-    async def model(self, name: str, context: Lease) -> Json:
+    async def model(self, name: str, lease: Lease) -> Json:
         """One of the upstream's models. Raises `HTTPException` if it lists none of this name, and as `sample`."""
-        for card in await self.models(context):
+        for card in await self.models(lease):
             if card.get("id") == name:
                 return card
         raise HTTPException(404, "the upstream has no model of this name; /v1/models lists those that it has")
 
-    async def relay(self, path: str, body: Json, count: int, context: Lease) -> AsyncGenerator[bytes, None]:
+    async def relay(self, path: str, body: Json, count: int, lease: Lease) -> AsyncGenerator[bytes, None]:
         """The upstream's answer as it arrives, of `count` completions: first the media type, then the body in parts.
         Raises as `sample`.
 
         Tokens are reserved as by `_complete`. At the end, also of a broken answer, as many are charged as it reports at
         last; without a report one for every four bytes of the request, and of the answer, or each event of a stream.
         """
-        content = await context.read(partial(encoded, body | self._model))
+        content = await lease.read(partial(encoded, body | self._model))
         async with (
-            context.reserving(self._most_tokens(body, content, count)) as use,
-            self._place(context, MAX_CONCURRENT),
-            aclosing(self._parts(path, content, body, context)) as parts,
+            lease.reserving(self._most_tokens(body, content, count)) as use,
+            self._place(lease, MAX_CONCURRENT),
+            aclosing(self._parts(path, content, body, lease)) as parts,
         ):
             with _upstream_errors():
                 yield await anext(parts)
@@ -208,48 +208,48 @@ class Upstream:
         limit = min([*limits, _MOST_TOKENS] if limits else [self._service.settings.gateway_max_tokens])
         return len(content) // _BYTES + count * limit
 
-    async def _parts(self, path: str, content: bytes | None, body: Json, context: Lease) -> AsyncGenerator[bytes, None]:
+    async def _parts(self, path: str, content: bytes | None, body: Json, lease: Lease) -> AsyncGenerator[bytes, None]:
         """The parts of an answer as the client's. The call counts as `slow` if no byte comes for a while, for longer
         where no stream was asked for, and as `timed_out` if it is given up while the upstream has sent the request
         nothing."""
         seconds = self._slow if body.get("stream") else _WHOLE * self._slow
         timer = asyncio.get_running_loop().call_later(seconds, self._observe, seconds, "slow")
-        context.unheard.add(self._name)
+        lease.unheard.add(self._name)
 
         def observe(seconds: float, outcome: str) -> None:
-            given_up = outcome == "cancelled" and self._name in context.unheard
+            given_up = outcome == "cancelled" and self._name in lease.unheard
             self._observe(seconds, "timed_out" if given_up else outcome)
             if not given_up:
-                context.unheard.discard(self._name)
+                lease.unheard.discard(self._name)
 
         try:
             async with aclosing(self._client.parts(path, content, observe)) as parts:
                 yield await anext(parts)
                 async for part in parts:
                     timer.cancel()
-                    context.unheard.discard(self._name)
+                    lease.unheard.discard(self._name)
                     yield part
         finally:
             timer.cancel()
 
-    def _place(self, context: Lease, limit: int) -> asyncio.Semaphore:
+    def _place(self, lease: Lease, limit: int) -> asyncio.Semaphore:
         """One of the caller's `limit` places."""
-        return self._places.setdefault((context.share, limit), asyncio.Semaphore(limit))
+        return self._places.setdefault((lease.share, limit), asyncio.Semaphore(limit))
 
     @asynccontextmanager
-    async def _memory_for(self, context: Lease, body: Json) -> AsyncGenerator[Callable[[int], Awaitable[None]], None]:
+    async def _memory_for(self, lease: Lease, body: Json) -> AsyncGenerator[Callable[[int], Awaitable[None]], None]:
         """Yields a function that takes memory for the answer to a body until the end of the block. At most two answers
         of a caller over 1 MiB are read at a time; the function waits for a place among the two. It raises
         `UpstreamFailed` for an answer that is too long, and `Overloaded`."""
         limit = self._service.settings.max_body_bytes * (_WITH_LOGPROBS if body.get("logprobs") else 1)
         taken = 0
         async with AsyncExitStack() as turn:
-            held = turn.enter_context(context.holding())
+            held = turn.enter_context(lease.holding())
 
             async def take(size: int) -> None:
                 nonlocal taken
                 if taken <= _LONG < taken + size:
-                    await turn.enter_async_context(self._place(context, _MAX_LONG))
+                    await turn.enter_async_context(self._place(lease, _MAX_LONG))
                 taken += size
                 if taken > limit:
                     raise UpstreamFailed(f"the upstream's answer is longer than {limit} bytes")
@@ -257,22 +257,22 @@ class Upstream:
 
             yield take
 
-    async def _complete(self, body: Json, first: int, count: int, context: Lease, listener: Listener) -> Samples:
+    async def _complete(self, body: Json, first: int, count: int, lease: Lease, listener: Listener) -> Samples:
         """The listener gets the whole answer; or if it is streamed, each completion once it is written, and at last the
         tokens of all, estimated if not all were waited for. The most tokens that it may take are reserved meanwhile."""
         stream, unread, sampled = CompletionStream(count), bytearray(), Samples()
-        content = await context.read(partial(encoded, body))
+        content = await lease.read(partial(encoded, body))
         async with (
-            context.reserving(self._most_tokens(body, content, count)) as use,
-            self._place(context, MAX_CONCURRENT),
-            self._memory_for(context, body) as take,
-            aclosing(self._parts("/chat/completions", content, body, context)) as parts,
+            lease.reserving(self._most_tokens(body, content, count)) as use,
+            self._place(lease, MAX_CONCURRENT),
+            self._memory_for(lease, body) as take,
+            aclosing(self._parts("/chat/completions", content, body, lease)) as parts,
         ):
             streamed = (await anext(parts)).startswith(b"text/event-stream")
 
             async def read() -> None:
                 before, size = stream.size, len(unread)
-                for index, part in await context.read(partial(stream.feed, bytes(unread)), size):
+                for index, part in await lease.read(partial(stream.feed, bytes(unread)), size):
                     if not isinstance(part, str):
                         sampled.completions.append(part)
                         listener.arrive(first + index, Samples([part], stream.model, size=part.length))
@@ -305,7 +305,7 @@ class Upstream:
                     listener.arrive(first, cost)
             if not streamed:
                 whole = partial(_read_completions, bytes(unread), count, listener.keeps_tokens)
-                sampled = await context.read(whole, len(unread))
+                sampled = await lease.read(whole, len(unread))
                 use(sampled.usage.total or (len(content) + len(unread)) // _BYTES)
                 listener.arrive(first, sampled)
         return sampled
