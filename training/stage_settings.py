@@ -1,7 +1,8 @@
 """Settings of the stages that make data, and of evaluations; `prm.train_settings` has those of a training run."""
 
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any, Literal, Self
 
 from typer import BadParameter, Option
 
@@ -25,6 +26,7 @@ WrittenLayout = Literal["native", "unprm", "trl"]
 LAYOUT = Option("--layout", help="Layout of the data; default: that of each row's fields.")
 EXTRACTION = Option("--extraction", help="Where to look for the answer in a solution.")
 STEP_SPLIT = Option("--step-split", help="How solutions are split into steps.")
+K = Option("--k", min=1, help="Solutions per question.")
 PROBE = Option(
     "--probe", help="A probe of the model, which scores the steps of samples as they are written (transformers)."
 )
@@ -46,7 +48,7 @@ class SampleSettings:
     question without an answer field. `worked_examples`: chat prompts begin with two worked examples. `probe`: what
     scores the steps."""
 
-    k: Annotated[int, Option(min=1, help="Solutions per question.")] = 32
+    k: Annotated[int, K] = 32
     temperature: Annotated[float, Option(min=0.0)] = 0.8
     max_tokens: Annotated[int, Option(min=1, help="Maximum number of tokens per solution.")] = 2048
     extraction: Annotated[Extraction, EXTRACTION] = "auto"
@@ -161,6 +163,14 @@ AUTO = ReadingSettings()
 
 
 @dataclass(frozen=True, slots=True)
+class BuildSettings(ReadingSettings):
+    """What `build` takes of its stages' settings."""
+
+    k: Annotated[int, K] = 32
+    probe: Annotated[str | None, PROBE] = None
+
+
+@dataclass(frozen=True, slots=True)
 class Preset:
     """Settings for the construction of a data set: number of questions, sampling models, and each stage."""
 
@@ -169,6 +179,17 @@ class Preset:
     sample: SampleSettings
     select: SelectSettings
     annotate: AnnotateSettings
+
+    def changed(self, models: Sequence[str] | None, rollouts: int | None, given: Mapping[str, Any]) -> Self:
+        """The same with other models and at most so many rollouts, unless None, and with what is `given`, by the names
+        of the settings, in each stage that has them."""
+
+        def of(stage: Any) -> Any:
+            return replace(stage, **{name: value for name, value in given.items() if hasattr(stage, name)})
+
+        annotate = of(self.annotate).limited(rollouts)
+        names = tuple(models or self.models)
+        return replace(self, models=names, sample=of(self.sample), select=of(self.select), annotate=annotate)
 
 
 PAPER = Preset(
@@ -206,3 +227,9 @@ MINI = Preset(
 """The recommended search with the embedded model, which solves questions of its own domain."""
 PresetName = Literal["paper", "authors", "mini", "recommended"]
 PRESETS: dict[PresetName, Preset] = {"paper": PAPER, "authors": AUTHORS, "mini": MINI, "recommended": RECOMMENDED}
+SAMPLE, SELECT, ANNOTATE = (
+    {name: asdict(getattr(preset, stage)) for name, preset in PRESETS.items()}
+    for stage in ("sample", "select", "annotate")
+)
+"""The settings of a stage by preset."""
+BUILD = {name: SAMPLE[name] | SELECT[name] for name in PRESETS}

@@ -5,15 +5,18 @@ command decorated with `with_options` can take a dataclass as a parameter, or wh
 
     @app.command()
     @with_options
-    def select(samples: Path, place: Place, given: Annotated[Given, SelectSettings]) -> None: ...
+    def select(samples: Path, place: Place, given: Annotated[Given, SelectSettings, PRESETS]) -> None: ...
+
+The help of such an option has its default; with presets, mappings of fields to values by name, its value in each.
 """
 
+import copy
 import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
@@ -134,8 +137,11 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         if kind != Given and not is_dataclass(kind):
             shown.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name]))
             continue
-        source = more[0] if more else kind
-        options = [*(_options(source, given=kind == Given) if is_dataclass(source) else _texts(source))]
+        source, *presets = more or [kind]
+        if is_dataclass(source):
+            options = [*_options(source, *presets or [{"default": {}}] if kind == Given else ())]
+        else:
+            options = [*_texts(source)]
         shown += options
         made[name] = kind, {option.name: get_type_hints(source)[option.name] for option in options}
 
@@ -151,8 +157,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_plain_options
 
 
-def _options(kind: Any, given: bool) -> Iterator[inspect.Parameter]:
-    """The options of a dataclass. `given`: where a field has a default, the option's is None."""
+def _options(kind: Any, presets: Mapping[str, Mapping[str, Any]] | None = None) -> Iterator[inspect.Parameter]:
+    """The options of a dataclass. With `presets`, the default of an option whose field has one is None, and its help
+    has the field's value in each preset."""
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         hint, *more = get_args(hints[field.name]) or (None,)
@@ -160,8 +167,21 @@ def _options(kind: Any, given: bool) -> Iterator[inspect.Parameter]:
             continue
         if get_origin(hint) is tuple:
             hint = str if get_args(hint)[0] is str else list[get_args(hint)[0]]  # type: ignore[misc]
-        default = inspect.Parameter.empty if field.default is MISSING else None if given else field.default
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        if presets and field.default is not MISSING:
+            default, option = None, [copy.copy(option[0])]
+            option[0].help = f"{option[0].help or ''} {_by_preset(field, presets)}".strip() or None
         yield _parameter(field.name, Annotated[hint | None, *option], default)
+
+
+def _by_preset(field: Field[Any], presets: Mapping[str, Mapping[str, Any]]) -> str:
+    """A field's value in each preset, `[default: 3]` if it is the same in all; empty for one that is off or unset."""
+    values = {name: preset.get(field.name, field.default) for name, preset in presets.items()}
+    if len(set(values.values())) == 1:
+        values = {"default": values.popitem()[1]}
+    shown = {name: ",".join(value) if isinstance(value, tuple) else str(value) for name, value in values.items()}
+    told = "; ".join(f"{name}: {value}" for name, value in shown.items())
+    return f"[{told}]" if set(shown.values()) - {"None", "False", ""} else ""
 
 
 def _texts(model: Any) -> Iterator[inspect.Parameter]:

@@ -124,6 +124,25 @@ def test_the_help_has_the_fields_texts():
     assert all(text in result.output for text in ("Trains.", "By commas.", "Which.", "--cpus"))
 
 
+def test_the_help_has_the_value_of_each_preset():
+    app = program("Trains.")
+
+    @app.command()
+    @with_options
+    def train(given: Annotated[Given, Settings, {"short": {"layers": ("q", "v"), "fast": True}, "long": {}}]) -> None:
+        """Trains."""
+
+    lines = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["--help"]).output.splitlines()
+    for name, told in (
+        ("--epochs", "[default: 3]  [x>=1]"),
+        ("--layers", "By commas. [short: q,v; long: a]"),
+        ("--fast", "[short: True; long: False]"),
+        ("--files", "Repeated."),
+        ("--home", "Required.  [required]"),
+    ):
+        assert [line.rstrip().endswith(f"  {told}") for line in lines if name in line] == [True]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -17,13 +17,17 @@ from unprm.types import SamplerName
 
 from ..stage import directory
 from ..stage_settings import (
+    ANNOTATE,
+    BUILD,
     LAYOUT,
     PRESETS,
-    PROBE,
+    SAMPLE,
+    SELECT,
+    AdaptiveSettings,
     AnnotateSettings,
+    BuildSettings,
     LayoutName,
     PresetName,
-    ReadingSettings,
     SampleSettings,
     SelectSettings,
     WrittenLayout,
@@ -38,11 +42,16 @@ if TYPE_CHECKING:
 console = Console(stderr=True)
 
 PresetOption = Annotated[PresetName, typer.Option("--preset", help="Where the defaults come from.")]
-MODEL = "The sampling model: its name at the servers; else a hub name, a directory, a base by name, or unprm-mini."
+MODEL = "The sampling model: its name at the servers; else a hub name, a directory, or unprm-mini."
 ModelOption = Annotated[str, typer.Option("--model", help=MODEL)]
 RolloutsOption = Annotated[
     int | None,
-    typer.Option("--n", min=1, help="Maximum rollouts: of a solution with the search bayes, else of each prefix."),
+    typer.Option(
+        "--n",
+        min=1,
+        help="Maximum rollouts: of a solution with the search bayes, else of each prefix. "
+        f"[default: {AdaptiveSettings().most}]",
+    ),
 ]
 
 
@@ -101,16 +110,17 @@ class SamplerOptions:
     ] = None
     concurrency: Annotated[int, typer.Option(min=1, help="Questions processed at the same time.")] = 32
 
-    def check_annotates(self, models: Sequence[str]) -> None:
-        """Raises `BadParameter` unless a sampler of these can write solutions and continue them."""
+    def check_annotates(self, models: Sequence[str], probe: str | None = None) -> None:
+        """Raises `BadParameter` unless a sampler of these, with the probe, can write solutions and continue them."""
         if self.sampler == "chat":
             reason = "it can't continue the prefixes of solutions: openai does, before vLLM or llama.cpp"
             raise typer.BadParameter(reason, param_hint="--sampler")
         if self.sampler == "openai" and "unprm-mini" in models and self.tokenizer is None:
             reason = "unprm-mini runs here: name the model of the servers, and its --tokenizer"
             raise typer.BadParameter(reason, param_hint="--model")
-        if self.tokenizer is not None and len(models) > 1:
-            raise typer.BadParameter(f"it goes with one --model, there are {len(models)}", param_hint="--tokenizer")
+        for name, value in (("--tokenizer", self.tokenizer), ("--probe", probe)):
+            if value is not None and len(models) > 1:
+                raise typer.BadParameter(f"it goes with one --model, there are {len(models)}", param_hint=name)
 
     def load(self, model: str, settings: "SamplingSettings") -> "Sampler":
         from unprm.samplers.load import load_sampler
@@ -146,7 +156,7 @@ console = Console(stderr=True)
 def sample(
     output: Annotated[Path, typer.Option(help="File for the samples.")],
     sampler: SamplerOptions,
-    given: Annotated[Given, SampleSettings],
+    given: Annotated[Given, SampleSettings, SAMPLE],
     source: QuestionSource,
     model: ModelOption = "unprm-mini",
     preset: PresetOption = "paper",
@@ -165,7 +175,7 @@ def sample(
 def select(
     samples: Annotated[Path, typer.Argument(help="File of `sample`.", exists=True)],
     output: Annotated[Path, typer.Option(help="File for the selected solutions.")],
-    given: Annotated[Given, SelectSettings],
+    given: Annotated[Given, SelectSettings, SELECT],
     tokenizer: Annotated[str, typer.Option(help="Tokenizer of the samples: hub name or directory.")] = "unprm-mini",
     preset: PresetOption = "paper",
 ) -> None:
@@ -188,7 +198,7 @@ def annotate(
     selected: Annotated[Path, typer.Argument(help="File of `select`.", exists=True)],
     output: Annotated[Path, typer.Option(help="File for the labelled solutions.")],
     sampler: SamplerOptions,
-    given: Annotated[Given, AnnotateSettings],
+    given: Annotated[Given, AnnotateSettings, ANNOTATE],
     model: ModelOption = "unprm-mini",
     preset: PresetOption = "paper",
     rollouts: RolloutsOption = None,
@@ -248,29 +258,17 @@ def build(
     output: Annotated[Path, typer.Option("--out", help="Output directory.", callback=directory)],
     source: QuestionSource,
     sampler: SamplerOptions,
-    given: Annotated[Given, ReadingSettings],
+    given: Annotated[Given, BuildSettings, BUILD],
     model: Annotated[list[str] | None, typer.Option(help=f"{MODEL} Instead of the preset's; repeat for more.")] = None,
     preset: PresetOption = "mini",
-    k: Annotated[int | None, typer.Option("--k", min=1, help="Solutions per question.")] = None,
     rollouts: RolloutsOption = None,
-    probe: Annotated[str | None, PROBE] = None,
 ) -> None:
     """Make a data set from questions with answers: sample, select, annotate, merge, stats."""
     from ..data import build
     from ..data.stats import table
 
-    chosen = PRESETS[preset]
-    chosen = replace(chosen, models=tuple(model or chosen.models))
-    sampler.check_annotates(chosen.models)
-    if probe is not None and len(chosen.models) > 1:
-        raise typer.BadParameter(f"it goes with one --model, there are {len(chosen.models)}", param_hint="--probe")
-    extraction = {name: value for name, value in given.items() if name == "extraction"}
-    chosen = replace(
-        chosen,
-        sample=replace(chosen.sample, k=k or chosen.sample.k, probe=probe, **extraction),
-        select=replace(chosen.select, **given),
-        annotate=replace(chosen.annotate, **extraction).limited(rollouts),
-    )
+    chosen = PRESETS[preset].changed(model, rollouts, given)
+    sampler.check_annotates(chosen.models, chosen.sample.probe)
     questions = source.draw(chosen.questions, chosen.sample)
     run_stage(lambda: build.build(questions, sampler.load, chosen, output, sampler.concurrency, console))
     made = [output / model.replace("/", "--") / "annotated.jsonl" for model in chosen.models]

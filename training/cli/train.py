@@ -22,7 +22,7 @@ console = Console(stderr=True)
 
 @with_options
 def train(
-    given: Annotated[Given, TrainSettings],
+    given: Annotated[Given, TrainSettings, TRAIN_PRESETS],
     preset: Annotated[
         Literal["paper", "authors", "default"],
         typer.Option(help="The paper's loss; the authors' program's loss; or all linear layers and a lower rate."),

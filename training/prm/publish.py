@@ -53,7 +53,7 @@ MERGED = "transformers"
 """The library that reads a merged checkpoint, as the hub calls it."""
 PLACE = "PATH_OF_THIS_DIRECTORY"
 """Stands in a training run's card for the model's name, which is known when it is published."""
-BY_THE_MACHINE = ("batch_tokens", "gradient_checkpointing", "checkpoint_every", "report_to")
+BY_THE_MACHINE = ("batch_tokens", "gradient_checkpointing", "checkpoint_every")
 """Settings that depend on the machine or its user and are no part of the command in the card."""
 TAGS = ["process-reward-model", "unprm"]
 

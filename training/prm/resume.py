@@ -5,19 +5,16 @@ The state is one safetensors file, which is replaced atomically: a run after a c
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
-from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker
 from safetensors import safe_open
 from safetensors.torch import save_file
 
 from unprm.checkpoints.files import digests
-from unprm.errors import ModelInvalid
 
 from .. import resumable
 from .collate import Example
@@ -32,7 +29,7 @@ Parameters = Mapping[str, torch.Tensor]
 def fingerprint(settings: TrainSettings, examples: Sequence[Example], base: Path) -> str:
     """Digest of everything that a run's result depends on, to detect states of other runs. `base`: the directory of the
     base model."""
-    elsewhere = "output", "checkpoint_every", "data", "layout", "batch_tokens", "gradient_checkpointing", "report_to"
+    elsewhere = "output", "checkpoint_every", "data", "layout", "batch_tokens", "gradient_checkpointing"
     values = {k: str(v) for k, v in asdict(settings).items() if k not in elsewhere}
     digest = hashlib.sha256(json.dumps([values, digests(base)], sort_keys=True).encode())
     for example in examples:
@@ -91,53 +88,20 @@ STEPS, VALIDATIONS = "train.jsonl", "validation.jsonl"
 
 
 class TrainingJournal:
-    """A run's rows of optimiser steps and of epochs in its directory `output`, and the trackers in `report_to`, by
-    accelerate's names, which read the environment that their users set."""
+    """A run's rows of optimiser steps and of epochs in its directory `output`. It begins with the rows of the `steps`
+    that earlier runs took."""
 
-    def __init__(self, output: Path, name: str, report_to: Sequence[str]) -> None:
+    def __init__(self, output: Path, steps: Sequence[Mapping[str, Any]]) -> None:
         self.output = output
-        self._trackers = [_tracker(each, name, output) for each in report_to]
-
-    def begin(self, steps: Sequence[Mapping[str, Any]], settings: Mapping[str, str]) -> Self:
-        """Begins the journal with the rows of the steps that earlier runs took; trackers get the `settings`."""
-        _write(self.output / STEPS, steps)
-        for tracker in self._trackers:
-            try:
-                tracker.start()
-            except ImportError as error:
-                raise ModelInvalid(f"--report-to {tracker.name} needs its package: {error}") from error
-            tracker.store_init_configuration(dict(settings))
-        return self
+        _write(output / STEPS, steps)
 
     def step(self, row: Mapping[str, Any]) -> None:
         with (self.output / STEPS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
-        self._report("train", row, row["step"])
 
-    def validated(self, rows: Sequence[Mapping[str, Any]], step: int) -> None:
-        """Writes the validations so far, before the training and after each epoch, of which the last was after this
-        step."""
+    def validated(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Writes the validations so far, before the training and after each epoch."""
         _write(self.output / VALIDATIONS, rows)
-        self._report("validation", rows[-1], step)
-
-    def end(self) -> None:
-        for tracker in self._trackers:
-            tracker.finish()
-
-    def _report(self, kind: str, row: Mapping[str, Any], step: int) -> None:
-        figures = {f"{kind}/{name}": value for name, value in row.items() if isinstance(value, int | float)}
-        for tracker in self._trackers:
-            tracker.log(figures, step=step)
-
-
-def _tracker(kind: str, name: str, output: Path) -> GeneralTracker:
-    make = LOGGER_TYPE_TO_CLASS.get(kind)
-    if make is None:
-        raise ModelInvalid(f"--report-to takes {', '.join(sorted(LOGGER_TYPE_TO_CLASS))}, not {kind}")
-    project = os.environ.get(f"{kind.upper()}_PROJECT", name)
-    if make.requires_logging_directory:
-        return make(project, os.environ.get("TENSORBOARD_LOGGING_DIR", str(output / "runs")))
-    return make(project)
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

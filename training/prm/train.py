@@ -67,8 +67,6 @@ class Trainer:
             negative=settings.negative,
             head=settings.head,
         )
-        first = self.processes.is_first
-        self.journal = TrainingJournal(settings.output, self.config.name, settings.report_to) if first else None
         self.format = UnprmFormat(tokenizer, self.config)
         window = read_shape(str(self.base)).max_position_embeddings
         self.examples, self.dropped = read_examples(settings.data, settings.layout, self.format, window)
@@ -101,8 +99,7 @@ class Trainer:
         journal meanwhile."""
         self.settings.output.mkdir(parents=True, exist_ok=True)
         first = self._resume()
-        settings = {key: str(value) for key, value in asdict(self.settings).items()}
-        journal = self.journal.begin(self.steps, settings) if self.journal else None
+        journal = TrainingJournal(self.settings.output, self.steps) if self.processes.is_first else None
         if not first:
             self._validate(progress, journal)
         left = list(self._batches(first))
@@ -143,8 +140,6 @@ class Trainer:
             len(self.examples), self.dropped, len(self.steps), fmean(recent), self.validations, len(self.held_out)
         )
         self._finish(summary)
-        if journal:
-            journal.end()
         self.processes.wait()
         return summary
 
@@ -163,7 +158,7 @@ class Trainer:
         self.validations.append(Validation.of(*self._scored(self.held_out)))
         if journal:
             rows = [{"epoch": number, **asdict(each)} for number, each in enumerate(self.validations)]
-            journal.validated(rows, len(self.steps))
+            journal.validated(rows)
             when = f"after epoch {rows[-1]['epoch']}" if self.steps else "untrained"
             progress.console.print(f"held out, {when}: {self.validations[-1]}", highlight=False, soft_wrap=True)
 

@@ -29,7 +29,7 @@ class TrainSettings:
     the time of a pass; `bf16`, by the device. A probe's training reads `PROBE_OPTIONS` alone.
     """
 
-    base: Annotated[str, Option(help="Base model: hub name, directory, a base by name, or unprm-mini.")]
+    base: Annotated[str, Option(help="Base model: hub name, directory, or unprm-mini.")]
     data: Annotated[
         tuple[Path, ...], Option(help="Step labels: a file, a directory, or a data set of the hub; repeat for more.")
     ]
@@ -62,7 +62,7 @@ class TrainSettings:
     tune: Annotated[TuneName, Option(help="What is trained: a LoRA adapter, all weights, or a probe alone.")] = "lora"
     loss: Annotated[LossName, Option(help="Per step (bce, mse), on the last step only (orm), or by ranking.")] = "bce"
     epochs: Annotated[int, Option(min=1)] = 3
-    learning_rate: Annotated[float, Option(min=0.0)] = 5e-4
+    learning_rate: Annotated[float, Option(min=0.0, help="The highest; 1e-5 with --tune all.")] = 5e-4
     warmup: Annotated[float, Option(min=0.0, max=1.0, help="Fraction of optimiser steps for warm-up.")] = 0.1
     batch_size: Annotated[int, Option(min=1, help="Solutions per optimiser step.")] = 256
     batch_tokens: Annotated[
@@ -92,10 +92,6 @@ class TrainSettings:
     ] = None
     compile: Annotated[bool, Option("--compile", help="Compile the model first; pays off in long runs.")] = False
     checkpoint_every: Annotated[int, Option(min=1, help="Optimiser steps between checkpoints.")] = 50
-    report_to: Annotated[
-        tuple[str, ...],
-        Option(help="Trackers of accelerate that also get the figures, comma-separated: wandb, tensorboard, mlflow …"),
-    ] = ()
     seed: Seed = 0
 
     def rate(self, step: int, total: int) -> float:
