@@ -18,7 +18,7 @@ from tests.adder import adding
 from tests.clients.programs import ROOT, listening, printed
 from tests.fakes import openai_server, upstream
 from tests.pages import AGENTS, AGENTS_BLOCKS, AGENTS_PROGRAMS, approximately, part
-from tests.server.calibrations import calibration
+from tests.server.calibrations import stopping
 from tests.server.harness import Running, embedded, serving
 from tests.support import PATIENCE
 from unprm.votes.registry import REWARD_STRATEGIES
@@ -96,11 +96,11 @@ def test_the_gateway_answers_as_its_page_says() -> None:
 
 
 def test_the_gateway_s_attempts_are_those_of_its_page(tmp_path: Path) -> None:
-    terms = {"strategy": "majority", "budget": 8, "stable": 0.5, "risk": 0.05, "on_reject": "escalate"}
+    terms = {"strategy": "majority", "budget": 8, "risk": 0.05, "on_reject": "escalate"}
     body = {"model": "small", "messages": [{"role": "user", "content": "How many?"}], "unprm": terms}
     with upstream(*FARM) as first, upstream(FARM[1]) as second:
         settings = {"upstream_url": [f"small={first.url}", f"large={second.url}"], "upstream_model": "large=large"}
-        with serving(vote_calibration=calibration(tmp_path), **settings) as running:
+        with serving(vote_calibration=stopping(tmp_path, 0.5, 4), **settings) as running:
             report = running.post("/v1/chat/completions", body).json()["unprm"]
     attempts = [each | {"model": each["model"].removesuffix("-served")} for each in report["attempts"]]
     assert {"attempts": attempts} == json.loads(block("json", '{"attempts"'))

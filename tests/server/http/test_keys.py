@@ -40,7 +40,7 @@ def test_keys_of_a_file_are_read_again(tmp_path: Path, caplog: pytest.LogCapture
         assert [status(key) for key in ("CANARY-rotated", "nonsense")] == [200, 401]
         file.unlink()
         assert status("CANARY-rotated") == 200
-    callers = [record.fields.get("caller") for record in caplog.records if hasattr(record, "fields")]
+    callers = [record.fields.get("caller") for record in caplog.records if record.message == "request"]
     assert callers[:3] == ["search", "training", None]
     messages = [record.getMessage() for record in caplog.records]
     assert any("line 1: expected NAME KEY" in line for line in messages)
