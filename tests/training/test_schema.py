@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import re
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +9,7 @@ from tests.training.solutions import annotated
 from training import sources
 from training.evaluate.judging import JudgedCandidates
 from training.evaluate.scorers import SolutionScores
-from training.schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, Trial, adapter, to_line
+from training.schema import AnnotatedSolution, QuestionValue, SampledQuestion, SelectedSolution, adapter, to_line
 from unprm.errors import RecordInvalid
 from unprm.types import Completion
 
@@ -110,22 +108,3 @@ def test_confidences_are_read_as_they_were_once_written_by_vote():
     judged = adapter(JudgedCandidates).validate_python(old)
     assert judged.confidences == (0.9,)
     assert adapter(JudgedCandidates).validate_json(to_line(judged)) == judged
-
-
-def test_every_field_of_a_file_is_described():
-    """And no other one. A file's entry leaves out what an earlier one has described."""
-    files = {
-        "samples": (SampledQuestion, Completion),
-        "selected": (SelectedSolution,),
-        "annotated": (AnnotatedSolution, Trial),
-        "annotated.questions": (QuestionValue,),
-        "dataset/data/train": (),
-    }
-    section = Path("docs/data.md").read_text("utf-8").partition("## Files\n")[2].partition("\n## ")[0]
-    described, known = set(), set()
-    for (file, kinds), entry in zip(files.items(), section.split("\n- ")[1:], strict=True):
-        assert entry.startswith(f"`{file}.jsonl`")
-        described |= set(re.findall(r"`(\w+)`", entry))
-        known |= {"prompt", "answer", "completions", "label"} if not kinds else set()
-        known |= {name for kind in kinds for name in adapter(kind).json_schema(mode="serialization")["properties"]}
-        assert described == known
