@@ -146,7 +146,7 @@ def of_models(path: Path) -> list[CandidatePool]:
     """The questions of a file, JSON lines with one answer of each of many models: `id`, `problem`, `answer`, and
     `candidates` with `text` and its final answer `pred`. No rewards."""
     made = []
-    for _, row in sources.from_file(path, dict[str, Any]):
+    for row in sources.read(path, dict[str, Any]):
         texts = tuple(f"{each['text']}\n\nThe answer is \\boxed{{{each['pred']}}}." for each in row["candidates"])
         made.append(CandidatePool(row["id"], row["problem"], row["answer"], texts, (None,) * len(texts)))
     return made

@@ -63,7 +63,7 @@ def read(places: Iterable[Path]) -> dict[str, list[RecordedSolution]]:
     subsets: dict[str, list[RecordedSolution]] = {}
     models: set[str] = set()
     for path in _files(places):
-        rows = list(sources.from_file(path, RecordedSolution))
+        rows = list(sources.numbered(path, RecordedSolution))
         processbench.check_kinds(str(path), [row for _, row in rows])
         name = _subset(rows[0][1].id)
         models = models or set(rows[0][1].scores)
@@ -72,7 +72,7 @@ def read(places: Iterable[Path]) -> dict[str, list[RecordedSolution]]:
                 raise RecordInvalid(str(path), number, reason)
         if name in subsets:
             raise RecordInvalid(str(path), rows[0][0], f"another file has the subset {name} already")
-        subsets[name] = list(sources.by_id(str(path), rows).values())
+        subsets[name] = sources.unique(path, rows)
     return subsets
 
 

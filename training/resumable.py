@@ -127,6 +127,11 @@ def replace(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
+def write_results(output: Path, results: Mapping[str, Any]) -> None:
+    """Writes the `results.json` of an evaluation."""
+    replace(output / "results.json", json.dumps(results, indent=2) + "\n")
+
+
 def _check_plain(path: Path) -> None:
     if path.suffix == ".gz":
         raise OutputMismatch(f"{path}: records are written without compression, leave out .gz")

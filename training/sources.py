@@ -35,20 +35,16 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _MADE_BY: dict[type, str] = {SampledQuestion: "sample", SelectedSolution: "select", ResolvedSolution: "annotate"}
 
 
-def read(path: Path, kind: type[T]) -> Iterator[T]:
-    return (record for _, record in from_file(path, kind))
+def read(source: str | Path, kind: type[T], split: str = "train") -> Iterator[T]:
+    return (record for _, record in numbered(source, kind, split))
 
 
-def from_file(path: Path, kind: type[T]) -> Iterator[tuple[int, T]]:
-    return ((number, parse(row, kind, str(path), number)) for number, row in rows(path))
-
-
-def records_of(source: str, split: str, kind: type[T]) -> Iterator[tuple[int, T]]:
-    """The numbered records in the rows of `rows_of`."""
+def numbered(source: str | Path, kind: type[T], split: str = "train") -> Iterator[tuple[int, T]]:
+    """The records in the rows of `rows_of`, with their numbers."""
     return ((number, parse(row, kind, name, number)) for name, number, row in rows_of(source, split))
 
 
-def rows_of(source: str | Path, split: str) -> Iterator[tuple[str, int, object]]:
+def rows_of(source: str | Path, split: str = "train") -> Iterator[tuple[str, int, object]]:
     """Each row with the name of its file and its number: of a file, of the files of a directory, or of the split of the
     hub's data set of that name. Raises `RecordInvalid` if there is none."""
     place = Path(source)
@@ -116,14 +112,13 @@ def parse(row: object, kind: type[T], source: str, number: int) -> T:
         raise RecordInvalid(source, number, reason(error) + expected) from error
 
 
-def by_id(source: str, rows: Iterable[tuple[int, R]]) -> dict[str, R]:
-    """The numbered records by their ids, which must be unique."""
+def unique(source: str | Path, rows: Iterable[tuple[int, R]]) -> list[R]:
+    """The numbered records, whose ids must be unique."""
     records: dict[str, R] = {}
     for number, record in rows:
-        if record.id in records:
-            raise RecordInvalid(source, number, f"the id {record.id!r} occurs twice")
-        records[record.id] = record
-    return records
+        if records.setdefault(record.id, record) is not record:
+            raise RecordInvalid(str(source), number, f"the id {record.id!r} occurs twice")
+    return [*records.values()]
 
 
 def reason(error: ValueError) -> str:

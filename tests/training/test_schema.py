@@ -57,7 +57,7 @@ def test_a_record_is_written_in_its_layout_and_read_again(tmp_path, record, line
     assert to_line(record) == line
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(f"\n{line}".encode()))
-    assert list(sources.from_file(path, type(record))) == [(2, record)]
+    assert list(sources.numbered(path, type(record))) == [(2, record)]
 
 
 @pytest.mark.parametrize("kind", [SelectedSolution, AnnotatedSolution], ids=lambda kind: kind.__name__)

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 from rich.markup import escape
+from typer import Argument, BadParameter, Exit, Option, echo
 
 from unprm.commands import Given, program, with_options
 from unprm.types import SamplerName
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 console = Console(stderr=True)
 
-PresetOption = Annotated[PresetName, typer.Option("--preset", help="Where the defaults come from.")]
+PresetOption = Annotated[PresetName, Option("--preset", help="Where the defaults come from.")]
 MODEL = "The sampling model: its name at the servers; else a hub name, a directory, or unprm-mini."
-ModelOption = Annotated[str, typer.Option("--model", help=MODEL)]
+ModelOption = Annotated[str, Option("--model", help=MODEL)]
 RolloutsOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--n",
         min=1,
         help="Maximum rollouts: of a solution with the search bayes, else of each prefix. "
@@ -60,23 +60,21 @@ class QuestionSource:
     """Where questions come from, and how many are drawn."""
 
     questions: Annotated[
-        str, typer.Option(help="JSON lines with `problem` and `answer`, a data set of the hub, or `mini` (generated).")
+        str, Option(help="JSON lines with `problem` and `answer`, a data set of the hub, or `mini` (generated).")
     ] = "mini"
-    limit: Annotated[int | None, typer.Option(min=1, help="Number of questions drawn from the source.")] = None
+    limit: Annotated[int | None, Option(min=1, help="Number of questions drawn from the source.")] = None
     per: Annotated[
-        str | None, typer.Option(help="Draw the limit for each value of this field, such as perturbation_type.")
+        str | None, Option(help="Draw the limit for each value of this field, such as perturbation_type.")
     ] = None
-    hub_split: Annotated[str, typer.Option("--split", help="Split of a data set of the hub.")] = "train"
-    unanswerable: Annotated[
-        bool, typer.Option("--unanswerable", help="Also draw questions whose answer is `None`.")
-    ] = False
+    hub_split: Annotated[str, Option("--split", help="Split of a data set of the hub.")] = "train"
+    unanswerable: Annotated[bool, Option("--unanswerable", help="Also draw questions whose answer is `None`.")] = False
 
     def draw(self, count: int, settings: SampleSettings) -> "list[Question]":
         """As many questions as the limit, or `count` without one; prints how many have no answer."""
         from ..data.sample import load_questions, make_mini
 
         if self.per and (self.limit is None or self.questions == "mini"):
-            raise typer.BadParameter("it takes a --limit, and --questions that are not made up", param_hint="--per")
+            raise BadParameter("it takes a --limit, and --questions that are not made up", param_hint="--per")
         if self.questions == "mini":
             return make_mini(self.limit or count, settings.seed)
         drawn, left_out = load_questions(
@@ -99,28 +97,26 @@ class SamplerOptions:
 
     sampler: Annotated[
         SamplerName,
-        typer.Option(help="Run the model here (transformers, vllm) or call servers (openai, chat)."),
+        Option(help="Run the model here (transformers, vllm) or call servers (openai, chat)."),
     ] = "transformers"
-    url: Annotated[list[str] | None, typer.Option(help="URL of a server that runs the model; repeat for more.")] = None
+    url: Annotated[list[str] | None, Option(help="URL of a server that runs the model; repeat for more.")] = None
     tokenizer: Annotated[
         str | None,
-        typer.Option(
-            help="The model's tokenizer for --sampler openai: hub name or directory. Default: that of --model."
-        ),
+        Option(help="The model's tokenizer for --sampler openai: hub name or directory. Default: that of --model."),
     ] = None
-    concurrency: Annotated[int, typer.Option(min=1, help="Questions processed at the same time.")] = 32
+    concurrency: Annotated[int, Option(min=1, help="Questions processed at the same time.")] = 32
 
     def check_annotates(self, models: Sequence[str], probe: str | None = None) -> None:
         """Raises `BadParameter` unless a sampler of these, with the probe, can write solutions and continue them."""
         if self.sampler == "chat":
             reason = "it can't continue the prefixes of solutions: openai does, before vLLM or llama.cpp"
-            raise typer.BadParameter(reason, param_hint="--sampler")
+            raise BadParameter(reason, param_hint="--sampler")
         if self.sampler == "openai" and "unprm-mini" in models and self.tokenizer is None:
             reason = "unprm-mini runs here: name the model of the servers, and its --tokenizer"
-            raise typer.BadParameter(reason, param_hint="--model")
+            raise BadParameter(reason, param_hint="--model")
         for name, value in (("--tokenizer", self.tokenizer), ("--probe", probe)):
             if value is not None and len(models) > 1:
-                raise typer.BadParameter(f"it goes with one --model, there are {len(models)}", param_hint=name)
+                raise BadParameter(f"it goes with one --model, there are {len(models)}", param_hint=name)
 
     def load(self, model: str, settings: "SamplingSettings") -> "Sampler":
         from unprm.samplers.load import load_sampler
@@ -144,7 +140,7 @@ def run_stage(work: Callable[[], Awaitable[dict[str, str]]], sampler: "Sampler |
         console.print(f"[red]failed {count} times:[/red] {escape(reason)}", highlight=False, soft_wrap=True)
     if failures:
         console.print(f"{len(failures)} failed; the same command tries them again and leaves the rest as it is")
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 app = program("")
@@ -154,7 +150,7 @@ console = Console(stderr=True)
 @app.command()
 @with_options
 def sample(
-    output: Annotated[Path, typer.Option(help="File for the samples.")],
+    output: Annotated[Path, Option(help="File for the samples.")],
     sampler: SamplerOptions,
     given: Annotated[Given, SampleSettings, SAMPLE],
     source: QuestionSource,
@@ -173,10 +169,10 @@ def sample(
 @app.command()
 @with_options
 def select(
-    samples: Annotated[Path, typer.Argument(help="File of `sample`.", exists=True)],
-    output: Annotated[Path, typer.Option(help="File for the selected solutions.")],
+    samples: Annotated[Path, Argument(help="File of `sample`.", exists=True)],
+    output: Annotated[Path, Option(help="File for the selected solutions.")],
     given: Annotated[Given, SelectSettings, SELECT],
-    tokenizer: Annotated[str, typer.Option(help="Tokenizer of the samples: hub name or directory.")] = "unprm-mini",
+    tokenizer: Annotated[str, Option(help="Tokenizer of the samples: hub name or directory.")] = "unprm-mini",
     preset: PresetOption = "paper",
 ) -> None:
     """Select the right and the wrong solutions of each question that are worth annotating."""
@@ -195,8 +191,8 @@ def select(
 @app.command()
 @with_options
 def annotate(
-    selected: Annotated[Path, typer.Argument(help="File of `select`.", exists=True)],
-    output: Annotated[Path, typer.Option(help="File for the labelled solutions.")],
+    selected: Annotated[Path, Argument(help="File of `select`.", exists=True)],
+    output: Annotated[Path, Option(help="File for the labelled solutions.")],
     sampler: SamplerOptions,
     given: Annotated[Given, AnnotateSettings, ANNOTATE],
     model: ModelOption = "unprm-mini",
@@ -216,8 +212,8 @@ def annotate(
 
 @app.command()
 def merge(
-    annotated: Annotated[list[Path], typer.Argument(help="Files of `annotate`.", exists=True)],
-    output: Annotated[Path, typer.Option(help="Directory for the data set.", callback=directory)],
+    annotated: Annotated[list[Path], Argument(help="Files of `annotate`.", exists=True)],
+    output: Annotated[Path, Option(help="Directory for the data set.", callback=directory)],
 ) -> None:
     """Join annotated solutions into a data set in the published layout, with its card."""
     from ..data import merge
@@ -228,38 +224,38 @@ def merge(
 @app.command()
 def convert(
     data: Annotated[
-        Path, typer.Argument(metavar="INPUT", help="Step labels: a file, a directory, or a data set of the hub.")
+        Path, Argument(metavar="INPUT", help="Step labels: a file, a directory, or a data set of the hub.")
     ],
-    output: Annotated[Path, typer.Argument(help="Output file in the other layout, as JSON lines.")],
-    to: Annotated[WrittenLayout, typer.Option(help="Layout to write.")],
+    output: Annotated[Path, Argument(help="Output file in the other layout, as JSON lines.")],
+    to: Annotated[WrittenLayout, Option(help="Layout to write.")],
     layout: Annotated[LayoutName | None, LAYOUT] = None,
 ) -> None:
     """Write step labels in another layout; refused if that layout can't hold them all."""
     from ..layouts import files
 
     if output.suffix != ".jsonl":
-        raise typer.BadParameter("expected a name that ends with .jsonl", param_hint="OUTPUT")
+        raise BadParameter("expected a name that ends with .jsonl", param_hint="OUTPUT")
     console.print(f"{files.convert(data, output, to, layout)} solutions in {output}")
 
 
 @app.command()
 def stats(
-    annotated: Annotated[list[Path], typer.Argument(help="Files of `annotate`, one row each.", exists=True)],
+    annotated: Annotated[list[Path], Argument(help="Files of `annotate`, one row each.", exists=True)],
 ) -> None:
     """Print what annotation cost and what it found."""
     from ..data.stats import table
 
-    typer.echo(table(annotated), nl=False)
+    echo(table(annotated), nl=False)
 
 
 @app.command()
 @with_options
 def build(
-    output: Annotated[Path, typer.Option("--out", help="Output directory.", callback=directory)],
+    output: Annotated[Path, Option("--out", help="Output directory.", callback=directory)],
     source: QuestionSource,
     sampler: SamplerOptions,
     given: Annotated[Given, BuildSettings, BUILD],
-    model: Annotated[list[str] | None, typer.Option(help=f"{MODEL} Instead of the preset's; repeat for more.")] = None,
+    model: Annotated[list[str] | None, Option(help=f"{MODEL} Instead of the preset's; repeat for more.")] = None,
     preset: PresetOption = "mini",
     rollouts: RolloutsOption = None,
 ) -> None:
@@ -272,4 +268,4 @@ def build(
     questions = source.draw(chosen.questions, chosen.sample)
     run_stage(lambda: build.build(questions, sampler.load, chosen, output, sampler.concurrency, console))
     made = [output / model.replace("/", "--") / "annotated.jsonl" for model in chosen.models]
-    typer.echo(table(made), nl=False)
+    echo(table(made), nl=False)

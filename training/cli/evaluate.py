@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
 from rich.console import Console
+from typer import Argument, BadParameter, Exit, Option, echo
 
 from unprm.commands import group, with_options
 from unprm.types import Aggregate
@@ -32,24 +32,22 @@ _DATA_HELP = "File or directory of JSON lines or arrays (.gz too), or the hub's 
 class PrmOptions:
     """The PRM that scores: loaded in this process, or served by a server."""
 
-    model: Annotated[str, typer.Option(help="The PRM: unprm-mini, a directory made by `train`, or a hub name.")] = (
+    model: Annotated[str, Option(help="The PRM: unprm-mini, a directory made by `train`, or a hub name.")] = (
         "unprm-mini"
     )
-    adapter: Annotated[str | None, typer.Option(help="Its adapter, if the model is a base.")] = None
-    family: Annotated[str | None, typer.Option(help="Its model family, if not detected: see `unprm models`.")] = None
-    separator: Annotated[str | None, typer.Option(help="Text after each step, for a checkpoint of TRL's.")] = None
+    adapter: Annotated[str | None, Option(help="Its adapter, if the model is a base.")] = None
+    family: Annotated[str | None, Option(help="Its model family, if not detected: see `unprm models`.")] = None
+    separator: Annotated[str | None, Option(help="Text after each step, for a checkpoint of TRL's.")] = None
     engine: Annotated[
-        Literal["auto", "torch", "vllm"], typer.Option(help="auto: vLLM on CUDA if installed, otherwise torch.")
+        Literal["auto", "torch", "vllm"], Option(help="auto: vLLM on CUDA if installed, otherwise torch.")
     ] = "auto"
-    server: Annotated[str | None, typer.Option(help="Call the server at this URL instead of a model here.")] = None
+    server: Annotated[str | None, Option(help="Call the server at this URL instead of a model here.")] = None
 
     def copy(self, output: Path | None) -> Path:
         """The directory of the model's copy, for what is fitted to it. Raises `BadParameter` if it is none."""
         place = output or Path(self.adapter or self.model)
         if not place.is_dir():
-            raise typer.BadParameter(
-                f"{place} is not a directory: name that of the model's copy", param_hint="--output"
-            )
+            raise BadParameter(f"{place} is not a directory: name that of the model's copy", param_hint="--output")
         return place
 
     @contextmanager
@@ -70,9 +68,9 @@ class PrmOptions:
 @app.command()
 @with_options
 def processbench(
-    output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
+    output: Annotated[Path, Option(help=_OUTPUT_HELP, callback=directory)],
     prm: PrmOptions,
-    data: Annotated[str, typer.Option(help=_DATA_HELP)] = "Qwen/ProcessBench",
+    data: Annotated[str, Option(help=_DATA_HELP)] = "Qwen/ProcessBench",
 ) -> None:
     """Find the first wrong step of solutions: ProcessBench's F1, next to published results."""
     from ..evaluate import processbench
@@ -80,15 +78,15 @@ def processbench(
     subsets = processbench.load_processbench(data)
     with prm.scoring() as scorer:
         results = processbench.evaluate(subsets, scorer, output, console)
-        typer.echo(processbench.markdown(scorer.identity.model, results), nl=False)
+        echo(processbench.markdown(scorer.identity.model, results), nl=False)
 
 
 @app.command()
 @with_options
 def prmbench(
-    output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
+    output: Annotated[Path, Option(help=_OUTPUT_HELP, callback=directory)],
     prm: PrmOptions,
-    data: Annotated[str, typer.Option(help=_DATA_HELP)] = "hitsmy/PRMBench_Preview",
+    data: Annotated[str, Option(help=_DATA_HELP)] = "hitsmy/PRMBench_Preview",
 ) -> None:
     """Tell right steps from wrong ones: PRMBench's PRMScore by kind of error, next to published results."""
     from ..evaluate import prmbench
@@ -96,25 +94,25 @@ def prmbench(
     benchmark = prmbench.load_prmbench(data)
     with prm.scoring() as scorer:
         result = prmbench.evaluate(benchmark, scorer, output, console)
-        typer.echo(prmbench.markdown(scorer.identity.model, result), nl=False)
+        echo(prmbench.markdown(scorer.identity.model, result), nl=False)
 
 
 @app.command()
 @with_options
 def best_of_n(
-    candidates: Annotated[Path, typer.Argument(help="Samples of `unprm sample`, or JSON lines.", exists=True)],
-    output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
+    candidates: Annotated[Path, Argument(help="Samples of `unprm sample`, or JSON lines.", exists=True)],
+    output: Annotated[Path, Option(help=_OUTPUT_HELP, callback=directory)],
     prm: PrmOptions,
     reading: ReadingSettings,
-    alpha: Annotated[float, typer.Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5,
+    alpha: Annotated[float, Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5,
     normalization: Annotated[
         Normalization,
-        typer.Option(help="How WRF normalises: min-max over the answers, or reward and share unchanged."),
+        Option(help="How WRF normalises: min-max over the answers, or reward and share unchanged."),
     ] = "minmax",
     reward: Annotated[
-        str, typer.Option(help="Field of each candidate with its reward or step scores, used instead of a model.")
+        str, Option(help="Field of each candidate with its reward or step scores, used instead of a model.")
     ] = "",
-    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    seed: Annotated[int, Option(help="Seed of the draws.")] = 0,
 ) -> None:
     """Elect an answer among N candidates: the accuracy of all votes at N = 1, 2, 4 … 128, and over all candidates. The
     table is also written to votes.md."""
@@ -125,20 +123,20 @@ def best_of_n(
     with ExitStack() as stack:
         scorer = None if reward else stack.enter_context(prm.scoring())
         results = best_of_n.evaluate(questions, scorer, output, console, wrf, seed, reading)
-    typer.echo(best_of_n.markdown(results), nl=False)
+    echo(best_of_n.markdown(results), nl=False)
 
 
 @app.command()
 @with_options
 def trajectories(
-    data: Annotated[Path, typer.Argument(help="AgentProcessBench: JSON lines with labels of steps.", exists=True)],
-    output: Annotated[Path, typer.Option(help=_OUTPUT_HELP, callback=directory)],
+    data: Annotated[Path, Argument(help="AgentProcessBench: JSON lines with labels of steps.", exists=True)],
+    output: Annotated[Path, Option(help=_OUTPUT_HELP, callback=directory)],
     prm: PrmOptions,
     recorded: Annotated[
-        bool, typer.Option("--recorded", help="Measure people and the recorded judges instead of a model.")
+        bool, Option("--recorded", help="Measure people and the recorded judges instead of a model.")
     ] = False,
     evidence: Annotated[
-        Literal["before", "after"], typer.Option(help="Whether a step is judged with what came after it.")
+        Literal["before", "after"], Option(help="Whether a step is judged with what came after it.")
     ] = "after",
 ) -> None:
     """Judge the steps of agents' trajectories, and find the best of several of a task, next to what people say. The
@@ -168,8 +166,8 @@ def trajectories(
 @with_options
 def threshold(
     prm: PrmOptions,
-    data: Annotated[Path, typer.Option(help="Step labels of 20 solutions or more; layouts as for `train`.")],
-    output: Annotated[Path | None, typer.Option(help="Directory of the model's copy; default: the model's.")] = None,
+    data: Annotated[Path, Option(help="Step labels of 20 solutions or more; layouts as for `train`.")],
+    output: Annotated[Path | None, Option(help="Directory of the model's copy; default: the model's.")] = None,
 ) -> None:
     """Set below which score a step is an error, from labelled solutions of your own; refused unless it helps."""
     from unprm.calibration import Calibration
@@ -182,10 +180,10 @@ def threshold(
     with prm.scoring() as scorer:
         scores = scorer.score([Solution(trace.steps, problem=trace.problem) for trace, _ in traces])
     chosen = choose_threshold([first for _, first in traces], scores)
-    typer.echo(str(chosen))
+    echo(str(chosen))
     if chosen.gain.low <= 0:
         console.print(f"[yellow]it is not known to help: {place} keeps {before.threshold:g}[/yellow]", soft_wrap=True)
-        raise typer.Exit(1)
+        raise Exit(1)
     replace(before, threshold=chosen.threshold).write(place)
     console.print(f"wrote it to {place}", soft_wrap=True)
 
@@ -195,7 +193,7 @@ def threshold(
 def every(
     output: Annotated[
         Path,
-        typer.Option(
+        Option(
             help="Directory for processbench/NAME, prmbench/NAME, best-of-n/NAME and the page NAME.md; the same "
             "command goes on there.",
             callback=directory,
@@ -203,13 +201,13 @@ def every(
     ],
     prm: PrmOptions,
     processbench_data: Annotated[
-        str, typer.Option("--processbench", help="ProcessBench: file, directory or the hub's data set.")
+        str, Option("--processbench", help="ProcessBench: file, directory or the hub's data set.")
     ] = "Qwen/ProcessBench",
     prmbench_data: Annotated[
-        str, typer.Option("--prmbench", help="PRMBench: file, directory or the hub's data set.")
+        str, Option("--prmbench", help="PRMBench: file, directory or the hub's data set.")
     ] = "hitsmy/PRMBench_Preview",
     samples: Annotated[
-        Path | None, typer.Option(help="Candidates for best-of-n, which is left out without them.", exists=True)
+        Path | None, Option(help="Candidates for best-of-n, which is left out without them.", exists=True)
     ] = None,
 ) -> None:
     """Measure a PRM on ProcessBench, PRMBench and best-of-n at the defaults: one page beside published results."""
@@ -230,28 +228,26 @@ def every(
 
 @app.command("calibrate-votes")
 def calibrate_votes(
-    output: Annotated[Path, typer.Option(help="File for the calibration: `serve --vote-calibration`.")],
-    run: Annotated[
-        Path | None, typer.Argument(help="Directory that `best-of-n --output` wrote.", file_okay=False)
-    ] = None,
+    output: Annotated[Path, Option(help="File for the calibration: `serve --vote-calibration`.")],
+    run: Annotated[Path | None, Argument(help="Directory that `best-of-n --output` wrote.", file_okay=False)] = None,
     journal: Annotated[
         Path | None,
-        typer.Option(help="Instead of RUN, a server's journal, whose votes were judged by /feedback.", exists=True),
+        Option(help="Instead of RUN, a server's journal, whose votes were judged by /feedback.", exists=True),
     ] = None,
     caller: Annotated[
-        list[str] | None, typer.Option(help="Only the journal's feedback by this key, by its name; repeat for more.")
+        list[str] | None, Option(help="Only the journal's feedback by this key, by its name; repeat for more.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Name of the served PRM whose rewards these are. Default: the run's.")
+        str | None, Option(help="Name of the served PRM whose rewards these are. Default: the run's.")
     ] = None,
     aggregate: Annotated[
-        Aggregate | None, typer.Option(help="How rewards come from step scores.", show_default="min")
+        Aggregate | None, Option(help="How rewards come from step scores.", show_default="min")
     ] = None,
     stable: Annotated[
         float | None,
-        typer.Option(min=0, max=0.99, help="Of a gateway that stops early. Default: all candidates."),
+        Option(min=0, max=0.99, help="Of a gateway that stops early. Default: all candidates."),
     ] = None,
-    round: Annotated[int, typer.Option(min=1, help="Its candidates at a time.")] = 4,
+    round: Annotated[int, Option(min=1, help="Its candidates at a time.")] = 4,
 ) -> None:
     """Calibrate `risk`: find above which certainty at most the requested share of accepted answers is wrong."""
     from datetime import date
@@ -266,14 +262,14 @@ def calibrate_votes(
         made = acceptance.calibrated(run, today, model, aggregate, stopping)
     elif journal and not run:
         if output.exists() and output.samefile(journal):
-            raise typer.BadParameter("it is the journal", param_hint="--output")
+            raise BadParameter("it is the journal", param_hint="--output")
         made, judged, left_out = acceptance.recalibrated(journal, today, caller or ())
         of_each = ", ".join(f"{count} of {name or 'no named key'}" for name, count in judged.most_common())
         console.print(f"feedback: {of_each}", markup=False, soft_wrap=True)
         if left_out:
             console.print(f"{left_out} votes are left out: not the model, settings or kind of answers of the others")
     else:
-        raise typer.BadParameter("expected one of RUN and --journal")
+        raise BadParameter("expected one of RUN and --journal")
     made.write(output)
     for strategy, elections in made.elections.items():
         if reason := made.disorder(strategy):
@@ -289,4 +285,4 @@ def calibrate_votes(
 
 def _write_table(output: Path, table: str) -> None:
     resumable.replace(output, table)
-    typer.echo(table, nl=False)
+    echo(table, nl=False)

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
 from rich.console import Console
+from typer import Argument, BadParameter, Option
 
 from unprm.commands import Given, option, with_options
 
@@ -25,7 +25,7 @@ def train(
     given: Annotated[Given, TrainSettings, TRAIN_PRESETS],
     preset: Annotated[
         Literal["paper", "authors", "default"],
-        typer.Option(help="The paper's loss; the authors' program's loss; or all linear layers and a lower rate."),
+        Option(help="The paper's loss; the authors' program's loss; or all linear layers and a lower rate."),
     ] = "paper",
 ) -> None:
     """Train a PRM from step-labelled solutions: an adapter or all weights; `unprm serve --model OUTPUT` serves it.
@@ -36,17 +36,15 @@ def train(
     tune, head = given.get("tune", "lora"), given.get("head")
     if (tune == "none") != (head == "probe"):
         missing = "--head probe" if tune == "none" else "--tune none"
-        raise typer.BadParameter(
-            f"a probe is what is trained if nothing of the base is: give {missing} too, or neither"
-        )
+        raise BadParameter(f"a probe is what is trained if nothing of the base is: give {missing} too, or neither")
     if tune == "all" and (beside := [name for name in given if name.startswith("lora_")]):
-        raise typer.BadParameter("with all weights trained there is no adapter", param_hint=option(beside[0]))
+        raise BadParameter("with all weights trained there is no adapter", param_hint=option(beside[0]))
     settings = TrainSettings(**TRAIN_PRESETS[preset] | TUNE_DEFAULTS[tune] | given)
     if tune == "none":
         from ..prm import probe
 
         if beside := [name for name in given if name not in PROBE_OPTIONS] or ["preset"] * (preset != "paper"):
-            raise typer.BadParameter("a probe of a frozen base is fitted without it", param_hint=option(beside[0]))
+            raise BadParameter("a probe of a frozen base is fitted without it", param_hint=option(beside[0]))
         trainer: Trainer | ProbeTrainer = probe.ProbeTrainer(settings)
     else:
         from ..prm import train as training
@@ -68,10 +66,10 @@ def train(
 
 
 def merge_adapter(
-    model: Annotated[str, typer.Argument(help="The PRM: a directory made by `train`, a hub name, or a base.")],
-    output: Annotated[Path, typer.Option(help="Directory for the merged checkpoint.", callback=stage.directory)],
-    adapter: Annotated[str | None, typer.Option(help="The adapter, if the model is a base.")] = None,
-    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Type of the merged weights.")] = "bfloat16",
+    model: Annotated[str, Argument(help="The PRM: a directory made by `train`, a hub name, or a base.")],
+    output: Annotated[Path, Option(help="Directory for the merged checkpoint.", callback=stage.directory)],
+    adapter: Annotated[str | None, Option(help="The adapter, if the model is a base.")] = None,
+    dtype: Annotated[Literal["bfloat16", "float32"], Option(help="Type of the merged weights.")] = "bfloat16",
 ) -> None:
     """Merge a PRM's adapter into its base: one checkpoint for the server, vLLM and plain transformers."""
     import torch
@@ -83,11 +81,11 @@ def merge_adapter(
 
 
 def push(
-    directory: Annotated[Path, typer.Argument(help="PRM made by `train` or `merge-adapter`.", exists=True)],
-    repository: Annotated[str, typer.Argument(help="Its name on the hub.")],
+    directory: Annotated[Path, Argument(help="PRM made by `train` or `merge-adapter`.", exists=True)],
+    repository: Annotated[str, Argument(help="Its name on the hub.")],
     figures: Annotated[
         Path | None,
-        typer.Option(help="Page of results for its card, from `evaluate all`.", exists=True, dir_okay=False),
+        Option(help="Page of results for its card, from `evaluate all`.", exists=True, dir_okay=False),
     ] = None,
 ) -> None:
     """Publish a PRM on the hub: merged checkpoint, adapter and card. Needs HF_TOKEN in the environment."""
@@ -99,8 +97,8 @@ def push(
 @with_options
 def calibrate(
     prm: PrmOptions,
-    data: Annotated[Path, typer.Option(help="Step labels not used in training; layouts as for `train`.")],
-    output: Annotated[Path | None, typer.Option(help="Output directory; default: the model's.")] = None,
+    data: Annotated[Path, Option(help="Step labels not used in training; layouts as for `train`.")],
+    output: Annotated[Path | None, Option(help="Output directory; default: the model's.")] = None,
 ) -> None:
     """Fit a PRM's calibration, which makes its scores comparable with other models' in an average."""
     from unprm.calibration import Calibration

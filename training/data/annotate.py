@@ -104,7 +104,7 @@ def read_selected(selected: Path, model: str) -> list[SelectedSolution]:
     Raises `RecordInvalid` for a solution that `model` cannot continue: by another model, or without token ids.
     """
     solutions = []
-    for number, solution in sources.from_file(selected, SelectedSolution):
+    for number, solution in sources.numbered(selected, SelectedSolution):
         if solution.model != model:
             reason = f"a solution by {solution.model} can't be gone on with by {model}: its tokens are its own"
             raise RecordInvalid(str(selected), number, reason)

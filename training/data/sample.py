@@ -62,9 +62,9 @@ def load_questions(
     Raises `RecordInvalid` for a record without a problem or an answer, with a duplicate id, or without the field `per`;
     if there is no question; and if a value of `per` has fewer questions than the limit.
     """
-    rows = sources.records_of(source, split, dict[str, Any])
+    rows = sources.numbered(source, dict[str, Any], split)
     asked = [(number, row, _question(row, source, number, extraction)) for number, row in rows]
-    sources.by_id(source, ((number, question) for number, _, question in asked))
+    sources.unique(source, ((number, question) for number, _, question in asked))
     kept = [each for each in asked if unanswerable or each[2].gold_answer != NO_ANSWER]
     if not kept:
         raise RecordInvalid(source, 0, "it has no question with an answer")

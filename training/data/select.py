@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -199,14 +200,11 @@ def least_similar(vectors: Vectors, count: int) -> list[int]:
 def token_similarity(ids: Sequence[Sequence[int]]) -> Vectors:
     """Cosine similarity of every two texts' token ids taken as numbers, the longer text cut to the shorter's length;
     (texts, texts). As in the authors' program; ids are not magnitudes, so it says little about what the texts mean."""
-    vectors = [np.asarray(text, dtype=float) for text in ids]
-    similar = np.ones((len(ids), len(ids)))
-    for a, first in enumerate(vectors):
-        for b, second in enumerate(vectors[:a]):
-            length = min(len(first), len(second))
-            first_cut, second_cut = first[:length], second[:length]
-            norms = np.linalg.norm(first_cut) * np.linalg.norm(second_cut)
-            similar[a, b] = similar[b, a] = first_cut @ second_cut / norms if norms else 0.0
+    padded = np.array(list(zip_longest(*ids, fillvalue=0)), dtype=float)  # (tokens, texts)
+    norms = np.sqrt(
+        np.cumsum(padded**2, axis=0)[[len(text) - 1 for text in ids]]
+    )  # [i, j]: of text j cut to i's length
+    similar: Vectors = padded.T @ padded / np.maximum(norms * norms.T, 1e-300)
     return similar
 
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
+from statistics import mode
 from types import MappingProxyType
 from typing import Any
 
@@ -104,10 +105,11 @@ def recalibrated(journal: Path, date: str, callers: Sequence[str] = ()) -> tuple
         raise RecordInvalid(
             str(journal), 0, f"no vote on stated answers in it was judged{whose}: its callers do so by POST /feedback"
         )
-    names = {name: value for _, record, _ in stated for name, value in record.settings.items()}
-    for name in names:
-        values = [record.settings[name] for _, record, _ in stated if name in record.settings]
-        names[name] = Counter(values).most_common(1)[0][0]
+    given: dict[str, list[Any]] = {}
+    for _, record, _ in stated:
+        for name, value in record.settings.items():
+            given.setdefault(name, []).append(value)
+    names = {name: mode(values) for name, values in given.items()}
     alike = [each for each in stated if each[1].settings.items() <= names.items()]
     by_vote: dict[Strategy, list[JudgedElection]] = {}
     for _, record, correct in alike:

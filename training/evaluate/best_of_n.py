@@ -7,7 +7,6 @@ Answers are read and compared once, among all of a question's candidates.
 """
 
 import itertools
-import json
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -142,7 +141,7 @@ def evaluate(
     record = {"model": scorer.identity.model if scorer else GIVEN, **dict(wrf), "seed": seed}
     record |= {"any_right": accuracy.pop(ANY_RIGHT), "accuracy": accuracy, **asdict(measured)}
     resumable.replace(output / "votes.md", markdown(measured))
-    resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
+    resumable.write_results(output, record)
     return measured
 
 

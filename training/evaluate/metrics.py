@@ -132,8 +132,7 @@ class Validation:
 def _calibration_error(scores: npt.NDArray[np.float64], right: npt.NDArray[np.bool_]) -> float:
     """Mean distance of a bin's mean score from its share of right steps, weighted by the bin's size."""
     bins = np.minimum((scores * BINS).astype(int), BINS - 1)
-    gaps = [abs(scores[bins == b].sum() - right[bins == b].sum()) for b in range(BINS)]
-    return float(sum(gaps) / len(scores))
+    return float(np.abs(np.bincount(bins, scores - right)).sum() / len(scores))
 
 
 def in_markdown(columns: Sequence[str], rows: Iterable[Sequence[object]], names: int = 2) -> str:

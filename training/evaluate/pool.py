@@ -112,7 +112,7 @@ def read_pool(path: Path, reward_field: str = "") -> list[CandidatePool]:
     Raises `RecordInvalid` for an invalid record; a duplicate id; a candidate without reward; step scores that are not
     numbers in [0, 1], or not as many as the steps; a file with both kinds of rewards; and an empty file.
     """
-    rows = sources.from_file(path, _PoolRow)
+    rows = sources.numbered(path, _PoolRow)
     numbered = [(number, _question(row, path, number, reward_field)) for number, row in rows]
     if not numbered:
         raise RecordInvalid(str(path), 0, "there is no question in it")
@@ -120,7 +120,7 @@ def read_pool(path: Path, reward_field: str = "") -> list[CandidatePool]:
         if (question.rewards is None) != (numbered[0][1].rewards is None):
             reason = f"records before have numbers at {reward_field!r} and this one step scores, or the other way round"
             raise RecordInvalid(str(path), number, reason)
-    return list(sources.by_id(str(path), numbered).values())
+    return sources.unique(path, numbered)
 
 
 def digest(questions: Sequence[CandidatePool]) -> str:

@@ -13,7 +13,6 @@ Blank steps, 15 of 83,456, are neither scored nor counted. The original solution
 similarity of scores, which is no part of PRMScore.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -97,7 +96,7 @@ def load_prmbench(source: str) -> Benchmark:
     """The benchmark in a file, in the files of a directory, or in the hub's data set of that name. Raises
     `RecordInvalid` for an invalid record, or if there is none."""
     solutions: dict[str, PrmBenchSolution] = {}
-    for _, solution in sources.records_of(source, "train", PrmBenchSolution):
+    for solution in sources.read(source, PrmBenchSolution):
         solutions.setdefault(solution.id, solution)
     if not solutions:
         raise RecordInvalid(source, 0, "there is no solution in it")
@@ -167,7 +166,7 @@ def evaluate(benchmark: Benchmark, scorer: Scorer, output: Path, console: Consol
     scores = score_benchmark("prmbench", benchmark, _fields, scorer, output, console)
     result = measure(benchmark, scores)
     record = {"model": scorer.identity.model, "threshold": THRESHOLD, **asdict(result)}
-    resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
+    resumable.write_results(output, record)
     return result
 
 

@@ -5,7 +5,6 @@ solutions whose first wrong step is predicted exactly, the share of the right on
 their harmonic mean; the average is over the subsets' F1 (Zheng et al., "ProcessBench", 2024).
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -55,7 +54,7 @@ def load_processbench(source: str) -> dict[str, list[BenchmarkSolution]]:
         places = {path.name.partition(".")[0]: str(path) for path in sources.files(place)}
     subsets = {}
     for name, where in places.items():
-        subsets[name] = [*sources.by_id(where, sources.records_of(where, name, BenchmarkSolution)).values()]
+        subsets[name] = sources.unique(where, sources.numbered(where, BenchmarkSolution, name))
         check_kinds(where, subsets[name])
     return subsets
 
@@ -98,7 +97,7 @@ def evaluate(
     """Scores the samples and writes `output/results.json`; arguments as for `score`."""
     measured = results(subsets, score(subsets, scorer, output, console))
     record = {"model": scorer.identity.model, **{key: asdict(result) for key, result in measured.items()}}
-    resumable.replace(output / "results.json", json.dumps(record, indent=2) + "\n")
+    resumable.write_results(output, record)
     return measured
 
 

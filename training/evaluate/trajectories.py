@@ -15,7 +15,6 @@ import numpy as np
 from rich.console import Console
 
 from unprm import steps
-from unprm.errors import RecordInvalid
 from unprm.trajectories import Message, Reading, render
 from unprm.types import Aggregate
 
@@ -24,8 +23,8 @@ from .metrics import Estimate, Numbers, Share, in_markdown
 from .scorers import Scorer, score_benchmark
 
 Label = Literal[-1, 0, 1]
-Verdicts = Mapping[str, float]
-"""Scores in [0, 1] by the index of the message, as text."""
+Verdicts = Sequence[float]
+"""Scores in [0, 1] of a trajectory's labelled steps, in the order of their labels."""
 AGGREGATES: tuple[Aggregate, ...] = ("min", "mean", "last", "product")
 PEOPLE = "people"
 
@@ -40,7 +39,9 @@ class JudgeLabels:
 @dataclass(frozen=True, slots=True)
 class LabelledTrajectory:
     """One trajectory of the task `query`. `step_labels`: by the index of an assistant message. `final_label`: whether
-    it solved the task. `judges`: recorded labels by judge. `messages`: needed only to score it here."""
+    it solved the task. `judges`: recorded labels by judge. `messages`: needed only to score it here.
+
+    Raises `ValueError` without labels, and for a judge's labels of other steps."""
 
     id: str
     query: str
@@ -48,6 +49,13 @@ class LabelledTrajectory:
     final_label: Label
     judges: dict[str, JudgeLabels] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.step_labels:
+            raise ValueError("step_labels is empty")
+        for name, judged in self.judges.items():
+            if judged.steps.keys() != self.step_labels.keys():
+                raise ValueError(f"{name} judges other steps than step_labels")
 
 
 class Rendering(NamedTuple):
@@ -70,25 +78,17 @@ class VerifierFigures:
 
 
 def read_trajectories(path: Path) -> list[LabelledTrajectory]:
-    """The trajectories of a file. Raises `RecordInvalid`, also for one without labels, and for a judge's labels of
-    other steps."""
-    rows = []
-    for number, row in sources.from_file(path, LabelledTrajectory):
-        if not row.step_labels:
-            raise RecordInvalid(str(path), number, "step_labels is empty")
-        for name, judged in row.judges.items():
-            if judged.steps.keys() != row.step_labels.keys():
-                raise RecordInvalid(str(path), number, f"{name} judges other steps than step_labels")
-        rows.append((number, row))
-    return list(sources.by_id(str(path), rows).values())
+    """The trajectories of a file. Raises `RecordInvalid`."""
+    return sources.unique(path, sources.numbered(path, LabelledTrajectory))
 
 
 def recorded(trajectories: Sequence[LabelledTrajectory]) -> Mapping[str, Mapping[str, Verdicts]]:
     """Scores by verifier and trajectory: those of people, and those of each judge that labelled all trajectories."""
     names = set.intersection(*(set(each.judges) for each in trajectories))
-    by_people = {PEOPLE: {each.id: _scores(each.step_labels) for each in trajectories}}
+    by_people = {PEOPLE: {each.id: _scores(each.step_labels.values()) for each in trajectories}}
     return by_people | {
-        name: {each.id: _scores(each.judges[name].steps) for each in trajectories} for name in sorted(names)
+        name: {each.id: _scores(map(each.judges[name].steps.get, each.step_labels)) for each in trajectories}
+        for name in sorted(names)
     }
 
 
@@ -105,17 +105,18 @@ def score(
     made = {}
     for each in trajectories:
         scores = dict(zip(map(str, rendered[each.id].messages), of_trajectories[each.id] or (), strict=False))
-        made[each.id] = {index: scores.get(index, 0.5) for index in each.step_labels}
+        made[each.id] = [scores.get(index, 0.5) for index in each.step_labels]
     return made
 
 
 def measure(trajectories: Sequence[LabelledTrajectory], scores: Mapping[str, Verdicts]) -> VerifierFigures:
     """A verifier's figures, with 95 % intervals over tasks. `scores`: by trajectory, of the labelled steps."""
     groups = _by_task(trajectories)
-    same = [[_third(scores[each.id][k]) == label for each in group for k, label in each.step_labels.items()]
-            for group in groups]  # fmt: skip
-    first = [[_first_wrong(scores[each.id]) == _first_wrong(_scores(each.step_labels)) for each in group]
-             for group in groups]  # fmt: skip
+    same, first = [], []
+    for group in groups:
+        pairs = [(scores[each.id], _scores(each.step_labels.values())) for each in group]
+        same.append([_third(a) == _third(b) for pair in pairs for a, b in zip(*pair, strict=True)])
+        first.append([steps.first_error(found, 1 / 3) == steps.first_error(known, 1 / 3) for found, known in pairs])
     best = {name: Estimate.mean(_solved(groups, scores, name)).share for name in AGGREGATES}
     return VerifierFigures(_share(same), _share(first), best)
 
@@ -162,24 +163,19 @@ def _solved(
     """For each task, how often the trajectory with the highest reward solves it; equal ones share."""
     solved = []
     for group in groups:
-        rewards = [steps.reward([*scores[each.id].values()], aggregate) for each in group]
-        top = [each.final_label == 1 for each, reward in zip(group, rewards, strict=True) if reward == max(rewards)]
-        solved.append(fmean(top))
+        rewards = [steps.reward(scores[each.id], aggregate) for each in group]
+        top = max(rewards)
+        solved.append(fmean(each.final_label == 1 for each, k in zip(group, rewards, strict=True) if k == top))
     return np.array(solved)
 
 
 def _share(outcomes: Sequence[Sequence[bool]]) -> Share:
-    hits, counts = (np.array([float(of(group)) for group in outcomes]) for of in (sum, len))
-    return Estimate.ratio(hits, counts).share
+    return Estimate.ratio(*np.array([(sum(group), len(group)) for group in outcomes], dtype=float).T).share
 
 
-def _scores(labels: Mapping[str, Label | None] | Mapping[str, Label]) -> dict[str, float]:
-    return {index: 0.5 if label is None else (label + 1) / 2 for index, label in labels.items()}
+def _scores(labels: Iterable[Label | None]) -> list[float]:
+    return [0.5 if label is None else (label + 1) / 2 for label in labels]
 
 
 def _third(score: float) -> Label:
     return -1 if score < 1 / 3 else 1 if score > 2 / 3 else 0
-
-
-def _first_wrong(scores: Verdicts) -> int | None:
-    return steps.first_error([*scores.values()], 1 / 3)

@@ -81,7 +81,7 @@ def read_labelled(data: Sequence[Path], layout: LayoutName | None = None) -> Ite
     """
     bad: list[RecordInvalid] = []
     count = 0
-    for source, number, row in chain.from_iterable(sources.rows_of(place, "train") for place in data):
+    for source, number, row in chain.from_iterable(map(sources.rows_of, data)):
         try:
             fields = _fields(row)
             yield from LAYOUTS[layout].solutions(fields) if layout else _solutions(fields)

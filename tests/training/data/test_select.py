@@ -72,7 +72,7 @@ def test_the_mean_change_of_uncertainty_by_hand():
 
 def test_token_similarity_by_hand():
     similar = token_similarity([(3, 4), (4, 3, 9), (0, 0)])  # the second is cut to two tokens
-    assert similar == pytest.approx(np.array([[1, 24 / 25, 0], [24 / 25, 1, 0], [0, 0, 1]]))
+    assert similar == pytest.approx(np.array([[1, 24 / 25, 0], [24 / 25, 1, 0], [0, 0, 0]]))
 
 
 def test_uncertainty_and_diversity_by_hand():
