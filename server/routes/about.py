@@ -20,7 +20,7 @@ from ..models.model import LoadModel
 from ..scoring import RequestScorer
 from ..service import Service, TheService
 from ..settings import CHECKS, NONE
-from .openapi import METRICS, describe
+from .openapi import METRICS, PROTECTED, describe
 from .route import WorkRoute
 
 about = APIRouter()
@@ -64,7 +64,7 @@ async def version(request: Request) -> dict[str, str]:
     return {"version": request.app.version}
 
 
-@about.get("/model", **describe("model"))
+@about.get("/model", **describe("model", (*PROTECTED, "invalid_request", "unknown_model", "model_unavailable")))
 async def model(service: TheService, lease: TheLease, name: ModelName | None = None) -> ModelResponse:
     """Describes a model, by default the first: its input and the server's limits. `models` lists all names."""
     settings = service.settings

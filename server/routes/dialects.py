@@ -1,7 +1,7 @@
 """The endpoints of other servers, as their clients call them: vLLM's `/classify`, `/pooling`, `/score` and `/tokenize`,
 and `/rerank` of Cohere, Jina and vLLM.
 
-A row of `DIALECTS` says how a body becomes solutions, and their step scores a response. A prompt arrives rendered, as
+A `Form` says how a body becomes solutions, and their step scores a response. A prompt arrives rendered, as
 text or token ids, and is scored at each of its step tags. Of messages the last one is the solution, the earlier ones
 are the problem. To a reranking client, a query is the problem, documents are its solutions, relevance is the reward. A
 reward is the lowest step score.
@@ -9,9 +9,9 @@ reward is the lowest step score.
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from fastapi import APIRouter
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Discriminator, Field, StrictBool, Tag, model_validator
@@ -40,23 +40,21 @@ Scores = Sequence[Sequence[float]]
 
 
 class Form(Request):
-    """The body of a request."""
+    """The body of a request to an endpoint: `PATHS`, of which the first names the ids of responses; `PURPOSE`."""
+
+    PATHS: ClassVar[Sequence[str]]
+    PURPOSE: ClassVar[str]
 
     model: ModelName | None = None
 
+    def to_solutions(self, format: Format, max_steps: int) -> tuple[list[Solution], str]:
+        """The solutions, split into at most so many steps (and a rest), and the JSON pointer of a solution, {} being
+        its index. Raises `InvalidRequest`."""
+        raise NotImplementedError
 
-class Dialect(NamedTuple):
-    """An endpoint: its paths, of which the first names the ids of responses, the purpose, and the form of its bodies.
-
-    `to_request`: the solutions of a body, split into at most so many steps (and a rest), and the JSON pointer of a
-    solution, {} being its index. `to_response`: the response to a body, without what all responses have.
-    """
-
-    paths: Sequence[str]
-    purpose: str
-    form: type[Form]
-    to_request: Callable[[Any, Format, int], tuple[list[Solution], str]]
-    to_response: Callable[[Any, Scores], Json]
+    def response(self, scores: Scores) -> Json:
+        """The response, without what all responses have."""
+        raise NotImplementedError
 
 
 _Ids = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32, strict=True)], ...], Field(min_length=1, fail_fast=True)]
@@ -90,6 +88,9 @@ class PromptForm(Form):
 class ClassifyRequest(PromptForm):
     """Prompts, or a conversation. `use_activation`: whether probabilities are returned, or logits."""
 
+    PATHS = ("/classify",)
+    PURPOSE = "The reward of each prompt, as vLLM has it."
+
     input: Annotated[
         list[_Prompt] | None, Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True), BeforeValidator(_as_list)
     ] = None
@@ -108,12 +109,38 @@ class ClassifyRequest(PromptForm):
         """A score as the classes `incorrect` and `correct`."""
         return [1 - score, score] if self.use_activation else [0.0, log_odds(score)]
 
+    def to_solutions(self, format: Format, max_steps: int) -> tuple[list[Solution], str]:
+        """Raises `InvalidRequest` for tool calls in the last message."""
+        if self.messages is None:
+            prompts = (Prompt(content, self.add_special_tokens) for content in self.input or ())
+            return [Solution((), prompt=prompt) for prompt in prompts], "/input/{}"
+        *before, last = self.messages
+        if last.tool_calls:
+            raise InvalidRequest("the last message's tool calls can't be scored", f"/messages/{len(before)}/tool_calls")
+        if before and before[0].role == "system" and text_of(0, before[0]) == format.system.strip():
+            before[0] = Message(role="system")  # which the model's own template begins with
+        return [_solution(conversation(before), text_of(len(before), last), format, max_steps)], "/messages"
+
+    def response(self, scores: Scores) -> Json:
+        labels = ("incorrect", "correct")
+        return _list(
+            {"label": labels[reward >= 0.5], "probs": self.row(reward), "num_classes": 2} for reward in map(min, scores)
+        )
+
 
 class PoolingRequest(ClassifyRequest):
     """As `ClassifyRequest`; `task`: whether there is a row for each step, or one for each prompt."""
 
+    PATHS = ("/pooling",)
+    PURPOSE = "The score of each step, as vLLM has them."
+
     task: Literal["token_classify", "classify"] = "token_classify"
     encoding_format: Literal["float"] = "float"
+
+    def response(self, scores: Scores) -> Json:
+        whole = self.task == "classify"
+        rows = (self.row(min(steps)) if whole else list(map(self.row, steps)) for steps in scores)
+        return _list({"object": "pooling", "data": row} for row in rows)
 
 
 class TokenizeRequest(PromptForm):
@@ -131,14 +158,32 @@ _Documents = Annotated[list[_Document], Field(min_length=1, max_length=MAX_SOLUT
 class RerankRequest(Form):
     """Solutions to be ordered by their rewards. Fields that only a text retriever could use are ignored."""
 
+    PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
+    PURPOSE = "Solutions, best first, as Cohere, Jina and vLLM have documents."
+
     query: Text
     documents: _Documents
     top_n: int | None = Field(None, ge=1)
     return_documents: StrictBool = True
 
+    def to_solutions(self, format: Format, max_steps: int) -> tuple[list[Solution], str]:
+        return [_solution(self.query, text, format, max_steps) for text in self.documents], "/documents/{}"
+
+    def response(self, scores: Scores) -> Json:
+        """The solutions with the highest rewards, best first; of equal ones in the order of the request."""
+        shown = [{"text": text} if self.return_documents else None for text in self.documents]
+        results: list[Json] = [
+            {"index": index, "relevance_score": min(steps), "document": document}
+            for index, (steps, document) in enumerate(zip(scores, shown, strict=True))
+        ]
+        return {"results": sorted(results, key=lambda result: -result["relevance_score"])[: self.top_n]}
+
 
 class PairsRequest(Form):
     """A problem and its solutions, or as many problems as solutions, which are then paired in order."""
+
+    PATHS = ("/score", "/v1/score")
+    PURPOSE = "The reward of each solution, as vLLM has the similarity of texts."
 
     problems: Annotated[list[Text], Field(fail_fast=True), BeforeValidator(_as_list)] = Field(
         validation_alias=AliasChoices("text_1", "queries")
@@ -147,36 +192,21 @@ class PairsRequest(Form):
         validation_alias=AliasChoices("text_2", "documents", "items")
     )
 
+    def to_solutions(self, format: Format, max_steps: int) -> tuple[list[Solution], str]:
+        """Raises `InvalidRequest` unless there is one problem, or one for each solution."""
+        problems, texts = self.problems, self.solutions
+        if len(problems) not in (1, len(texts)):
+            raise InvalidRequest(f"{len(problems)} problems were sent for {len(texts)} solutions", "/text_1")
+        pairs = zip(problems * (len(texts) // len(problems)), texts, strict=True)
+        return [_solution(problem, text, format, max_steps) for problem, text in pairs], "/text_2/{}"
+
+    def response(self, scores: Scores) -> Json:
+        return _list({"object": "score", "score": min(steps)} for steps in scores)
+
 
 def _solution(problem: str, text: str, format: Format, max_steps: int) -> Solution:
     tags = () if format.tag is None else (format.tag,)
     return Solution(tuple(step_text.split(text, "auto", max_steps, tags)), problem=problem)
-
-
-def _read_prompts(request: ClassifyRequest, format: Format, max_steps: int) -> tuple[list[Solution], str]:
-    """Raises `InvalidRequest` for tool calls in the last message."""
-    if request.messages is None:
-        prompts = (Prompt(content, request.add_special_tokens) for content in request.input or ())
-        return [Solution((), prompt=prompt) for prompt in prompts], "/input/{}"
-    *before, last = request.messages
-    if last.tool_calls:
-        raise InvalidRequest("the last message's tool calls can't be scored", f"/messages/{len(before)}/tool_calls")
-    if before and before[0].role == "system" and text_of(0, before[0]) == format.system.strip():
-        before[0] = Message(role="system")  # which the model's own template begins with
-    return [_solution(conversation(before), text_of(len(before), last), format, max_steps)], "/messages"
-
-
-def _read_documents(request: RerankRequest, format: Format, max_steps: int) -> tuple[list[Solution], str]:
-    return [_solution(request.query, text, format, max_steps) for text in request.documents], "/documents/{}"
-
-
-def _read_pairs(request: PairsRequest, format: Format, max_steps: int) -> tuple[list[Solution], str]:
-    """Raises `InvalidRequest` unless there is one problem, or one for each solution."""
-    problems, texts = request.problems, request.solutions
-    if len(problems) not in (1, len(texts)):
-        raise InvalidRequest(f"{len(problems)} problems were sent for {len(texts)} solutions", "/text_1")
-    pairs = zip(problems * (len(texts) // len(problems)), texts, strict=True)
-    return [_solution(problem, text, format, max_steps) for problem, text in pairs], "/text_2/{}"
 
 
 def _list(entries: Iterable[Json]) -> Json:
@@ -184,57 +214,13 @@ def _list(entries: Iterable[Json]) -> Json:
     return {"object": "list", "created": int(time.time()), "data": data}
 
 
-def _classes(request: ClassifyRequest, scores: Scores) -> Json:
-    labels = ("incorrect", "correct")
-    return _list(
-        {"label": labels[reward >= 0.5], "probs": request.row(reward), "num_classes": 2} for reward in map(min, scores)
-    )
+DIALECTS: Sequence[type[Form]] = (ClassifyRequest, PoolingRequest, RerankRequest, PairsRequest)
 
 
-def _rows(request: PoolingRequest, scores: Scores) -> Json:
-    whole = request.task == "classify"
-    rows = (request.row(min(steps)) if whole else list(map(request.row, steps)) for steps in scores)
-    return _list({"object": "pooling", "data": row} for row in rows)
-
-
-def _ranking(request: RerankRequest, scores: Scores) -> Json:
-    """The solutions with the highest rewards, best first; of equal ones in the order of the request."""
-    shown = [{"text": text} if request.return_documents else None for text in request.documents]
-    results: list[Json] = [
-        {"index": index, "relevance_score": min(steps), "document": document}
-        for index, (steps, document) in enumerate(zip(scores, shown, strict=True))
-    ]
-    return {"results": sorted(results, key=lambda result: -result["relevance_score"])[: request.top_n]}
-
-
-def _rewards(_: PairsRequest, scores: Scores) -> Json:
-    return _list({"object": "score", "score": min(steps)} for steps in scores)
-
-
-DIALECTS = (
-    Dialect(("/classify",), "The reward of each prompt, as vLLM has it.", ClassifyRequest, _read_prompts, _classes),
-    Dialect(("/pooling",), "The score of each step, as vLLM has them.", PoolingRequest, _read_prompts, _rows),
-    Dialect(
-        ("/rerank", "/v1/rerank", "/v2/rerank"),
-        "Solutions, best first, as Cohere, Jina and vLLM have documents.",
-        RerankRequest,
-        _read_documents,
-        _ranking,
-    ),
-    Dialect(
-        ("/score", "/v1/score"),
-        "The reward of each solution, as vLLM has the similarity of texts.",
-        PairsRequest,
-        _read_pairs,
-        _rewards,
-    ),
-)
-
-
-def _work(dialect: Dialect, request: Form, scorer: RequestScorer, settings: Settings, lease: Lease) -> Work[Json]:
+def _work(request: Form, scorer: RequestScorer, settings: Settings, lease: Lease) -> Work[Json]:
     """The response to a body. Raises `TooManySolutions`, and `Unscorable` if a solution can't be scored."""
     max_steps = settings.max_steps
-    solutions, pointer = dialect.to_request(request, scorer.models[0].engine.format, max_steps)
+    solutions, pointer = request.to_solutions(scorer.models[0].engine.format, max_steps)
     lease.solutions = len(solutions)
     if len(solutions) > settings.max_solutions:
         raise TooManySolutions(len(solutions), settings.max_solutions)
@@ -247,27 +233,25 @@ def _work(dialect: Dialect, request: Form, scorer: RequestScorer, settings: Sett
     outcomes = yield Score(dict(enumerate(solutions)), strict=True)
     raise_first_unscorable(outcomes.values(), pointer)
     scores = [outcome.values for outcome in outcomes.values()]
-    named = {"id": f"{dialect.paths[0][1:]}-{uuid.uuid4().hex}", "model": scorer.name}
+    named = {"id": f"{request.PATHS[0][1:]}-{uuid.uuid4().hex}", "model": scorer.name}
     usage = dict.fromkeys(("prompt_tokens", "total_tokens"), scorer.usage.tokens)
-    return named | dialect.to_response(request, scores) | {"usage": usage}
+    return named | request.response(scores) | {"usage": usage}
 
 
-def _add(dialect: Dialect) -> None:
-    form = dialect.form
-
+def _add(form: type[Form]) -> None:
     async def answer(service: TheService, request: form, lease: TheLease) -> Json:  # type: ignore[valid-type]
         with service.models.chosen(request.model) as models:  # type: ignore[attr-defined]
             scorer = RequestScorer(service, models, lease)
-            return await scorer.finish(_work(dialect, request, scorer, service.settings, lease))
+            return await scorer.finish(_work(request, scorer, service.settings, lease))
 
-    first, *others = dialect.paths
-    router.post(first, description=dialect.purpose, **describe(first[1:]))(answer)
+    first, *others = form.PATHS
+    router.post(first, description=form.PURPOSE, **describe(first[1:]))(answer)
     for path in others:
         router.post(path, include_in_schema=False)(answer)
 
 
-for _dialect in DIALECTS:
-    _add(_dialect)
+for _form in DIALECTS:
+    _add(_form)
 
 
 @router.post("/tokenize", description="The token ids of a prompt, as vLLM has them.", **describe("tokenize"))

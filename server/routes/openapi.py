@@ -31,15 +31,17 @@ counts as left out.
 """
 
 _REFERENCE = "#/components/schemas/{model}"
-_PROTECTED = ("unauthorized", "foreign_site", "internal")
+PROTECTED = ("unauthorized", "foreign_site", "internal")
 _PROBES = {"healthz": ("internal",), "readyz": ("internal", "model_unavailable", "shutting_down")}
-_ELSEWHERE = ("not_found", "method_not_allowed", "upstream_refused", "upstream_failed")
-_WORK = tuple(code for code in TABLE if code not in _ELSEWHERE)
+_OF_UPSTREAMS = ("upstream_refused", "upstream_failed")
+_OF_PATHS = ("not_found", "method_not_allowed")
 _OF_CANDIDATES = (
     *("too_many_solutions", "blank", "too_many_steps", "solution_too_long", "no_verdict"),
     *("unknown_model", "no_answer", "model_unavailable"),
 )
-_NEVER = {"score_steps": ("no_answer",), "preview": ("no_answer",), "grade": _OF_CANDIDATES, "feedback": _OF_CANDIDATES}
+_NEVER = dict.fromkeys(("grade", "feedback"), _OF_CANDIDATES) | dict.fromkeys(
+    ("score_steps", "preview"), ("no_answer",)
+)
 
 _TIMEOUT: Json = {
     "name": TIMEOUT_HEADER,
@@ -106,17 +108,22 @@ def _add_examples(operation: Json) -> None:
             described["content"]["application/json"]["example"] = EXAMPLES[kind][name]
 
 
-def describe(name: str) -> Json:
-    """The options of an operation's FastAPI route; its description is the route's docstring."""
-    work = name in EXAMPLES["requests"]
-    codes: Iterable[str] = _PROBES.get(name, _PROTECTED)
-    if work:
-        codes = [code for code in _WORK if code not in _NEVER.get(name, ())]
-    elif name == "model":
-        codes = (*codes, "invalid_request", "unknown_model", "model_unavailable")
+def codes_without(*codes: str) -> list[str]:
+    """The codes of all errors but these, and those of paths."""
+    return [code for code in TABLE if code not in (*_OF_PATHS, *codes)]
+
+
+OF_UPSTREAM = codes_without("malformed_json", "unsupported_media_type", *_OF_CANDIDATES)
+"""The codes of errors where an upstream is asked for no completions."""
+
+
+def describe(name: str, codes: Iterable[str] | None = None) -> Json:
+    """The options of an operation's FastAPI route; its description is the route's docstring. `codes`: of its errors, by
+    default those of work, or of a look at the server."""
     extra: Json = {} if name in _PROBES else {"security": [{"key": []}, {}]}
-    if work:
-        extra["parameters"] = [_TIMEOUT]
+    if codes is None and name in EXAMPLES["requests"]:
+        codes, extra["parameters"] = codes_without(*_OF_UPSTREAMS, *_NEVER.get(name, ())), [_TIMEOUT]
+    codes = codes or _PROBES.get(name, PROTECTED)
     return {"operation_id": name, "responses": problems(codes), "openapi_extra": extra}
 
 
@@ -141,6 +148,6 @@ def problems(codes: Iterable[str]) -> dict[int | str, Json]:
 METRICS: Json = describe("metrics") | {
     "responses": {
         200: {"content": {"text/plain": {"example": 'unprm_votes_total{strategy="wrf"} 3.0\n'}}},
-        **problems(_PROTECTED),
+        **problems(PROTECTED),
     }
 }

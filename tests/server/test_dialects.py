@@ -255,7 +255,7 @@ def test_they_have_no_more_solutions_than_others() -> None:
 
 def test_they_need_the_key() -> None:
     with serving(FakeEngine(), api_key="secret") as running:
-        for path in [path for dialect in DIALECTS for path in dialect.paths] + ["/tokenize"]:
+        for path in [path for form in DIALECTS for path in form.PATHS] + ["/tokenize"]:
             assert running.post(path, {"input": PLAIN, "prompt": PLAIN}).status_code == 401
         assert running.get("/v1/models").status_code == 401
         assert running.post("/rerank", LITELLM, headers=bearer("secret")).status_code == 200

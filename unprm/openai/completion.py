@@ -36,7 +36,7 @@ class Completion:
     `calls`: its tool calls. `thoughts`: reasoning that the server sends beside the text. `finish`: why it ended, one
     of `FINISHES`, None if the server says none of them. `length`: characters of the text and the calls. `raw`: all that
     the server sent, in OpenAI's form: the parts of a text joined, the arguments of a call as the text of a JSON object,
-    each call with an id of its own, a legacy `function_call` as a call.
+    each call with an id of its own, a legacy `function_call` as a call. `confidence`: for a vote, in [0, 1].
     """
 
     raw: Json
@@ -46,6 +46,7 @@ class Completion:
     refusal: str = ""
     finish: str | None = None
     length: int = 0
+    confidence: float | None = None
 
     @classmethod
     def read(cls, sent: Any) -> Self | None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import count
 
 from unprm import pipeline
 from unprm.election.adaptive import DRAWS, stability
@@ -19,6 +20,7 @@ from unprm.wire import LONGEST_COMPARED, Election, Unscored
 from ...models.model import Model
 from ...scoring import RequestScorer
 from ...tracing import annotate_generation, report_evaluation
+from .plan import Source
 from .reading import Readings
 from .report import (
     Attempt,
@@ -125,9 +127,8 @@ class RunningElection:
             await self.sampling.sample(size, share, note, self._until_final if early else None)
         except TimeoutError:
             raise DeadlineExceeded((1 - _RESERVE) * lease.seconds, lease.unheard) from None
-        sampling, read = self.sampling, len(self._readings)
-        await self._read(self._readings, sampling.samples.completions[read:], sampling.confidences[read:])
-        sampling.check_confidences()
+        await self._read(self._readings, self.sampling.samples.completions[len(self._readings) :])
+        self.sampling.check_confidences()
         self._ballot = await self._vote(self._plan.strategy)
         if self._ballot is not None and self._observe is not None:
             leading = await lease.read(partial(self._ballot.decide, self._plan.strategy, LONGEST_COMPARED))
@@ -162,37 +163,38 @@ class RunningElection:
         sampled = Samples()
         for source in plan.sources:
             sampled.count(source.sampled)
-        sampled.model = sampling.origins[outcome["solution_index"]].sampled.model
-        report = self._report(outcome, sampled, by_frequency=ballot is not None and strategy != plan.strategy)
+        origin = sampling.origins[outcome["solution_index"]]
+        sampled.model = origin.sampled.model
+        report = self._report(outcome, sampled, origin, by_frequency=ballot is not None and strategy != plan.strategy)
         shown = [report.solution_index, *others][: plan.request.n or 1]
         choices = await lease.read(lambda: list(map(sampling.choice, shown)))  # log-probabilities are long
         return ElectionResult(choices, sampled, report)
 
-    def _report(self, outcome: Json, sampled: Samples, *, by_frequency: bool) -> Report:
-        sampling, plan = self.sampling, self._plan
+    def _report(self, outcome: Json, sampled: Samples, origin: Source, *, by_frequency: bool) -> Report:
+        sampling, plan, completions = self.sampling, self._plan, self.sampling.samples.completions
         if plan.settings.risk is not None:  # what was not voted on as calibrated is not accepted
             outcome["accept"] = outcome.get("accept") or False
         if plan.several:
             costs = {
-                source.name: SamplingCost.of(source.sampled.model, source.received, source.sampled.usage)
+                source.name: SamplingCost.of(source.sampled.model, len(source.sampled), source.sampled.usage)
                 for source in plan.sources
                 if source.requested
             }
-            outcome |= {"upstream": sampling.origins[outcome["solution_index"]].name, "models": costs}
+            outcome |= {"upstream": origin.name, "models": costs}
         fields = outcome | {
             "model": self._scorer.name,
             "strategy": plan.strategy,
             "budget": sampling.budget,
-            "sampled": len(sampling.samples),
+            "sampled": len(completions),
             "saved": sampling.budget - sampling.attempted,
-            "cut": sampling.cut,
+            "cut": sum(each.is_cut for each in completions),
             "rounds": sampling.rounds,
             "stopped": self.stopped or "budget",
             "stable": self.stable,
             "failures": sampling.failures,
             "breaches": self._readings.breaches or None,
             "usage": ElectionUsage(**asdict(self._lease.usage), upstream=sampled.usage.details),
-            "solutions": sampling.written if plan.settings.show_samples else None,
+            "solutions": list(map(WrittenCandidate.of, count(), completions)) if plan.settings.show_samples else None,
         }
         report = Report(**fields)
         limit = sampling.token_limit if report.cut else None
@@ -210,17 +212,15 @@ class RunningElection:
             if len(self._readings) + len(round.arrived) > half:
                 for each in round.arrived[read:]:
                     alone = Readings(self._plan, self._scorer)
-                    await self._read(alone, [each], [None])
+                    await self._read(alone, [each])
                     counts.update(alone.stated)
                     read += 1
 
-    async def _read(
-        self, readings: Readings, completions: Sequence[Completion], confidences: Sequence[float | None]
-    ) -> None:
+    async def _read(self, readings: Readings, completions: Sequence[Completion]) -> None:
         """Adds candidates to `readings`, in turns of their size."""
         if completions:
             size = sum(completion.length for completion in completions)
-            await self._scorer.finish(readings.add(completions, confidences), size)
+            await self._scorer.finish(readings.add(completions), size)
 
     async def _prepare(self, strategy: Strategy, readings: Readings, *, alone: bool = False) -> Ballot:
         """The ballot on all candidates of `readings`; raises as `pipeline.prepare`."""
@@ -258,7 +258,7 @@ class RunningElection:
         """Whether no candidate was truncated, or has an answer even beside its equal: among more, others may be."""
         for each in self.sampling.samples.completions:
             twice = Readings(self._plan, self._scorer)
-            await self._read(twice, [each, each], [None, None])
+            await self._read(twice, [each, each])
             if each.is_cut or await self._vote("majority", twice) is not None:
                 return False
         return True
@@ -366,13 +366,13 @@ async def elect(begun: Sequence[Sampling], observe: Observer | None = None) -> E
 
 
 async def _attempt(election: RunningElection, attempts: list[Attempt]) -> ElectionResult:
-    samples = election.sampling.samples
-    count, before = len(samples), samples.usage
+    before = election.sampling.samples
     result = await election.run()
     if election.sampling.plan.settings.on_reject is not None:
-        report, usage = result.report, samples.usage - before
+        report, samples = result.report, election.sampling.samples
         more = {"upstream": _names(election.sampling), "answer": report.answer, "accept": bool(report.accept)}
-        attempts.append(Attempt.of(result.sampled.model, len(samples) - count, usage, **more))
+        usage = samples.usage - before.usage
+        attempts.append(Attempt.of(result.sampled.model, len(samples) - len(before), usage, **more))
     return result
 
 

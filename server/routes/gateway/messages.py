@@ -1,7 +1,7 @@
 """Anthropic's messages API: a request becomes a chat request, the elected completion a message, whole or as events."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
@@ -10,10 +10,9 @@ from unprm.errors import InvalidRequest, UpstreamFailed
 from unprm.openai.models import Json
 from unprm.wire import Request
 
-from ...problem_details import event
 from .election import ElectionResult, ElectionUpdate
-from .schema import ChatRequest, ElectionSettings, UpstreamRequest, chat_request
-from .stream import StreamFormat, describe, parts_of
+from .schema import ChatRequest, ElectionSettings, UpstreamRequest, chat_request, function
+from .stream import AnswerFormat, describe, parts_of, typed_event
 
 _STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
 """Reasons why a completion stopped that are no `end_turn`."""
@@ -86,7 +85,7 @@ class Turn(Request):
                 yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _content(block.result)}
         spoken = [block for block in self.content if block.type in ("text", "image")]
         used = [block for block in self.content if block.type == "tool_use"]
-        calls = [{"id": each.id} | _function(name=each.name, arguments=json.dumps(each.input)) for each in used]
+        calls = [{"id": each.id} | function(name=each.name, arguments=json.dumps(each.input)) for each in used]
         thoughts = [block for block in self.content if block.type == "thinking"] if calls else []
         more: Json = {"tool_calls": calls} if calls else {}
         if thoughts:
@@ -166,9 +165,9 @@ class MessagesRequest(UpstreamRequest):
         if self.stop_sequences:
             fields["stop"] = self.stop_sequences
         if self.tools:
-            fields["tools"] = [_function(**tool.model_dump(exclude_unset=True)) for tool in self.tools]
+            fields["tools"] = [function(**tool.model_dump(exclude_unset=True)) for tool in self.tools]
         if chosen := self.tool_choice:
-            choices: Json = {"tool": _function(name=chosen.name), "any": "required"}
+            choices: Json = {"tool": function(name=chosen.name), "any": "required"}
             fields["tool_choice"] = choices.get(chosen.type, chosen.type)
             fields |= {"parallel_tool_calls": False} if chosen.disable_parallel_tool_use else {}
         return chat_request(fields)
@@ -181,66 +180,72 @@ class CountRequest(MessagesRequest):
     max_tokens: int = 1
 
 
-def message(model: str, id: str, elected: ElectionResult) -> Json:
-    """The elected completion as a message; its `usage` has the conversation's tokens once, and those of all candidates.
-    Raises `UpstreamFailed` if its calls can't be made."""
-    choice, sampled = elected.choices[0], elected.sampled
-    content: list[Json] = []
-    if choice.thoughts:
-        content.append({"type": "thinking", "thinking": choice.thoughts, "signature": _signature(choice.raw)})
-    if text := choice.text or choice.refusal:
-        content.append({"type": "text", "text": text})
-    # vLLM and SGLang tell the string that ended a text; of a token they tell its number
-    ends = (choice.raw.get(name) for name in ("stop_reason", "matched_stop"))
-    ended_by = next((end for end in ends if isinstance(end, str)), None)
-    reason = _STOPPED.get(choice.finish or "", "end_turn" if ended_by is None else "stop_sequence")
-    if choice.calls:
-        reason = "tool_use"
-    elif choice.refusal:
-        reason = "refusal"
-    return _empty(sampled.model or model, id) | {
-        "content": content + list(map(_tool_use, choice.calls)),
-        "stop_reason": reason,
-        "stop_sequence": ended_by if reason == "stop_sequence" else None,
-        "usage": {"input_tokens": sampled.context_tokens, "output_tokens": sampled.usage.completion_tokens},
-        "unprm": elected.report.model_dump(mode="json"),
-    }
-
-
-class MessageEvents(StreamFormat):
-    """The events of one message; those that report the election's progress are of type `ping`."""
+class MessageFormat(AnswerFormat):
+    """A message, or its events; those that report the election's progress are of type `ping`."""
 
     def __init__(self, model: str, id: str) -> None:
-        self._model, self._id = model, id
+        self._begun: Json = {
+            "id": id,
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {"input_tokens": 0, "output_tokens": 0},
+        }
+
+    def whole(self, elected: ElectionResult) -> Json:
+        """Its `usage` has the conversation's tokens once, and those of all candidates. Raises `UpstreamFailed` if its
+        calls can't be made."""
+        choice, sampled = elected.choices[0], elected.sampled
+        content: list[Json] = []
+        if choice.thoughts:
+            content.append({"type": "thinking", "thinking": choice.thoughts, "signature": _signature(choice.raw)})
+        if text := choice.text or choice.refusal:
+            content.append({"type": "text", "text": text})
+        # vLLM and SGLang tell the string that ended a text; of a token they tell its number
+        ends = (choice.raw.get(name) for name in ("stop_reason", "matched_stop"))
+        ended_by = next((end for end in ends if isinstance(end, str)), None)
+        reason = _STOPPED.get(choice.finish or "", "end_turn" if ended_by is None else "stop_sequence")
+        if choice.calls or choice.refusal:
+            reason = "tool_use" if choice.calls else "refusal"
+        return self._begun | {
+            "model": sampled.model or self._begun["model"],
+            "content": content + list(map(_tool_use, choice.calls)),
+            "stop_reason": reason,
+            "stop_sequence": ended_by if reason == "stop_sequence" else None,
+            "usage": {"input_tokens": sampled.context_tokens, "output_tokens": sampled.usage.completion_tokens},
+            "unprm": elected.report.model_dump(mode="json"),
+        }
 
     def begin(self) -> bytes:
-        return _event("message_start", message=_empty(self._model, self._id))
+        return typed_event("message_start", message=self._begun)
 
     def update(self, update: ElectionUpdate) -> bytes:
-        return _event("ping", unprm=describe(update))
+        return typed_event("ping", unprm=describe(update))
 
     def answer(self, elected: ElectionResult) -> Iterator[bytes]:
         """The rest: the blocks, then why it stopped, with the usage and the report."""
-        whole = message(self._model, self._id, elected)
+        whole = self.whole(elected)
         for index, block in enumerate(whole["content"]):
             field, delta, part = _DELTAS[block["type"]]
             value = block[field]
             begun = block | dict.fromkeys(block.keys() & {field, "signature"}, type(value)())
-            yield _event("content_block_start", index=index, content_block=begun)
-            for each in parts_of(value) if isinstance(value, str) else [json.dumps(value)]:
-                yield _event("content_block_delta", index=index, delta={"type": delta, part: each})
+            yield typed_event("content_block_start", index=index, content_block=begun)
+            deltas = [{"type": delta, part: each} for each in _pieces(value)]
             if signature := block.get("signature"):
-                signed = {"type": "signature_delta", "signature": signature}
-                yield _event("content_block_delta", index=index, delta=signed)
-            yield _event("content_block_stop", index=index)
+                deltas.append({"type": "signature_delta", "signature": signature})
+            for each in deltas:
+                yield typed_event("content_block_delta", index=index, delta=each)
+            yield typed_event("content_block_stop", index=index)
         ended = {name: whole[name] for name in ("stop_reason", "stop_sequence")}
-        whole["unprm"].pop("solutions", None)  # they were streamed
-        yield _event("message_delta", delta=ended, usage=whole["usage"], unprm=whole["unprm"])
-        yield _event("message_stop")
+        yield typed_event("message_delta", delta=ended, usage=whole["usage"], unprm=whole["unprm"])
+        yield typed_event("message_stop")
 
 
-def _function(**fields: Any) -> Json:
-    return {"type": "function", "function": fields}
+def _pieces(value: str | Json) -> Iterable[str]:
+    return parts_of(value) if isinstance(value, str) else [json.dumps(value)]
 
 
 def _content(blocks: Sequence[Block]) -> str | list[Json]:
@@ -263,12 +268,3 @@ def _tool_use(call: Json) -> Json:
         return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": made}
     except (KeyError, TypeError, ValueError, RecursionError):
         raise UpstreamFailed("no candidate has tool calls whose arguments are JSON objects") from None
-
-
-def _empty(model: str, id: str) -> Json:
-    about = {"id": id, "type": "message", "role": "assistant", "model": model, "content": []}
-    return about | {"stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 0, "output_tokens": 0}}
-
-
-def _event(kind: str, **fields: Any) -> bytes:
-    return event(json.dumps({"type": kind, **fields}).encode(), kind)

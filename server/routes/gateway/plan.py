@@ -29,22 +29,20 @@ _WITHOUT_READING = "send the problem as `unprm.problem`, or name a vote without 
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """An upstream from which at most `budget` candidates are sampled, and the outcome, without the completions.
-    `requested`: whether it was asked; `failed`: missing candidates; `failing`: consecutive rounds without a candidate.
-    """
+    """An upstream from which at most `budget` candidates are sampled. `requested`: whether it was asked; `failed`:
+    missing candidates; `failing`: consecutive rounds without a candidate; `sampled`: what came, and its cost."""
 
     name: str
     upstream: Upstream
     budget: int
     requested: bool = False
-    received: int = 0
     failed: int = 0
     failing: int = 0
     sampled: Samples = field(default_factory=Samples)
 
     @property
     def left(self) -> int:
-        return self.budget - self.received - self.failed
+        return self.budget - len(self.sampled) - self.failed
 
     @property
     def given_up(self) -> bool:

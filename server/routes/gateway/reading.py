@@ -66,15 +66,14 @@ class Readings:
         the first that keeps them, has either, or the first."""
         return self._ranks.index(min(self._ranks))
 
-    def add(self, completions: Sequence[Completion], confidences: Sequence[float | None]) -> Work[None]:
+    def add(self, completions: Sequence[Completion]) -> Work[None]:
         """Reads further candidates."""
         settings, plan = self._plan.settings, self._plan
         fields = {name: getattr(settings, name) for name in _COMMON}
         fields |= {"problem": plan.problem, "extraction": plan.extraction}
         if plan.problem is None:
             fields["split"] = "paragraph"  # nobody scores the steps, and this takes the least time
-        read = zip(completions, confidences, strict=True)
-        solutions = yield from pausing(_solution(*each, plan) for each in read)
+        solutions = yield from pausing(_solution(each, plan) for each in completions)
         request = AnyVoteRequest(**fields, solutions=solutions)
         self._read = self._read or Ballot(request, [], [])
         yield from self._read.add(request, self._scorer)
@@ -138,11 +137,11 @@ class ActionSolution(SolutionIn):
     evidence: ClassVar[Evidence | None] = "before"
 
 
-def _solution(completion: Completion, confidence: float | None, plan: ElectionPlan) -> AnySolution:
+def _solution(completion: Completion, plan: ElectionPlan) -> AnySolution:
     """A completion as a vote takes it, with the answer if the text alone does not state it."""
-    request, text = plan.request, completion.text
+    request, text, confidence = plan.request, completion.text, completion.confidence
     if completion.calls:
-        return _action(completion, confidence, plan.settings.exclude_args)
+        return _action(completion, plan.settings.exclude_args)
     stated = {"text": text, "confidence": confidence}
     if completion.is_cut:
         return SolutionIn.model_validate(stated | {"answer": extract(text, plan.extraction, cut=True) or _NO_ANSWER})
@@ -154,7 +153,7 @@ def _solution(completion: Completion, confidence: float | None, plan: ElectionPl
     return text if confidence is None else SolutionIn.model_validate(stated)
 
 
-def _action(completion: Completion, confidence: float | None, excluded: Sequence[str]) -> ActionSolution:
+def _action(completion: Completion, excluded: Sequence[str]) -> ActionSolution:
     """A completion with tool calls as a solution of one step: its text, then its calls.
 
     It votes for the set of its calls, by name and arguments in canonical JSON: in any order, without white space, 1.0
@@ -174,7 +173,7 @@ def _action(completion: Completion, confidence: float | None, excluded: Sequence
         step = json.dumps(completion.calls)
     except ValueError:
         pass
-    return ActionSolution.model_validate({"steps": [step], "answer": answer, "confidence": confidence})
+    return ActionSolution.model_validate({"steps": [step], "answer": answer, "confidence": completion.confidence})
 
 
 def _describe(function: Function, excluded: Sequence[str]) -> str:

@@ -14,16 +14,9 @@ from unprm.openai.completion import Completion
 from unprm.openai.models import Json, JsonList
 from unprm.wire import Request
 
-from ...problem_details import event
 from .election import ElectionResult, ElectionUpdate
-from .schema import (
-    ChatRequest,
-    ElectionSettings,
-    UpstreamRequest,
-    chat_request,
-    read_all,
-)
-from .stream import StreamFormat, describe, parts_of
+from .schema import ChatRequest, ElectionSettings, UpstreamRequest, chat_request, function, read_all
+from .stream import AnswerFormat, describe, parts_of, typed_event
 
 _PASSED_ON = frozenset({"parallel_tool_calls", "prompt_cache_key", "safety_identifier", "service_tier", "user"})
 """Fields that mean the same in the chat API."""
@@ -79,7 +72,7 @@ class Item(Request):
     def call(self) -> Json:
         """A tool call in the form of the chat API."""
         arguments = self.arguments if self.type == "function_call" else json.dumps({"input": self.input})
-        return {"id": self.call_id} | _function(name=self.name, arguments=arguments)
+        return {"id": self.call_id} | function(name=self.name, arguments=arguments)
 
 
 class TextFormat(Request):
@@ -171,39 +164,72 @@ class ResponsesRequest(UpstreamRequest):
         if not isinstance(choice, dict):
             return choice
         if choice.get("type") in ("function", "custom"):
-            return _function(name=choice.get("name"))
+            return function(name=choice.get("name"))
         if choice.get("type") != "allowed_tools" or not isinstance(tools := choice.get("tools"), list):
             raise InvalidRequest("expected a function, a custom tool or allowed_tools", "/tool_choice")
-        named = [_function(name=tool.get("name")) for tool in tools if isinstance(tool, dict)]
+        named = [function(name=tool.get("name")) for tool in tools if isinstance(tool, dict)]
         return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": named}}
 
 
-def response(request: ResponsesRequest, id: str, elected: ElectionResult) -> Json:
-    usage, choice = elected.sampled.usage, elected.choices[0]
-    incomplete = _INCOMPLETE.get(choice.finish or "")
-    status = "completed" if incomplete is None else "incomplete"
-    return _empty(request, id) | {
-        "status": status,
-        "incomplete_details": incomplete and {"reason": incomplete},
-        "model": elected.sampled.model or request.model,
-        "output": list(_output(request, choice, status)),
-        "usage": {
-            "input_tokens": usage.prompt_tokens,
-            # required by the API, also where an upstream tells nothing
-            "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0},
-            "output_tokens": usage.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
-            "total_tokens": usage.total,
-        },
-        "unprm": elected.report.model_dump(mode="json"),
-    }
-
-
-class ResponseEvents(StreamFormat):
-    """The events of one response; those that report the election's progress are of type `response.in_progress`."""
+class ResponseFormat(AnswerFormat):
+    """A response, or its events; those that report the election's progress are of type `response.in_progress`."""
 
     def __init__(self, request: ResponsesRequest, id: str) -> None:
-        self._request, self._begun, self._numbers = request, _empty(request, id), count()
+        self._custom, self._numbers = request.custom_tools, count()
+        self._begun: Json = {
+            "id": id,
+            "object": "response",
+            "created_at": int(time.time()),
+            "status": "in_progress",
+            "error": None,
+            "incomplete_details": None,
+            "model": request.model,
+            "instructions": request.instructions,
+            "metadata": request.metadata,
+            "output": [],
+            "parallel_tool_calls": bool((request.model_extra or {}).get("parallel_tool_calls", request.tools)),
+            "tool_choice": request.tool_choice or ("auto" if request.tools else "none"),
+            "tools": request.tools,
+            "usage": None,
+        }
+
+    def whole(self, elected: ElectionResult) -> Json:
+        usage, choice = elected.sampled.usage, elected.choices[0]
+        incomplete = _INCOMPLETE.get(choice.finish or "")
+        status = "completed" if incomplete is None else "incomplete"
+        return self._begun | {
+            "status": status,
+            "incomplete_details": incomplete and {"reason": incomplete},
+            "model": elected.sampled.model or self._begun["model"],
+            "output": [item | {"status": status} for item in self._output(choice)],
+            "usage": {
+                "input_tokens": usage.prompt_tokens,
+                # required by the API, also where an upstream tells nothing
+                "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0},
+                "output_tokens": usage.completion_tokens,
+                "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+                "total_tokens": usage.total,
+            },
+            "unprm": elected.report.model_dump(mode="json"),
+        }
+
+    def _output(self, choice: Completion) -> Iterator[Json]:
+        """The items of a completion: its thoughts, its text unless there are calls alone, its calls."""
+        if choice.thoughts:
+            thoughts = {"type": "reasoning_text", "text": choice.thoughts}
+            yield {"type": "reasoning", "id": _new("rs"), "summary": [], "content": [thoughts]}
+        if choice.text or choice.refusal or not choice.calls:
+            content: Json = {"type": "output_text", "text": choice.text, "annotations": []}
+            if choice.refusal:
+                content = {"type": "refusal", "refusal": choice.refusal}
+            yield {"type": "message", "id": _new("msg"), "role": "assistant", "content": [content]}
+        for call in choice.calls:
+            made = call.get("function") or {}
+            common, arguments = {"call_id": call["id"], "name": made.get("name")}, made.get("arguments", "{}")
+            if made.get("name") in self._custom:
+                yield {"type": "custom_tool_call", "id": _new("ctc"), "input": _input(arguments)} | common
+            else:
+                yield {"type": "function_call", "id": _new("fc"), "arguments": arguments} | common
 
     def begin(self) -> bytes:
         return self._event("response.created", response=self._begun)
@@ -213,10 +239,9 @@ class ResponseEvents(StreamFormat):
 
     def answer(self, elected: ElectionResult) -> Iterator[bytes]:
         """The rest: the items, then the whole response."""
-        whole = response(self._request, self._begun["id"], elected) | {"created_at": self._begun["created_at"]}
+        whole = self.whole(elected)
         for place, item in enumerate(whole["output"]):
             yield from self._item(item, {"output_index": place, "item_id": item["id"]})
-        whole["unprm"].pop("solutions", None)  # they were streamed
         yield self._event(f"response.{whole['status']}", response=whole)
 
     def fail(self, problem: bytes) -> bytes:
@@ -227,7 +252,9 @@ class ResponseEvents(StreamFormat):
     def _item(self, item: Json, place: Json) -> Iterator[bytes]:
         index = {"output_index": place["output_index"]}
         field = next(name for name in ("content", "arguments", "input") if name in item)
-        yield self._event("response.output_item.added", item=item | _BEGUN | {field: type(item[field])()}, **index)
+        yield self._event(
+            "response.output_item.added", item=item | {"status": "in_progress", field: type(item[field])()}, **index
+        )
         if field == "content":
             (part,) = item["content"]
             place |= {"content_index": 0}
@@ -248,10 +275,7 @@ class ResponseEvents(StreamFormat):
         yield self._event(f"{kind}.done", **{field: text}, **place)
 
     def _event(self, kind: str, **fields: Any) -> bytes:
-        return event(json.dumps(fields | {"type": kind, "sequence_number": next(self._numbers)}).encode(), kind)
-
-
-_BEGUN = {"status": "in_progress"}
+        return typed_event(kind, sequence_number=next(self._numbers), **fields)
 
 
 def _messages(items: Sequence[Item]) -> list[Json]:
@@ -285,35 +309,11 @@ def _said(content: str | Sequence[Part]) -> str | list[Json]:
     return "".join(part.text for part in content)
 
 
-def _function(**fields: Any) -> Json:
-    return {"type": "function", "function": fields}
-
-
 def _tool(tool: Json) -> Json:
     fields = {name: tool.get(name) for name in ("name", "description", "parameters", "strict")}
     if tool["type"] == "custom":
         fields["parameters"] = _FREE
-    return _function(**{name: value for name, value in fields.items() if value is not None})
-
-
-def _output(request: ResponsesRequest, choice: Completion, status: str) -> Iterator[Json]:
-    """The items of a completion: its thoughts, its text unless there are calls alone, its calls."""
-    if choice.thoughts:
-        thoughts = {"type": "reasoning_text", "text": choice.thoughts}
-        yield {"type": "reasoning", "id": _new("rs"), "summary": [], "content": [thoughts], "status": status}
-    if choice.text or choice.refusal or not choice.calls:
-        content: Json = {"type": "output_text", "text": choice.text, "annotations": []}
-        if choice.refusal:
-            content = {"type": "refusal", "refusal": choice.refusal}
-        yield {"type": "message", "id": _new("msg"), "role": "assistant", "status": status, "content": [content]}
-    for call in choice.calls:
-        function = call.get("function") or {}
-        common = {"status": status, "call_id": call["id"], "name": function.get("name")}
-        arguments = function.get("arguments", "{}")
-        if function.get("name") in request.custom_tools:
-            yield {"type": "custom_tool_call", "id": _new("ctc"), "input": _input(arguments)} | common
-        else:
-            yield {"type": "function_call", "id": _new("fc"), "arguments": arguments} | common
+    return function(**{name: value for name, value in fields.items() if value is not None})
 
 
 def _input(arguments: str) -> str:
@@ -322,25 +322,6 @@ def _input(arguments: str) -> str:
         return str(json.loads(arguments)["input"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return arguments
-
-
-def _empty(request: ResponsesRequest, id: str) -> Json:
-    return {
-        "id": id,
-        "object": "response",
-        "created_at": int(time.time()),
-        "status": "in_progress",
-        "error": None,
-        "incomplete_details": None,
-        "model": request.model,
-        "instructions": request.instructions,
-        "metadata": request.metadata,
-        "output": [],
-        "parallel_tool_calls": bool((request.model_extra or {}).get("parallel_tool_calls", request.tools)),
-        "tool_choice": request.tool_choice or ("auto" if request.tools else "none"),
-        "tools": request.tools,
-        "usage": None,
-    }
 
 
 def _new(kind: str) -> str:

@@ -1,10 +1,10 @@
 """OpenAI's endpoints, and Anthropic's: a client of these APIs can use them unchanged."""
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import Response, StreamingResponse
@@ -13,35 +13,17 @@ from unprm.openai.completion import Samples
 from unprm.openai.models import Json
 
 from ...lease import Lease, lease_of
-from ...problem_details import TABLE
 from ...service import Service
-from ..openapi import problems
+from ..openapi import OF_UPSTREAM, codes_without, describe
 from ..route import WorkRoute
-from .election import ElectionResult, elect
-from .messages import CountRequest, MessageEvents, MessagesRequest, message
+from .election import elect
+from .messages import CountRequest, MessageFormat, MessagesRequest
 from .plan import check_count, plan
-from .responses import ResponseEvents, ResponsesRequest, response
+from .responses import ResponseFormat, ResponsesRequest
 from .sampling import Sampling
 from .schema import MAX_CANDIDATES, NAMED, ChatRequest, CompletionRequest, UpstreamRequest
-from .stream import EVENTS, Chunks, ElectionStream, chat_completion
+from .stream import EVENTS, AnswerFormat, Chunks, ElectionStream
 from .upstream import Listener, Upstream
-
-_LISTED = (
-    "invalid_request",
-    "unauthorized",
-    "foreign_site",
-    "body_too_large",
-    "internal",
-    "upstream_failed",
-    "upstream_refused",
-    "overloaded",
-    "quota_exceeded",
-    "upstream_busy",
-    "upstream_unavailable",
-    "shutting_down",
-    "deadline_exceeded",
-)
-_CODES = tuple(code for code in TABLE if code not in ("not_found", "method_not_allowed", "no_answer"))
 
 
 class GatewayRoute(WorkRoute):
@@ -54,6 +36,9 @@ _Budget = Annotated[
     int | None,
     Header(alias="X-ITS-Budget", ge=1, le=MAX_CANDIDATES, description="In place of a body's `budget`, as in its_hub."),
 ]
+
+
+_CODES = codes_without("no_answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +54,22 @@ class Gateway:
         """The first one, for what is not elected."""
         return next(iter(self.upstreams.values()))
 
-    async def prepare_election(
-        self, request: ChatRequest, budget: int | None, prefix: str
-    ) -> partial[Coroutine[Any, Any, ElectionResult]]:
-        """The election, still to be called; `budget`: of the request's header; `prefix`: of the response's id. Raises
-        the errors that are known before the upstream is called."""
+    def new_id(self, prefix: str) -> str:
+        """The response's."""
         self.lease.response_id = prefix + self.lease.request_id
+        return self.lease.response_id
+
+    async def elect(self, request: ChatRequest, budget: int | None, format: AnswerFormat) -> Response | Json:
+        """The elected answer, whole or as a stream; `budget`: of the request's header. Raises the errors that are known
+        before the upstream is called."""
         planned = await plan(request, budget, self.upstreams, self.service, self.lease)
         escalates = planned.settings.on_reject == "escalate"
         groups = [[source] for source in planned.sources] if escalates else [planned.sources]
         begin = partial(Sampling, self.service, planned, self.lease)
-        return partial(elect, [await self.lease.read(partial(begin, group)) for group in groups])
+        election = partial(elect, [await self.lease.read(partial(begin, group)) for group in groups])
+        if request.stream:
+            return ElectionStream(election, format)
+        return await self.lease.read(partial(format.whole, await election()))
 
     async def relay(self, path: str, request: UpstreamRequest, count: int) -> Response:
         """The upstream's answer unchanged, streamed or not, to a request for a number of completions."""
@@ -103,50 +93,36 @@ router = APIRouter(prefix="/v1", route_class=GatewayRoute)
 _listing = APIRouter(route_class=WorkRoute)
 
 
-def _described(name: str, codes: Iterable[str] = _CODES) -> Json:
-    return {"operation_id": name, "responses": problems(codes), "openapi_extra": {"security": [{"key": []}, {}]}}
-
-
-@router.post("/chat/completions", response_model=None, **_described("chat_completions"))
+@router.post("/chat/completions", response_model=None, **describe("chat_completions", _CODES))
 async def chat(gateway: TheGateway, chat_request: ChatRequest, budget: _Budget = None) -> Response | Json:
     """Answers as OpenAI's API does, with the completion that a vote elects among the upstream's candidates.
 
     `unprm` has the settings of the vote in the request, and its report in the answer.
     """
-    election = await gateway.prepare_election(chat_request, budget, "chatcmpl-")
-    id = gateway.lease.response_id
-    if chat_request.stream:
-        return ElectionStream(election, Chunks(chat_request, id))
-    return await gateway.lease.read(partial(chat_completion, chat_request, id, await election()))
+    return await gateway.elect(chat_request, budget, Chunks(chat_request, gateway.new_id("chatcmpl-")))
 
 
-@router.post("/completions", response_model=None, **_described("completions"))
+@router.post("/completions", response_model=None, **describe("completions", _CODES))
 async def completion(gateway: TheGateway, request: CompletionRequest) -> Response:
     """The upstream's own answer, without a vote."""
     return await gateway.relay("/completions", request, request.candidates)
 
 
-@router.post("/responses", response_model=None, **_described("responses"))
+@router.post("/responses", response_model=None, **describe("responses", _CODES))
 async def respond(gateway: TheGateway, request: ResponsesRequest, budget: _Budget = None) -> Response | Json:
     """As `/v1/chat/completions`, for OpenAI's responses API."""
-    election = await gateway.prepare_election(await gateway.lease.read(request.chat), budget, "resp_")
-    id = gateway.lease.response_id
-    if request.stream:
-        return ElectionStream(election, ResponseEvents(request, id))
-    return await gateway.lease.read(partial(response, request, id, await election()))
+    chat = await gateway.lease.read(request.chat)
+    return await gateway.elect(chat, budget, ResponseFormat(request, gateway.new_id("resp_")))
 
 
-@router.post("/messages", response_model=None, **_described("messages"))
+@router.post("/messages", response_model=None, **describe("messages", _CODES))
 async def converse(gateway: TheGateway, request: MessagesRequest, budget: _Budget = None) -> Response | Json:
     """As `/v1/chat/completions`, for Anthropic's messages API."""
-    election = await gateway.prepare_election(await gateway.lease.read(request.chat), budget, "msg_")
-    id = gateway.lease.response_id
-    if request.stream:
-        return ElectionStream(election, MessageEvents(request.model, id))
-    return await gateway.lease.read(partial(message, request.model, id, await election()))
+    chat = await gateway.lease.read(request.chat)
+    return await gateway.elect(chat, budget, MessageFormat(request.model, gateway.new_id("msg_")))
 
 
-@router.post("/messages/count_tokens", response_model=None, **_described("count_tokens"))
+@router.post("/messages/count_tokens", response_model=None, **describe("count_tokens", _CODES))
 async def count(gateway: TheGateway, request: CountRequest) -> Json:
     """The tokens of a conversation by the upstream's own count."""
     chat = await gateway.lease.read(request.chat)
@@ -157,7 +133,7 @@ async def count(gateway: TheGateway, request: CountRequest) -> Json:
     return {"input_tokens": counted.context_tokens}
 
 
-@_listing.get("/models", **_described("models", _LISTED))
+@_listing.get("/models", **describe("models", OF_UPSTREAM))
 async def models(gateway: TheGateway) -> Json:
     """The upstream's models, with the fields that Anthropic's clients read, too."""
     cards = await gateway.upstream.models(gateway.lease)
@@ -166,7 +142,7 @@ async def models(gateway: TheGateway) -> Json:
     return {"object": "list", "data": data, "has_more": False} | ends
 
 
-@_listing.get("/models/{name:path}", **_described("retrieve_model", ("not_found", *_LISTED)))
+@_listing.get("/models/{name:path}", **describe("retrieve_model", ("not_found", *OF_UPSTREAM)))
 async def model(name: str, gateway: TheGateway) -> Json:
     """One of the upstream's models, by its name or by one that also chooses a vote (`wrf-16@name`)."""
     named = NAMED.fullmatch(name)

@@ -35,29 +35,37 @@ class Sampling:
         self.budget = sum(source.budget for source in sources)
         request = plan.request
         self._body, self._seed = request.for_upstream(), request.seed
-        self._shows_logprobs, self._has_logprobs = bool(self._body.get("logprobs")), False
+        self._shows_logprobs = bool(self._body.get("logprobs"))
         if plan.signal == "confidence":
             self._body["logprobs"] = True
         if self.budget > 1 and request.temperature == 0:
             self._body["temperature"] = WARM
             self._seed = request.seed or 0  # a repeated request stays deterministic
         self._room = service.settings.max_body_bytes
-        self.samples, self.confidences, self.origins = Samples(), list[float | None](), list[Source]()
         self.failures: list[UpstreamFailure] = []
         self.rounds = 0
 
     @property
+    def samples(self) -> Samples:
+        """All candidates so far, in sampling order, which is that of the sources."""
+        total = Samples()
+        for source in self.sources:
+            total.add(source.sampled)
+        return total
+
+    @property
+    def origins(self) -> list[Source]:
+        """The source of each candidate."""
+        return [source for source in self.sources for _ in source.sampled.completions]
+
+    @property
     def attempted(self) -> int:
-        return len(self.samples) + sum(failure.candidates for failure in self.failures)
+        return self.budget - sum(source.left for source in self.sources)
 
     @property
     def failing(self) -> bool:
         """Whether no source is left but failing ones."""
         return any(each.given_up for each in self.sources) and not any(each.goes_on for each in self.sources)
-
-    @property
-    def cut(self) -> int:
-        return sum(each.is_cut for each in self.samples.completions)
 
     @property
     def token_limit(self) -> str | None:
@@ -66,10 +74,6 @@ class Sampling:
             if name in self._body:
                 return f"{name}={limit}" if type(limit := self._body[name]) is int else None
         return f"the gateway's limit of {self.service.settings.gateway_max_tokens} tokens"
-
-    @property
-    def written(self) -> list[WrittenCandidate]:
-        return list(map(WrittenCandidate.of, count(), self.samples.completions))
 
     async def sample(
         self,
@@ -90,12 +94,12 @@ class Sampling:
         no other source.
         """
         self.rounds += 1
-        before, first = self.samples.completions, self.attempted
+        before, first = len(self.samples), self.attempted
         source = next(source for source in self.sources if source.left > 0)
         size = min(wanted, source.left)
         waiting = [each for each in self.sources if each.goes_on and each is not source]
         now = asyncio.get_running_loop().time()
-        round = Round(size, len(before), observe)
+        round = Round(size, before, observe)
         error: UnprmError | None = None
         complete, late, missing = True, False, "the upstream returned fewer candidates than requested"
         # together they would arrive together
@@ -125,21 +129,18 @@ class Sampling:
             late, missing = True, "they were not waited for: time ran out"
         round.end()
         try:
-            confidences = await self._read(round.samples)
+            await self._read(round.samples)
         except UnprmError as raised:
             if not before:
                 raise
-            round.samples.completions, round.samples.size = [], 0
-            confidences, complete, error = [], True, raised
+            round.samples.completions = []
+            complete, error = True, raised
         received = len(round.samples)
-        self.samples.add(round.samples)
-        self.confidences += confidences
-        self.origins += [source] * received
+        source.sampled.completions += round.samples.completions
         lost = size - received
-        source.received += received
         if received or not complete:
             source.failing = 0
-        elif self.samples.completions:
+        elif before:
             source.failing += 1
         else:
             source.give_up()
@@ -154,18 +155,15 @@ class Sampling:
         if late and not waiting:
             for each in self.sources:
                 each.give_up()
-        if not self.samples.completions:
+        if not before + received:
             if self.failing:
                 raise error or UpstreamFailed(missing)
             await self.sample(min(wanted, self.budget - self.attempted), until, observe, until_final)
 
     def check_confidences(self) -> None:
         """Raises `UpstreamFailed` if log-probabilities are needed and no source gives any."""
-        if (
-            self.plan.signal == "confidence"
-            and not self._has_logprobs
-            and all(source.requested for source in self.sources)
-        ):
+        told = any(each.confidence is not None for each in self.samples.completions)
+        if self.plan.signal == "confidence" and not told and all(source.requested for source in self.sources):
             why = "the upstream sends no log-probabilities of tokens, which votes by confidence need"
             raise UpstreamFailed(f"{why}: name another vote, as majority")
 
@@ -177,40 +175,36 @@ class Sampling:
             raise UpstreamFailed("the upstream's log-probabilities have numbers that JSON can't represent")
         return completion
 
-    async def _read(self, samples: Samples) -> list[float | None]:
-        """The confidences of a round's candidates. Raises `UpstreamFailed` if their texts are too long, and
+    async def _read(self, samples: Samples) -> None:
+        """Finds the confidences of a round's candidates. Raises `UpstreamFailed` if their texts are too long, and
         `Overloaded`."""
         length = sum(completion.length for completion in samples.completions)
         if length > self._room:
             limit = self.service.settings.max_body_bytes
             raise UpstreamFailed(f"the texts of the candidates are together longer than {limit} characters")
-        confidences = await self.lease.read(partial(self._digest, samples), samples.size)
+        await self.lease.read(partial(self._digest, samples), samples.size)
         self.lease.memory.take(samples.size)
         self.lease.size += samples.size
         self._room -= length
-        return confidences
 
-    def _digest(self, samples: Samples) -> list[float | None]:
+    def _digest(self, samples: Samples) -> None:
         """Reads log-probabilities; those that the caller did not ask for are dropped."""
         by_confidence = self.plan.signal == "confidence"
-        confidences = [self._confidence(each) if by_confidence else None for each in samples.completions]
-        if not self._shows_logprobs:
-            samples.completions = [
-                replace(each, raw=each.raw | {"logprobs": None}) if each.raw.get("logprobs") else each
-                for each in samples.completions
-            ]
-            if by_confidence:
-                samples.size = sum(each.length for each in samples.completions)
-        return confidences
+        for index, each in enumerate(samples.completions):
+            confidence = _confidence(each) if by_confidence else None
+            dropped = {} if self._shows_logprobs or not each.raw.get("logprobs") else {"logprobs": None}
+            if confidence is not None or dropped:
+                samples.completions[index] = replace(each, raw=each.raw | dropped, confidence=confidence)
+        if by_confidence and not self._shows_logprobs:
+            samples.size = sum(each.length for each in samples.completions)
 
-    def _confidence(self, completion: Completion) -> float | None:
-        """None if the completion has no log-probabilities that can be read."""
-        try:
-            logprobs = completion.logprobs.sampled
-        except APIResponseError:
-            return None
-        self._has_logprobs |= bool(logprobs)
-        return confidence_of(None, logprobs or None)
+
+def _confidence(completion: Completion) -> float | None:
+    """None if the completion has no log-probabilities that can be read."""
+    try:
+        return confidence_of(None, completion.logprobs.sampled or None)
+    except APIResponseError:
+        return None
 
 
 class Round:

@@ -214,6 +214,11 @@ def name_of(tool: Any) -> str | None:
     return name if isinstance(name := under_type(tool).get("name"), str) else None
 
 
+def function(**fields: Any) -> Json:
+    """A tool, a call or a choice of a function in the form of the chat API."""
+    return {"type": "function", "function": fields}
+
+
 def chat_request(fields: Json) -> ChatRequest:
     """The chat request that corresponds to a request of another API. Raises `InvalidRequest`."""
     try:

@@ -30,25 +30,20 @@ _PARTS = 1000
 """Maximum number of parts in which an answer is sent: each costs the server time."""
 
 
-def chat_completion(request: ChatRequest, id: str, elected: ElectionResult) -> Json:
-    choices = [
-        choice.raw | {"index": index, "finish_reason": choice.ended_by}
-        for index, choice in enumerate(elected.choices[: request.n or 1])
-    ]
-    report = elected.report.model_dump(mode="json")
-    about = _head("chat.completion", id, elected.sampled.model or request.model)
-    return about | {"choices": choices, "usage": elected.sampled.usage.for_chat(), "unprm": report}
+class AnswerFormat(Protocol):
+    """The answer to one request in the form of an API: whole, or as events at the start of its election, at each
+    update, and for its outcome."""
 
-
-class StreamFormat(Protocol):
-    """The events of an election in the form of an API: at its start, at each update, and for its outcome."""
+    def whole(self, elected: ElectionResult) -> Json:
+        """Raises `UpstreamFailed` if this API can't express it."""
+        ...
 
     def begin(self) -> bytes: ...
 
     def update(self, update: ElectionUpdate) -> bytes: ...
 
     def answer(self, elected: ElectionResult) -> Iterator[bytes]:
-        """The last ones. Raises `UpstreamFailed` before the first if this API can't express it."""
+        """The last events. Raises as `whole`, before the first."""
         ...
 
     def fail(self, problem: bytes) -> bytes:
@@ -56,13 +51,25 @@ class StreamFormat(Protocol):
         return event(problem, "error")
 
 
-class Chunks(StreamFormat):
-    """The events of a chat completion: its answers, and the usage if the request asks for it."""
+class Chunks(AnswerFormat):
+    """A chat completion, or the events of one: its answers, and the usage if the request asks for it."""
 
     def __init__(self, request: ChatRequest, id: str) -> None:
-        self._answers = request.n or 1
         self._usage = bool((request.stream_options or {}).get("include_usage"))
-        self._common = _head("chat.completion.chunk", id, request.model)
+        about = {"id": id, "object": "chat.completion.chunk", "created": int(time.time()), "model": request.model}
+        self._common: Json = about
+
+    def whole(self, elected: ElectionResult) -> Json:
+        return self._common | {
+            "object": "chat.completion",
+            "model": elected.sampled.model or self._common["model"],
+            "choices": [
+                choice.raw | {"index": index, "finish_reason": choice.ended_by}
+                for index, choice in enumerate(elected.choices)
+            ],
+            "usage": elected.sampled.usage.for_chat(),
+            "unprm": elected.report.model_dump(mode="json"),
+        }
 
     def begin(self, index: int = 0) -> bytes:
         return self._chunk({"role": "assistant", "content": ""}, index=index)
@@ -74,7 +81,7 @@ class Chunks(StreamFormat):
     def answer(self, elected: ElectionResult) -> Iterator[bytes]:
         """The rest. For each completion: other fields of the message, as thoughts, then the text in parts, then the
         whole tool calls. The report comes with the first completion's last chunk; the usage is last."""
-        for index, choice in enumerate(elected.choices[: self._answers]):
+        for index, choice in enumerate(elected.choices):
             if index:
                 yield self.begin(index)
             if rest := {name: value for name, value in choice.raw["message"].items() if value and name not in _APART}:
@@ -83,7 +90,7 @@ class Chunks(StreamFormat):
                 yield self._chunk({"content": part}, index=index, logprobs=logprobs)
             if calls := [{"index": number} | call for number, call in enumerate(choice.calls)]:
                 yield self._chunk({"tool_calls": calls}, index=index)
-            report = {} if index else {"unprm": elected.report.model_dump(mode="json", exclude={"solutions"})}
+            report = {} if index else {"unprm": elected.report.model_dump(mode="json")}
             yield self._chunk({}, choice.ended_by, index, **report)
         if self._usage:
             yield _encoded(self._common | {"choices": [], "usage": elected.sampled.usage.for_chat()})
@@ -105,7 +112,7 @@ class ElectionStream(StreamingResponse):
     def __init__(
         self,
         election: Callable[[Observer], Coroutine[Any, Any, ElectionResult]],
-        format: StreamFormat,
+        format: AnswerFormat,
         silence: float = SILENCE,
     ) -> None:
         super().__init__(self._events(), media_type=EVENTS)
@@ -161,6 +168,7 @@ class ElectionStream(StreamingResponse):
             try:
                 if isinstance(update, Exception):
                     raise update
+                update.report.solutions = None  # they were streamed
                 answer = partial(list[bytes], self._format.answer(update))
                 for part in await lease_of(self._scope).read(answer):  # log-probabilities are long
                     yield part
@@ -168,6 +176,11 @@ class ElectionStream(StreamingResponse):
             except Exception as error:  # as above
                 yield self._format.fail(bytes(respond(error, self._scope).body))
             return
+
+
+def typed_event(type: str, **fields: Any) -> bytes:
+    """A server-sent event whose name is also the `type` of its JSON."""
+    return event(json.dumps({"type": type, **fields}).encode(), type)
 
 
 def describe(update: ElectionUpdate) -> Json:
@@ -193,10 +206,6 @@ def _with_logprobs(parts: list[str], logprobs: Any) -> Iterator[tuple[str, Any]]
     for number, part in enumerate(parts):
         some = tokens[number * size : (number + 1) * size]
         yield part, logprobs | {"content": some} if some else None
-
-
-def _head(kind: str, id: str, model: str) -> Json:
-    return {"id": id, "object": kind, "created": int(time.time()), "model": model}
 
 
 def _encoded(chunk: Json) -> bytes:
