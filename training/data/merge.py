@@ -4,50 +4,16 @@ unprm merge runs/mini/annotated.jsonl --output runs/mini/dataset
 """
 
 import json
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from jinja2 import Template
 
 from .. import resumable, sources
 from ..schema import ResolvedSolution
 
-_CARD = """---
-configs:
-- config_name: default
-  data_files:
-  - split: train
-    path: data/train.jsonl
-task_categories: [text-classification]
-tags: [process-reward-model, unprm]
----
-
-# {name}
-
-Step labels for solutions of questions with known answers, made without human labels by `unprm`
-(uncertainty-driven process reward data). One JSON object per line:
-
-| field | |
-|---|---|
-| `prompt` | the question |
-| `answer` | its known answer |
-| `completions` | the steps of a sampled solution |
-| `label` | for each step, true as long as the solution is right |
-
-{solutions} solutions of {questions} questions, {steps} steps; {right} of the solutions are right. {duplicates} that
-occurred twice were left out. Equal beginnings of solutions have equal labels: {changed} solutions got others than their
-search found, and {refuted} wrong ones, whose error lay in the beginning of a right one, were left out.
-
-| sampling model | solutions | right | wrong |
-|---|---|---|---|
-{models}
-
-Made with:
-
-```json
-{configs}
-```
-"""
+CARD = Path(__file__).with_name("card.md.jinja")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +55,11 @@ def merge(annotated: Sequence[Path], output: Path) -> Merged:
     rows = (
         {"prompt": s.problem, "answer": s.gold_answer, "completions": s.steps, "label": s.labels} for s in solutions
     )
-    card = _card(output.name, solutions, merged, annotated)
+    configs = json.dumps([resumable.config_of(path) for path in annotated], ensure_ascii=False, indent=2)
+    card = Template(CARD.read_text("utf-8"), keep_trailing_newline=True)
+    shown = card.render(name=output.name, solutions=solutions, merged=merged, configs=configs)
     resumable.write_lines(output / "data" / "train.jsonl", rows)
-    resumable.replace(output / "README.md", card)
+    resumable.replace(output / "README.md", shown)
     return merged
 
 
@@ -115,20 +83,3 @@ def consistent(solutions: Sequence[ResolvedSolution]) -> list[ResolvedSolution]:
 def _prefixes(solution: ResolvedSolution) -> list[tuple[str, ...]]:
     """The problem with the first step, with the first two, … with all."""
     return [(solution.problem, *solution.steps[: k + 1]) for k in range(len(solution.steps))]
-
-
-def _card(name: str, solutions: Sequence[ResolvedSolution], merged: Merged, annotated: Sequence[Path]) -> str:
-    models = Counter((solution.model, solution.correct) for solution in solutions)
-    table = [
-        f"| {model} | {models[model, True] + models[model, False]} | {models[model, True]} | {models[model, False]} |"
-        for model in sorted({model for model, _ in models})
-    ]
-    return _CARD.format(
-        name=name,
-        **asdict(merged),
-        questions=len({solution.problem for solution in solutions}),
-        steps=sum(len(solution.labels) for solution in solutions),
-        right=sum(solution.correct for solution in solutions),
-        models="\n".join(table),
-        configs=json.dumps([resumable.config_of(path) for path in annotated], ensure_ascii=False, indent=2),
-    )
