@@ -109,9 +109,13 @@ def configure(path: Path, config: Mapping[str, Any]) -> None:
     if not config_path(path).exists() and not (path.exists() and path.stat().st_size):
         replace(config_path(path), json.dumps(config, ensure_ascii=False, indent=2) + "\n")
     # a setting that is not there is one that is off: earlier and later versions have others
-    elif differences := "; ".join(_differences(config_of(path), json.loads(json.dumps(config)))):
+    before, now = config_of(path), json.loads(json.dumps(config))
+    changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+    if changed:
+        told = (f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}" for key in changed)
         raise OutputMismatch(
-            f"{path} was made with another configuration; choose another output, or the same settings: {differences}"
+            f"{path} was made with another configuration; choose another output, or the same settings: "
+            + "; ".join(told)
         )
 
 
@@ -153,9 +157,3 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(path)
         raise
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    for key in sorted(before.keys() | now.keys()):
-        if before.get(key) != now.get(key):
-            yield f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}"

@@ -5,7 +5,7 @@ Keys that a class does not have are ignored.
 """
 
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, cast
@@ -191,6 +191,10 @@ class LabelledSolution:
     def known(self) -> dict[int, float]:
         return {index: label for index, label in enumerate(self.labels) if label is not None}
 
+    def solutions(self) -> "Iterator[LabelledSolution]":
+        """Itself, as the one solution of a row."""
+        yield self
+
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkSolution:
@@ -210,6 +214,13 @@ class BenchmarkSolution:
     def first_error(self) -> int | None:
         """Index of the first wrong step, None if all are right."""
         return None if self.label < 0 else self.label
+
+    def solutions(self) -> Iterator[LabelledSolution]:
+        """Itself, without labels of the steps after the first wrong one."""
+        right = len(self.steps) if self.label < 0 else self.label
+        labels: list[Label] = [True] * right + [False] + [None] * len(self.steps)
+        texts = tuple(map(str.strip, self.steps))
+        yield LabelledSolution(self.problem.strip(), texts, tuple(labels[: len(texts)]))
 
 
 def adapter(kind: type[T]) -> TypeAdapter[T]:

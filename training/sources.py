@@ -103,10 +103,14 @@ def from_hub(name: str, split: str) -> Iterator[tuple[int, object]]:
         raise RecordInvalid(name, 0, f"neither a file here nor a data set of the hub: {explanation}") from error
 
 
+def value(row: object, kind: type[T]) -> T:
+    """The value in a row: bytes of JSON, or a value itself. Raises `ValidationError`."""
+    return adapter(kind).validate_json(row) if isinstance(row, bytes) else adapter(kind).validate_python(row)
+
+
 def parse(row: object, kind: type[T], source: str, number: int) -> T:
-    """The record in a row: bytes of JSON, or its value."""
     try:
-        return adapter(kind).validate_json(row) if isinstance(row, bytes) else adapter(kind).validate_python(row)
+        return value(row, kind)
     except ValidationError as error:
         expected = f"; expected a file of `training {_MADE_BY[kind]}`" if kind in _MADE_BY else ""
         raise RecordInvalid(source, number, reason(error) + expected) from error

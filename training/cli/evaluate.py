@@ -3,16 +3,15 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
 from typer import Argument, BadParameter, Exit, Option, echo
 
 from unprm.commands import group, with_options
 from unprm.types import Aggregate
-from unprm.votes.wrf import Normalization, WrfTerms
 
 from .. import resumable
 from ..stage import directory
@@ -24,8 +23,12 @@ if TYPE_CHECKING:
 app = group("Measure a PRM on a benchmark.")
 console = Console(stderr=True)
 
-_OUTPUT_HELP = "Directory for scores and results; the same command goes on there."
-_DATA_HELP = "File or directory of JSON lines or arrays (.gz too), or the hub's data set."
+OutputOption = Annotated[
+    Path, Option(help="Directory for scores and results; the same command goes on there.", callback=directory)
+]
+BenchmarkOption = Annotated[
+    str, Option(help="File or directory of JSON lines or arrays (.gz too), or the hub's data set.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,6 @@ class PrmOptions:
     ] = "auto"
     server: Annotated[str | None, Option(help="Call the server at this URL instead of a model here.")] = None
 
-    def copy(self, output: Path | None) -> Path:
-        """The directory of the model's copy, for what is fitted to it. Raises `BadParameter` if it is none."""
-        place = output or Path(self.adapter or self.model)
-        if not place.is_dir():
-            raise BadParameter(f"{place} is not a directory: name that of the model's copy", param_hint="--output")
-        return place
-
     @contextmanager
     def scoring(self) -> "Iterator[Scorer]":
         from ..evaluate.scorers import EngineScorer, ServerScorer
@@ -60,55 +56,64 @@ class PrmOptions:
             return
         from unprm.models.load import load_engine
 
-        options = {name: value for name, value in asdict(self).items() if name != "server"}
+        options = {name: getattr(self, name) for name in ("model", "adapter", "family", "separator", "engine")}
         with closing(load_engine(**options)) as loaded:
             yield EngineScorer(loaded)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedOptions(PrmOptions):
+    """A PRM and the step labels to which something is fitted, which is kept in the directory of the model's copy."""
+
+    data: Annotated[Path, Option(help="Step labels not used in training; layouts as for `train`.")]
+    output: Annotated[Path | None, Option(help="Directory of the model's copy; default: the model's.")] = None
+
+    @property
+    def place(self) -> Path:
+        """Raises `BadParameter` if it is no directory."""
+        place = self.output or Path(self.adapter or self.model)
+        if not place.is_dir():
+            raise BadParameter(f"{place} is not a directory: name that of the model's copy", param_hint="--output")
+        return place
 
 
 @app.command()
 @with_options
 def processbench(
-    output: Annotated[Path, Option(help=_OUTPUT_HELP, callback=directory)],
+    output: OutputOption,
     prm: PrmOptions,
-    data: Annotated[str, Option(help=_DATA_HELP)] = "Qwen/ProcessBench",
+    data: BenchmarkOption = "Qwen/ProcessBench",
 ) -> None:
     """Find the first wrong step of solutions: ProcessBench's F1, next to published results."""
     from ..evaluate import processbench
 
     subsets = processbench.load_processbench(data)
     with prm.scoring() as scorer:
-        results = processbench.evaluate(subsets, scorer, output, console)
-        echo(processbench.markdown(scorer.identity.model, results), nl=False)
+        echo(_measured(processbench, subsets, scorer, output), nl=False)
 
 
 @app.command()
 @with_options
 def prmbench(
-    output: Annotated[Path, Option(help=_OUTPUT_HELP, callback=directory)],
+    output: OutputOption,
     prm: PrmOptions,
-    data: Annotated[str, Option(help=_DATA_HELP)] = "hitsmy/PRMBench_Preview",
+    data: BenchmarkOption = "hitsmy/PRMBench_Preview",
 ) -> None:
     """Tell right steps from wrong ones: PRMBench's PRMScore by kind of error, next to published results."""
     from ..evaluate import prmbench
 
     benchmark = prmbench.load_prmbench(data)
     with prm.scoring() as scorer:
-        result = prmbench.evaluate(benchmark, scorer, output, console)
-        echo(prmbench.markdown(scorer.identity.model, result), nl=False)
+        echo(_measured(prmbench, benchmark, scorer, output), nl=False)
 
 
 @app.command()
 @with_options
 def best_of_n(
     candidates: Annotated[Path, Argument(help="Samples of `unprm sample`, or JSON lines.", exists=True)],
-    output: Annotated[Path, Option(help=_OUTPUT_HELP, callback=directory)],
+    output: OutputOption,
     prm: PrmOptions,
     reading: ReadingSettings,
-    alpha: Annotated[float, Option(min=0.0, max=1.0, help="Weight of the reward in WRF.")] = 0.5,
-    normalization: Annotated[
-        Normalization,
-        Option(help="How WRF normalises: min-max over the answers, or reward and share unchanged."),
-    ] = "minmax",
     reward: Annotated[
         str, Option(help="Field of each candidate with its reward or step scores, used instead of a model.")
     ] = "",
@@ -119,10 +124,9 @@ def best_of_n(
     from ..evaluate import best_of_n, pool
 
     questions = pool.read_pool(candidates, reward)
-    wrf = WrfTerms(alpha=alpha, normalization=normalization)
     with ExitStack() as stack:
         scorer = None if reward else stack.enter_context(prm.scoring())
-        results = best_of_n.evaluate(questions, scorer, output, console, wrf, seed, reading)
+        results = best_of_n.evaluate(questions, scorer, output, console, seed, reading)
     echo(best_of_n.markdown(results), nl=False)
 
 
@@ -130,7 +134,7 @@ def best_of_n(
 @with_options
 def trajectories(
     data: Annotated[Path, Argument(help="AgentProcessBench: JSON lines with labels of steps.", exists=True)],
-    output: Annotated[Path, Option(help=_OUTPUT_HELP, callback=directory)],
+    output: OutputOption,
     prm: PrmOptions,
     recorded: Annotated[
         bool, Option("--recorded", help="Measure people and the recorded judges instead of a model.")
@@ -164,18 +168,15 @@ def trajectories(
 
 @app.command()
 @with_options
-def threshold(
-    prm: PrmOptions,
-    data: Annotated[Path, Option(help="Step labels of 20 solutions or more; layouts as for `train`.")],
-    output: Annotated[Path | None, Option(help="Directory of the model's copy; default: the model's.")] = None,
-) -> None:
-    """Set below which score a step is an error, from labelled solutions of your own; refused unless it helps."""
+def threshold(prm: FittedOptions) -> None:
+    """Set below which score a step is an error, from 20 or more labelled solutions of your own; refused unless it
+    helps."""
     from unprm.calibration import Calibration
     from unprm.types import Solution
 
     from ..prm.calibrate import choose_threshold, read_traces
 
-    place, traces = prm.copy(output), read_traces(data)
+    place, traces = prm.place, read_traces(prm.data)
     before = Calibration.read(place)
     with prm.scoring() as scorer:
         scores = scorer.score([Solution(trace.steps, problem=trace.problem) for trace, _ in traces])
@@ -217,9 +218,8 @@ def every(
     questions = None if samples is None else pool.read_pool(samples)
     with prm.scoring() as scorer:
         name = Path(scorer.identity.model).name
-        first_errors = processbench.evaluate(subsets, scorer, output / "processbench" / name, console)
-        steps = prmbench.evaluate(benchmark, scorer, output / "prmbench" / name, console)
-        tables = [processbench.markdown(name, first_errors), prmbench.markdown(name, steps)]
+        tables = [_measured(processbench, subsets, scorer, output / "processbench" / name)]
+        tables.append(_measured(prmbench, benchmark, scorer, output / "prmbench" / name))
         if questions is not None:
             votes = best_of_n.evaluate(questions, scorer, output / "best-of-n" / name, console)
             tables.append(best_of_n.markdown(votes))
@@ -281,6 +281,11 @@ def calibrate_votes(
         few = f"; that takes {needed} questions or more" if len(elections) < needed else ""
         told = f"{strategy}: at a risk of 5 %, {accepted} of {len(elections)} answers are accepted{few}"
         console.print(told, soft_wrap=True)
+
+
+def _measured(benchmark: Any, solutions: Any, scorer: "Scorer", output: Path) -> str:
+    """The table of a benchmark, which is a module of `evaluate`."""
+    return str(benchmark.markdown(scorer.identity.model, benchmark.evaluate(solutions, scorer, output, console)))
 
 
 def _write_table(output: Path, table: str) -> None:

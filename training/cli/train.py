@@ -11,7 +11,7 @@ from unprm.commands import Given, option, with_options
 
 from .. import stage
 from ..prm.train_settings import PROBE_OPTIONS, TRAIN_PRESETS, TUNE_DEFAULTS, ProbeSummary, TrainSettings
-from .evaluate import PrmOptions
+from .evaluate import FittedOptions
 
 if TYPE_CHECKING:
     from ..prm.probe import ProbeTrainer
@@ -95,20 +95,16 @@ def push(
 
 
 @with_options
-def calibrate(
-    prm: PrmOptions,
-    data: Annotated[Path, Option(help="Step labels not used in training; layouts as for `train`.")],
-    output: Annotated[Path | None, Option(help="Output directory; default: the model's.")] = None,
-) -> None:
+def calibrate(prm: FittedOptions) -> None:
     """Fit a PRM's calibration, which makes its scores comparable with other models' in an average."""
     from unprm.calibration import Calibration
 
     from ..prm.calibrate import calibrate as fit
 
-    place = prm.copy(output)
+    place = prm.place
     before = Calibration.read(place)
     with prm.scoring() as scorer, stage.progress(console) as progress:
-        fitted = fit(scorer, data, progress)
+        fitted = fit(scorer, prm.data, progress)
     replace(fitted.calibration, threshold=before.threshold).write(place)
     console.print(
         f"{place}: scale {fitted.calibration.scale:.3f}, shift {fitted.calibration.shift:+.3f}, of {fitted.steps} "

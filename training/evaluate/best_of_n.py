@@ -20,7 +20,7 @@ from rich.console import Console
 
 from unprm.election.decide import decide, drop_unanswered, needed_signal
 from unprm.types import Aggregate
-from unprm.votes.registry import DEFAULTS, VOTES, Strategy, VoteTerms
+from unprm.votes.registry import DEFAULTS, VOTES, Strategy
 from unprm.votes.vote import Terms
 from unprm.votes.wrf import WrfTerms
 
@@ -33,8 +33,6 @@ from .pool import CandidatePool
 from .scorers import Scorer
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
-WRF = WrfTerms()
-"""The paper's settings."""
 DRAWS = 16
 """Draws per question and N, if there are more subsets of N candidates."""
 AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
@@ -130,27 +128,26 @@ def evaluate(
     scorer: Scorer | None,
     output: Path,
     console: Console,
-    wrf: WrfTerms = WRF,
     seed: int = 0,
     reading: ReadingSettings = AUTO,
 ) -> BestOfNResults:
     """Judges and scores the candidates, takes the votes, and writes `output/results.json` and `output/votes.md`, the
     same as a table. Arguments as for `judge` and `results`."""
-    measured = results(judge(questions, scorer, output, console, reading), wrf, seed)
+    measured = results(judge(questions, scorer, output, console, reading), seed)
     accuracy = adapter(dict[str, dict[int, Share]]).dump_python(measured.accuracy, mode="json")
-    record = {"model": scorer.identity.model if scorer else GIVEN, **dict(wrf), "seed": seed}
+    record = {"model": scorer.identity.model if scorer else GIVEN, **dict(WrfTerms()), "seed": seed}
     record |= {"any_right": accuracy.pop(ANY_RIGHT), "accuracy": accuracy, **asdict(measured)}
     resumable.replace(output / "votes.md", markdown(measured))
     resumable.write_results(output, record)
     return measured
 
 
-def results(judged: Sequence[JudgedCandidates], wrf: WrfTerms = WRF, seed: int = 0) -> BestOfNResults:
+def results(judged: Sequence[JudgedCandidates], seed: int = 0) -> BestOfNResults:
     """Takes all votes at all N for which every question has enough candidates, and over all candidates, with each
     aggregate of the step scores as reward."""
     counts = [len(candidates.classes) for candidates in judged]
     sizes = [size for size in SIZES if size <= min(counts)]
-    rules = {name: partial(right_share, name, terms=VoteTerms(**dict(wrf))) for name in takeable(judged)}
+    rules = {name: partial(right_share, name) for name in takeable(judged)}
     scored = all(candidates.scores is not None for candidates in judged)
     others = AGGREGATES[1:] if scored else ()
     by_reward: dict[str, Sequence[JudgedCandidates]] = {first_reward(bool(others)): judged}

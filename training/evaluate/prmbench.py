@@ -178,7 +178,7 @@ def markdown(model: str, result: PrmScores) -> str:
     columns = ["model", "figures", "overall", *ABBREVIATED.values(), *GROUPS]
     shares = [result.categories.get(name) for name in CATEGORIES] + [result.groups.get(group) for group in GROUPS]
     cells = ["–" if share is None else f"{100 * share:.1f}" for share in shares]
-    rows = [[model, "here", result.overall.in_percent, *cells]]
+    rows = [[Path(model).name, "here", result.overall.in_percent, *cells]]
     rows += [[name, "published", *(f"{score:.1f}" for score in row)] for name, row in PUBLISHED.items()]
     title = f"PRMBench: PRMScore in % of {result.solutions:,} solutions, without {result.unscored} that are too long"
     if missing := [name for name in CATEGORIES if name not in result.categories]:

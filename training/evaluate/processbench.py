@@ -132,7 +132,7 @@ def markdown(model: str, measured: Mapping[str, ThresholdFigures]) -> str:
     names = list(next(iter(measured.values())).subsets)
     rows = [
         [
-            model,
+            Path(model).name,
             f"threshold {result.threshold:.3g} ({way})",
             *(subset.f1_share.in_percent for subset in result.subsets.values()),
             f"{100 * result.average_f1:.1f}",

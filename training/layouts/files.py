@@ -21,16 +21,14 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`fields`: those by which a row is recognised; no two layouts share all of theirs. `kind`: the type of a row, and
-    `read`, the solutions in it, if the row's own method `solutions` does not tell them."""
+    """`fields`: those by which a row is recognised; no two layouts share all of theirs. `kind`: the type of a row."""
 
     fields: str
     kind: type[Any]
-    read: Callable[[Any], Iterator[LabelledSolution]] | None = None
 
     def solutions(self, row: Mapping[str, Any]) -> list[LabelledSolution]:
         """The solutions in a row. Raises `ValueError` for a bad one."""
-        return list((self.read or self.kind.solutions)(adapter(self.kind).validate_python(row)))
+        return list(adapter(self.kind).validate_python(row).solutions())
 
 
 def published_row(solution: LabelledSolution, labels: str) -> dict[str, object]:
@@ -43,15 +41,15 @@ def published_row(solution: LabelledSolution, labels: str) -> dict[str, object]:
 
 
 LAYOUTS: dict[LayoutName, Layout] = {
-    "native": Layout("steps labels", LabelledSolution, lambda solution: iter([solution])),
-    "unprm": Layout("completions label", LabelledSolution, lambda solution: iter([solution])),
-    "trl": Layout("completions labels", LabelledSolution, lambda solution: iter([solution])),
+    "native": Layout("steps labels", LabelledSolution),
+    "unprm": Layout("completions label", LabelledSolution),
+    "trl": Layout("completions labels", LabelledSolution),
     "prm800k": Layout("question label", rows.Prm800kRow),
     "math-shepherd": Layout("input label", rows.MathShepherdRow),
     "openrlhf": Layout("input value", rows.ValuesRow),
     "er-prm": Layout("text value", rows.ValuesRow),
     "rlhflow": Layout("conversations", rows.RlhflowRow),
-    "processbench": Layout("steps label", BenchmarkSolution, rows.processbench),
+    "processbench": Layout("steps label", BenchmarkSolution),
     "prmbench": Layout("original_process modified_process", rows.PrmbenchRow),
     "step-dpo": Layout("initial_reason_steps chosen rejected", rows.StepDpoRow),
 }
@@ -83,7 +81,7 @@ def read_labelled(data: Sequence[Path], layout: LayoutName | None = None) -> Ite
     count = 0
     for source, number, row in chain.from_iterable(map(sources.rows_of, data)):
         try:
-            fields = _fields(row)
+            fields = sources.value(row, dict[str, Any])
             yield from LAYOUTS[layout].solutions(fields) if layout else _solutions(fields)
         except ValueError as error:
             count += 1
@@ -124,8 +122,3 @@ def convert(data: Path, output: Path, to: WrittenLayout, layout: LayoutName | No
         )
     resumable.write_lines(output, written)
     return len(written)
-
-
-def _fields(row: object) -> dict[str, Any]:
-    fields = adapter(dict[str, Any])
-    return fields.validate_json(row) if isinstance(row, bytes) else fields.validate_python(row)

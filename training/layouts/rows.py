@@ -12,7 +12,7 @@ from pydantic import AliasChoices, AliasPath, Field
 
 from unprm import steps
 
-from ..schema import BenchmarkSolution, Label, LabelledSolution, NonEmpty, adapter
+from ..schema import Label, LabelledSolution, NonEmpty, adapter
 
 Rating = Literal[-1, 0, 1]
 Text = Annotated[str, Field(pattern=r"\S")]
@@ -222,13 +222,6 @@ class StepDpoRow:
         chosen, rejected = (f"{number} {step.strip()}" for step in (self.chosen, self.rejected))
         yield _solution(self.prompt, [*texts, chosen], [True] * (len(texts) + 1), self.answer)
         yield _solution(self.prompt, [*texts, rejected], [*[None] * len(texts), False], self.answer)
-
-
-def processbench(row: BenchmarkSolution) -> Iterator[LabelledSolution]:
-    """The solution in a row of ProcessBench; labels after the first wrong step are unknown."""
-    count, first = len(row.steps), row.first_error
-    known = [True] * count if first is None else [True] * first + [False]
-    yield _solution(row.problem, row.steps, [*known, *[None] * (count - len(known))])
 
 
 def _cut(text: str) -> tuple[str, str]:

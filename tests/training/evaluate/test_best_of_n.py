@@ -366,21 +366,6 @@ def test_rewards_that_are_one_number_have_one_row_a_vote(tmp_path):
     assert measured.accuracy["majority"][1].mean == pytest.approx(sum(shares) / 6)
 
 
-def test_the_command_normalises_by_its_option(tmp_path):
-    # mean rewards 0.3 and 0.9, shares 3/4 and 1/4: by share 0.525 against 0.575, by min-max a tie that frequency breaks
-    rewards = {"\\boxed{3/4}": 0.9, "\\boxed{1}": 0.3}
-    candidates = [{"text": text, "rm": rewards[text]} for text in ("\\boxed{1}", "\\boxed{3/4}", *["\\boxed{1}"] * 2)]
-    path = _file(tmp_path / "c.jsonl", [ROW | {"candidates": candidates}])
-    for normalization, right in (("minmax", 0), ("share", 1)):
-        output = tmp_path / normalization
-        options = ["--reward", "rm", "--normalization", normalization, "--output", str(output)]
-        result = CliRunner().invoke(app, ["best-of-n", str(path), *options])
-        assert result.exit_code == 0, result.output
-        results = json.loads((output / "results.json").read_text("utf-8"))
-        assert results["normalization"] == normalization
-        assert results["accuracy"]["wrf"]["4"]["mean"] == right
-
-
 def test_votes_are_held_against_majority_on_the_same_questions():
     misled = JudgedCandidates(
         "q", (0, 0, 1), (False, False, True), (0.1, 0.1, 0.9)
