@@ -28,7 +28,7 @@ class CompletionStream:
         self._kept = 0
         self._waited_for = set(range(count))
         self._open: dict[int, Json] = {}
-        self._rest = b""
+        self._rest = bytearray()
         self._counted = False
 
     @property
@@ -38,14 +38,17 @@ class CompletionStream:
     def feed(self, data: bytes) -> list[tuple[int, Completion | str]]:
         """Reads the next part of the stream; returns pieces of texts, and completions that end, each with its index.
         Raises `APIResponseError`, and the error that the server sends."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
         parts: list[tuple[int, Completion | str]] = []
+        self._rest += data
+        if b"\n" not in data:  # a long line is not copied for each part of it
+            return parts
+        *lines, self._rest = self._rest.split(b"\n")
         for line in lines:
             if line.startswith(_DATA) and (event := line.removeprefix(_DATA).strip()):
                 parts += self._read(event) if event != _DONE else map(self._end, list(self._open))
         return parts
 
-    def _read(self, event: bytes) -> Iterator[tuple[int, Completion | str]]:
+    def _read(self, event: bytearray) -> Iterator[tuple[int, Completion | str]]:
         try:
             value = from_json(event, allow_inf_nan=False)
             if (error := error_inside(value)) is not None:

@@ -346,35 +346,31 @@ async def elect(begun: Sequence[Sampling], observe: Observer | None = None) -> E
         for waiting, sampling in zip(reversed(range(len(begun))), begun, strict=True):
             told = observe if sampling is first or observe is None else observe_progress
             election = RunningElection(models, sampling, told, waiting)
+            more = sampling is first and plan.settings.on_reject in ("sample_more", "escalate")
             try:
-                result = await _attempt(election, attempts)
-                more = sampling is first and plan.settings.on_reject in ("sample_more", "escalate")
-                if more and not result.report.accept and election.stopped == "stable":
+                while result is None or not result.report.accept:
+                    before = sampling.samples
+                    result = await election.run()
+                    attempts.append(_attempt(result, sampling, before))
+                    if not more or election.stopped != "stable":
+                        break
                     election.exhaust()
-                    result = await _attempt(election, attempts)
             except (UpstreamFailed, UpstreamRefused, Overloaded, DeadlineExceeded) as error:
                 if result is None and not waiting:
                     raise
-                failures.append(f"the upstream {_names(sampling)} gave no answer: {error}")
+                failures.append(f"the upstream {sampling.name} gave no answer: {error}")
             if result is not None and result.report.accept:
                 break
     assert result is not None, "else the last one's error was raised"
     result.report.notes += failures
-    result.report.attempts = attempts or None
+    result.report.attempts = attempts if plan.settings.on_reject else None
     annotate_generation(plan.request.model, result.sampled, first.lease.response_id)
     return result
 
 
-async def _attempt(election: RunningElection, attempts: list[Attempt]) -> ElectionResult:
-    before = election.sampling.samples
-    result = await election.run()
-    if election.sampling.plan.settings.on_reject is not None:
-        report, samples = result.report, election.sampling.samples
-        more = {"upstream": _names(election.sampling), "answer": report.answer, "accept": bool(report.accept)}
-        usage = samples.usage - before.usage
-        attempts.append(Attempt.of(result.sampled.model, len(samples) - len(before), usage, **more))
-    return result
-
-
-def _names(sampling: Sampling) -> str:
-    return "+".join(source.name for source in sampling.sources)
+def _attempt(result: ElectionResult, sampling: Sampling, before: Samples) -> Attempt:
+    """What an election adds to the samples `before` it."""
+    report, samples = result.report, sampling.samples
+    more = {"upstream": sampling.name, "answer": report.answer, "accept": bool(report.accept)}
+    usage = samples.usage - before.usage
+    return Attempt.of(result.sampled.model, len(samples) - len(before), usage, **more)

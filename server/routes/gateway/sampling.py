@@ -19,6 +19,8 @@ from .plan import ElectionPlan, Source
 from .report import TextPiece, UpstreamFailure, WrittenCandidate
 from .upstream import Listener
 
+Notice = Callable[[WrittenCandidate | TextPiece], None]
+"""Gets candidates as they are written."""
 WARM = 0.7
 """Temperature if the request asks for 0: equal candidates would leave nothing to vote on."""
 
@@ -63,6 +65,10 @@ class Sampling:
         return self.budget - sum(source.left for source in self.sources)
 
     @property
+    def name(self) -> str:
+        return "+".join(source.name for source in self.sources)
+
+    @property
     def failing(self) -> bool:
         """Whether no source is left but failing ones."""
         return any(each.given_up for each in self.sources) and not any(each.goes_on for each in self.sources)
@@ -79,7 +85,7 @@ class Sampling:
         self,
         wanted: int,
         until: float,
-        observe: Callable[[WrittenCandidate | TextPiece], None] | None,
+        observe: Notice | None,
         until_final: "Callable[[Round], Coroutine[Any, Any, None]] | None",
     ) -> None:
         """Samples one more round of at most `wanted` candidates, all from one source, until a time of the event loop's
@@ -96,26 +102,20 @@ class Sampling:
         self.rounds += 1
         before, first = len(self.samples), self.attempted
         source = next(source for source in self.sources if source.left > 0)
-        size = min(wanted, source.left)
         waiting = [each for each in self.sources if each.goes_on and each is not source]
         now = asyncio.get_running_loop().time()
-        round = Round(size, before, observe)
+        shown = observe is not None and self.plan.settings.show_samples
+        round = Round(source, min(wanted, source.left), before, observe, shown=shown)
         error: UnprmError | None = None
         complete, late, missing = True, False, "the upstream returned fewer candidates than requested"
-        # together they would arrive together
-        apart = observe is not None and self.plan.settings.show_samples
-
-        def arrive(number: int, part: Samples) -> None:
-            source.sampled.count(part)
-            round.arrive(number, part, shown=apart)
 
         async def request() -> bool:
             nonlocal error
             source.requested = True
             seeded = {} if self._seed is None else {"seed": self._seed + first}  # different in every round
-            listener = Listener(arrive, round.show if apart else None, self._shows_logprobs)
+            listener = Listener(round.arrive, round.show if shown else None, self._shows_logprobs)
             try:
-                await source.upstream.sample(self._body | seeded, size, self.lease, listener)
+                await source.upstream.sample(self._body | seeded, round.size, self.lease, listener)
             except UnprmError as raised:
                 error = raised
             return True
@@ -135,16 +135,10 @@ class Sampling:
                 raise
             round.samples.completions = []
             complete, error = True, raised
-        received = len(round.samples)
+        received, lost = len(round.samples), round.size - len(round.samples)
         source.sampled.completions += round.samples.completions
-        lost = size - received
-        if received or not complete:
-            source.failing = 0
-        elif before:
-            source.failing += 1
-        else:
-            source.give_up()
-        if late:
+        source.failing = 0 if received or not complete else source.failing + 1
+        if late or (source.failing and not before):
             source.give_up()
         if source.given_up and any(each.goes_on for each in self.sources):
             lost = source.left
@@ -152,9 +146,6 @@ class Sampling:
             named = "" if len(self.sources) == 1 else f"{source.name}: "
             self.failures.append(UpstreamFailure(candidates=lost, detail=f"{named}{error or missing}"))
             source.failed += lost
-        if late and not waiting:
-            for each in self.sources:
-                each.give_up()
         if not before + received:
             if self.failing:
                 raise error or UpstreamFailed(missing)
@@ -209,21 +200,22 @@ def _confidence(completion: Completion) -> float | None:
 
 class Round:
     """The candidates of one round, each at a place. An early completion is held back until all before it have arrived;
-    `arrived` has all in the order in which they came. `first`: the number of the first candidate among all."""
+    `arrived` has all in the order in which they came. `first`: the number of the first candidate among all; `shown`:
+    whether texts are shown piece by piece."""
 
-    def __init__(self, size: int, first: int, observe: Callable[[WrittenCandidate | TextPiece], None] | None) -> None:
-        self.size, self._first, self._observe = size, first, observe
+    def __init__(self, source: Source, size: int, first: int, observe: Notice | None, *, shown: bool) -> None:
+        self.size, self._source, self._first, self._observe, self._shows = size, source, first, observe, shown
         self.samples, self.arrived = Samples(), list[Completion]()
         self.came = asyncio.Event()
         self._early: dict[int, list[Completion]] = {}
         self._shown: dict[int, int] = {}
 
-    def arrive(self, place: int, part: Samples, *, shown: bool) -> None:
-        """`shown`: its text is, piece by piece."""
+    def arrive(self, place: int, part: Samples) -> None:
+        self._source.sampled.count(part)
         self.samples.count(part)
         if part.completions:
             text = part.completions[0].text
-            if shown and self._shown.get(place, 0) != len(text):
+            if self._shows and self._shown.get(place, 0) != len(text):
                 self._take_back(place)  # it was asked for again, or was not streamed
                 self.show(place, text)
             self._early.setdefault(place, []).extend(part.completions)

@@ -39,14 +39,11 @@ _STREAMED: Json = {"stream": True, "stream_options": {"include_usage": True}}
 _NAMES_OF_LIMIT = ("max_tokens", "max_completion_tokens")
 """The names that upstreams have for the maximum number of tokens."""
 _LEAST_LIMIT = 64
-_UNREAD = 65_536
-"""A stream is parsed whenever so many bytes have come, or a completion has ended; line by line if it is shown."""
 _BYTES = 4
 """Bytes that count as one token where the upstream tells no number of them."""
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _MOST_TOKENS = 131_072
 """Tokens that are reserved for a completion at most: hardly any model writes more, whatever limit a request names."""
-_ENDING = re.compile(rb'"finish_reason": ?"\w')
 _KEPT = {400, 404, 413, 422}
 """Statuses of refusals that are answered as they are; 400 for others, which are about the gateway's own access."""
 _WITH_LOGPROBS = 8
@@ -153,7 +150,6 @@ class Upstream:
 
     async def models(self, lease: Lease) -> list[Json]:
         """The upstream's models. Raises as `sample`."""
-        answer = bytearray()
         async with (
             self._place(lease, MAX_CONCURRENT),
             self._memory_for(lease, {}) as take,
@@ -161,10 +157,8 @@ class Upstream:
         ):
             with _upstream_errors():
                 await anext(parts)
-                async for part in parts:
-                    await take(len(part))
-                    answer += part
-                return await lease.read(partial(_read_models, bytes(answer)), len(answer))
+                answer = await _joined(parts, take)
+                return await lease.read(partial(_read_models, answer), len(answer))
 
     async def model(self, name: str, lease: Lease) -> Json:
         """One of the upstream's models. Raises `HTTPException` if it lists none of this name, and as `sample`."""
@@ -260,7 +254,6 @@ class Upstream:
     async def _complete(self, body: Json, first: int, count: int, lease: Lease, listener: Listener) -> Samples:
         """The listener gets the whole answer; or if it is streamed, each completion once it is written, and at last the
         tokens of all, estimated if not all were waited for. The most tokens that it may take are reserved meanwhile."""
-        stream, unread, sampled = CompletionStream(count), bytearray(), Samples()
         content = await lease.read(partial(encoded, body))
         async with (
             lease.reserving(self._most_tokens(body, content, count)) as use,
@@ -268,47 +261,45 @@ class Upstream:
             self._memory_for(lease, body) as take,
             aclosing(self._parts("/chat/completions", content, body, lease)) as parts,
         ):
-            streamed = (await anext(parts)).startswith(b"text/event-stream")
+            if not (await anext(parts)).startswith(b"text/event-stream"):
+                whole = await _joined(parts, take)
+                sampled = await lease.read(partial(_read_completions, whole, count, listener.keeps_tokens), len(whole))
+                use(sampled.usage.total or (len(content) + len(whole)) // _BYTES)
+                listener.arrive(first, sampled)
+                return sampled
+            stream, sampled = CompletionStream(count), Samples()
 
-            async def read() -> None:
-                before, size = stream.size, len(unread)
-                for index, part in await lease.read(partial(stream.feed, bytes(unread)), size):
+            async def read(data: bytes) -> None:
+                before = stream.size
+                for index, part in await lease.read(partial(stream.feed, data), len(data)):
                     if not isinstance(part, str):
                         sampled.completions.append(part)
                         listener.arrive(first + index, Samples([part], stream.model, size=part.length))
                     elif listener.show is not None:
                         listener.show(first + index, part)
-                unread.clear()
                 await take(stream.size - before)
 
             try:
                 async for part in parts:
-                    unread += part
-                    if not streamed:
-                        await take(len(part))
-                    elif (
-                        len(unread) > _UNREAD
-                        or (listener.show is not None and b"\n" in part)
-                        or _ENDING.search(unread, max(0, len(unread) - len(part) - 32))
-                    ):
-                        await read()
-                if streamed:
-                    unread += b"\n"
-                    await read()
+                    await read(part)
+                await read(b"\n")
             finally:
-                if streamed:
-                    estimate = TokenUsage(prompt_tokens=len(content) // _BYTES, completion_tokens=stream.written)
-                    usage = stream.usage or estimate
-                    cost = Samples([], stream.model, stream.id, usage, usage.prompt_tokens)
-                    sampled.count(cost)
-                    use(usage.total)
-                    listener.arrive(first, cost)
-            if not streamed:
-                whole = partial(_read_completions, bytes(unread), count, listener.keeps_tokens)
-                sampled = await lease.read(whole, len(unread))
-                use(sampled.usage.total or (len(content) + len(unread)) // _BYTES)
-                listener.arrive(first, sampled)
+                estimate = TokenUsage(prompt_tokens=len(content) // _BYTES, completion_tokens=stream.written)
+                usage = stream.usage or estimate
+                cost = Samples([], stream.model, stream.id, usage, usage.prompt_tokens)
+                sampled.count(cost)
+                use(usage.total)
+                listener.arrive(first, cost)
         return sampled
+
+
+async def _joined(parts: AsyncGenerator[bytes, None], take: Callable[[int], Awaitable[None]]) -> bytes:
+    """What is left of an answer; `take` is called with the number of bytes of every part, and may raise."""
+    joined = bytearray()
+    async for part in parts:
+        await take(len(part))
+        joined += part
+    return bytes(joined)
 
 
 class _ModelList(BaseModel):
