@@ -30,18 +30,8 @@ admin = APIRouter(prefix="/admin/models", tags=["admin"], route_class=WorkRoute)
 """The routes that change the served models."""
 
 
-_NO_MODEL = ModelDescription(
-    name=NONE,
-    family=NONE,
-    engine=NONE,
-    device=NONE,
-    dtype=NONE,
-    max_tokens=0,
-    input_format="no model: votes are by answers alone",
-)
-_CHECKS = _NO_MODEL.model_copy(
-    update={"name": CHECKS, "engine": CHECKS, "input_format": "no model: equations in the steps are checked"}
-)
+_INSTEAD = {NONE: "votes are by answers alone", CHECKS: "equations in the steps are checked"}
+"""What is done without a model."""
 
 
 @about.get("/healthz", **describe("healthz"))
@@ -70,8 +60,16 @@ async def model(service: TheService, lease: TheLease, name: ModelName | None = N
     settings = service.settings
     with service.models.chosen(name, least=0) as chosen:
         scorer = RequestScorer(service, chosen, lease)
-        description = _CHECKS if scorer.checks else _NO_MODEL
-        served_name = description.name
+        served_name = CHECKS if scorer.checks else NONE
+        description = ModelDescription(
+            name=served_name,
+            engine=served_name,
+            family=NONE,
+            device=NONE,
+            dtype=NONE,
+            max_tokens=0,
+            input_format=f"no model: {_INSTEAD[served_name]}",
+        )
         for each in chosen:
             description, served_name = each.engine.description, each.name
         strategy = DEFAULT_STRATEGY if why_majority(scorer, None) is None else "majority"

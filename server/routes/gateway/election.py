@@ -42,20 +42,6 @@ _RESERVE = 0.1
 """Fraction of a request's time reserved for scoring and voting."""
 
 
-_NO_VOTE: Json = {
-    "answer": None,
-    "decided_by": None,
-    "compared_as": "none",
-    "tie": False,
-    "tied_answers": [],
-    "margin": None,
-    "candidates": [],
-    "unscored": [],
-    "compared_as_text": [],
-}
-"""What a report has of a vote that was not taken."""
-
-
 ElectionUpdate = TextPiece | WrittenCandidate | Progress
 """What a stream tells of an election."""
 Observer = Callable[[ElectionUpdate], None]
@@ -279,7 +265,7 @@ class RunningElection:
         """The outcome in the report if no candidate has an answer to vote for: the one with the highest reward, or
         confidence, is elected if the vote takes these."""
         plan, readings, count = self._plan, self._readings, len(self._readings)
-        outcome = _NO_VOTE | {"solution_index": readings.first, "without_answer_count": count}
+        outcome: Json = {"solution_index": readings.first, "without_answer_count": count}
         signal, named = plan.signal, plan.settings.strategy is not None
         if signal == "none" or (count == 1 and not named):
             return outcome

@@ -11,7 +11,7 @@ from unprm.openai.models import Json
 from unprm.wire import Request
 
 from .election import ElectionResult, ElectionUpdate
-from .schema import ChatRequest, ElectionSettings, UpstreamRequest, chat_request, function
+from .schema import ChatRequest, ElectionSettings, UpstreamRequest, chat_request, content, function
 from .stream import AnswerFormat, describe, parts_of, typed_event
 
 _STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
@@ -249,8 +249,7 @@ def _pieces(value: str | Json) -> Iterable[str]:
 
 
 def _content(blocks: Sequence[Block]) -> str | list[Json]:
-    alone = all(block.type == "text" for block in blocks)
-    return "\n".join(block.text for block in blocks) if alone else [block.part for block in blocks]
+    return content([block.part for block in blocks], "\n")
 
 
 def _signature(choice: Json) -> str:

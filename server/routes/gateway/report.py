@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from unprm.election.acceptance import fewest
 from unprm.openai.completion import Completion, Known, TokenUsage, UsageDetails
 from unprm.openai.models import Json
-from unprm.types import DecidedBy, Usage
-from unprm.wire import DemonstrationField, Election, Unscored
+from unprm.types import AnswerGroup, DecidedBy, Usage
+from unprm.wire import ComparedAsField, DemonstrationField, Election, Unscored
 
 from .plan import ElectionPlan
 
@@ -108,13 +108,18 @@ class Report(Election):
     `models` has what was sampled from each that was asked.
     """
 
-    answer: str | None  # type: ignore[assignment]
-    decided_by: DecidedBy | None  # type: ignore[assignment]
+    answer: str | None = None  # type: ignore[assignment]
+    decided_by: DecidedBy | None = None  # type: ignore[assignment]
+    compared_as: ComparedAsField = "none"
+    tie: bool = False
+    tied_answers: list[str] = Field(default=[])
+    margin: float | None = None
+    candidates: list[AnswerGroup] = Field(default=[])
     share: float | None = None
     reward: float | None = None
-    unscored: list[UnscoredCandidate]
+    unscored: list[UnscoredCandidate] = Field(default=[])
     without_answer_count: int
-    compared_as_text: list[int]
+    compared_as_text: list[int] = Field(default=[])
     demonstration: DemonstrationField = None
     notes: list[str] = Field(default_factory=list)
     budget: int
@@ -168,18 +173,20 @@ def _why_rejected(report: Report) -> str:
 def _missing(report: Report, token_limit: str | None) -> Iterator[str]:
     for failure in report.failures:
         yield f"{failure.candidates} of {report.budget} candidates are missing: {failure.detail}"
-    cut, silent = report.cut, report.without_answer_count
-    if cut:
+    of, silent, broken = f"of {report.sampled} candidates", report.without_answer_count, report.breaches or {}
+    if report.cut:
         limit = token_limit or "the upstream's limit of tokens"
-        yield f"{cut} of {report.sampled} candidates {'was' if cut == 1 else 'were'} truncated at {limit}"
-    broken = report.breaches or {}
+        yield f"{report.cut} {of} {_verb(report.cut, 'was', 'were')} truncated at {limit}"
     for reason, number in Counter(broken.values()).items():
-        verb = "breaks" if number == 1 else "break"
-        yield f"{number} of {report.sampled} candidates {verb} the request's terms: {reason}"
+        yield f"{number} {of} {_verb(number, 'breaks', 'break')} the request's terms: {reason}"
     if report.solution_index in broken:
         yield "no whole candidate keeps the request's terms"
     if silent and report.answer is not None:
-        yield f"{silent} of {report.sampled} candidates {'states' if silent == 1 else 'state'} no answer"
+        yield f"{silent} {of} {_verb(silent, 'states', 'state')} no answer"
+
+
+def _verb(count: int, one: str, several: str) -> str:
+    return one if count == 1 else several
 
 
 def _outcome(report: Report, by_pointers: bool) -> Iterator[str]:
@@ -192,11 +199,9 @@ def _outcome(report: Report, by_pointers: bool) -> Iterator[str]:
             yield f"no more than {report.sampled} of {report.budget} candidates were sampled: no reward can elect one"
     elif (stated := report.sampled - report.without_answer_count) > 1:
         elected, *others = report.candidates
-        has = "has" if elected.count == 1 else "have"
-        those = f"candidates {has} the elected answer"
-        if report.without_answer_count:
-            those = f"candidates with an answer {has} the elected one"
-        sentence = f"{elected.count} of {stated} {those}"
+        has, silent = _verb(elected.count, "has", "have"), report.without_answer_count
+        those = f"with an answer {has} the elected one" if silent else f"{has} the elected answer"
+        sentence = f"{elected.count} of {stated} candidates {those}"
         if others:
             next_one = others[0].count
             tied = ", a tie" if next_one == elected.count else ", but an equal score"

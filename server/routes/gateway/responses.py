@@ -15,7 +15,7 @@ from unprm.openai.models import Json, JsonList
 from unprm.wire import Request
 
 from .election import ElectionResult, ElectionUpdate
-from .schema import ChatRequest, ElectionSettings, UpstreamRequest, chat_request, function, read_all
+from .schema import ChatRequest, ElectionSettings, UpstreamRequest, chat_request, content, function, read_all
 from .stream import AnswerFormat, describe, parts_of, typed_event
 
 _PASSED_ON = frozenset({"parallel_tool_calls", "prompt_cache_key", "safety_identifier", "service_tier", "user"})
@@ -301,12 +301,8 @@ def _messages(items: Sequence[Item]) -> list[Json]:
     return made
 
 
-def _said(content: str | Sequence[Part]) -> str | list[Json]:
-    if isinstance(content, str):
-        return content
-    if any(part.type == "input_image" for part in content):
-        return [part.for_chat for part in content]
-    return "".join(part.text for part in content)
+def _said(said: str | Sequence[Part]) -> str | list[Json]:
+    return said if isinstance(said, str) else content([part.for_chat for part in said], "")
 
 
 def _tool(tool: Json) -> Json:

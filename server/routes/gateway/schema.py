@@ -214,6 +214,12 @@ def name_of(tool: Any) -> str | None:
     return name if isinstance(name := under_type(tool).get("name"), str) else None
 
 
+def content(parts: Sequence[Json], joint: str) -> str | list[Json]:
+    """A message's content of these parts; a text, joined, where there is nothing else."""
+    alone = all(part["type"] == "text" for part in parts)
+    return joint.join(part["text"] for part in parts) if alone else list(parts)
+
+
 def function(**fields: Any) -> Json:
     """A tool, a call or a choice of a function in the form of the chat API."""
     return {"type": "function", "function": fields}
