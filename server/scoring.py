@@ -25,7 +25,7 @@ from unprm.pipeline import (
     solution_length,
 )
 from unprm.task_groups import all_of
-from unprm.types import Encoded, Solution, StepTag, Usage
+from unprm.types import Encoded, Solution, Usage
 
 from .lease import SMALL, Lease
 from .models.model import Model, ModelReservation
@@ -48,25 +48,12 @@ class RequestScorer(Scorer):
     deadline. Tokens and times are added to the request's usage."""
 
     def __init__(self, service: Service, models: Sequence[Model], lease: Lease) -> None:
+        super().__init__({model.name: model.engine for model in models if model.is_ready})
         self._service, self.models, self.lease = service, models, lease
         self.checks = not models and service.settings.model == [CHECKS]
         self.name = CHECKS if self.checks else "+".join(model.name for model in models)
         self.max_steps, self.calibration = service.settings.max_steps, service.vote_calibration
         self.note = None if service.journal is None else partial(setattr, lease, "election")
-
-    @property
-    def tags(self) -> Sequence[StepTag]:
-        """Those of the models that are loaded."""
-        return [tag for model in self.models if (tag := model.tag) is not None]
-
-    @property
-    def demo(self) -> str | None:
-        """The name of the first of the loaded models that is a demonstration."""
-        return next((model.name for model in self.models if model.is_demo), None)
-
-    @property
-    def threshold(self) -> float:
-        return self.models[0].threshold if len(self.models) == 1 else super().threshold
 
     @property
     def usage(self) -> Usage:  # type: ignore[override]

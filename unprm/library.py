@@ -10,7 +10,7 @@ from unprm.answers.equivalence import Equivalence
 from unprm.election.decide import RewardsMissing
 from unprm.errors import Unscorable
 from unprm.pipeline import Compare, MatchPairs, Score, Scorer, Work, encode, run
-from unprm.types import Engine, StepTag, Usage
+from unprm.types import Engine, Usage
 from unprm.validation_messages import listed, summary, unknown, validation_errors
 from unprm.wire import MAX_PAIRS, VOTE_REQUESTS, Grade, GradeRequest, ScoreRequest, VoteResponse, with_scores
 
@@ -85,22 +85,10 @@ class LocalScorer(Scorer):
     """Finishes the work of a request at once, by an engine in this process, or without any."""
 
     def __init__(self, engine: Engine | None = None) -> None:
+        super().__init__({} if engine is None else {engine.description.name: engine})
         self.name = "" if engine is None else engine.description.name
         self.usage = Usage()
         self._engine = engine
-
-    @property
-    def tags(self) -> Sequence[StepTag]:
-        tag = None if self._engine is None else self._engine.format.tag
-        return [] if tag is None else [tag]
-
-    @property
-    def demo(self) -> str | None:
-        return self.name if self._engine is not None and self._engine.description.demo else None
-
-    @property
-    def threshold(self) -> float:
-        return super().threshold if self._engine is None else self._engine.description.calibration.threshold
 
     def finish(self, work: Work[T]) -> T:
         reply: Any = None

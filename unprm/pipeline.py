@@ -5,7 +5,6 @@ caller's turns on a server. Texts are read inside the generator alone, so no dri
 """
 
 import sys
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,7 +42,6 @@ from unprm.types import (
     ModelDescription,
     Solution,
     StepScores,
-    StepTag,
     Usage,
 )
 from unprm.votes.registry import VOTES, Strategy
@@ -96,10 +94,11 @@ the server's), as in httpx's `auth_flow`. Between two questions it reads texts o
 after each: others may then have a turn, or the work may end."""
 
 
-class Scorer(ABC):
+class Scorer:
     """Scores the solutions of one request. `name`: of the models, empty without any; `checks`: whether `unprm.checks`
     stands in for a model; `usage`: taken so far; `max_steps`: of a solution; `calibration`: judges elections at a
-    risk; `note`: is called with the election of a vote."""
+    risk; `note`: is called with the election of a vote; `tags`: the step tags of its models, at which texts are split;
+    `demo`: the name of a demonstration among them; `threshold`: below which a step's score is an error by default."""
 
     name: str
     checks = False
@@ -108,20 +107,12 @@ class Scorer(ABC):
     calibration: VoteCalibration | None = None
     note: Callable[[ElectionRecord], None] | None = None
 
-    @property
-    @abstractmethod
-    def tags(self) -> Sequence[StepTag]:
-        """The step tags of its models, at which texts are split."""
-
-    @property
-    @abstractmethod
-    def demo(self) -> str | None:
-        """The name of a demonstration among the models that are loaded."""
-
-    @property
-    def threshold(self) -> float:
-        """Below which a step's score is an error by default: the only model's, or 0.5."""
-        return step_text.THRESHOLD
+    def __init__(self, engines: Mapping[str, Engine]) -> None:
+        """`engines`: of its models, by name, those that are loaded."""
+        loaded = list(engines.values())
+        self.tags = [engine.format.tag for engine in loaded if engine.format.tag is not None]
+        self.demo = next((name for name, engine in engines.items() if engine.description.demo), None)
+        self.threshold = loaded[0].description.calibration.threshold if len(loaded) == 1 else step_text.THRESHOLD
 
     def on_election(self, request: Candidates, strategies: Sequence[Strategy]) -> OnElection | None:
         """What is called with each election of these votes, if anything is. Raises `InvalidRequest` for a request that

@@ -12,8 +12,7 @@ from unprm.engines.model_queue import ModelQueue, Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
 from unprm.fair_shares import Capacity, Reservation
 from unprm.models.options import LoadModelRequest, public_name
-from unprm.steps import THRESHOLD
-from unprm.types import Engine, StepTag
+from unprm.types import Engine
 from unprm.wire import ModelState
 
 from ..lease import UseCount
@@ -87,19 +86,9 @@ class Model:
         return self.queue.engine
 
     @property
-    def is_demo(self) -> bool:
-        """Whether it is loaded, and a demonstration."""
-        return self._queue is not None and self.engine.description.demo
-
-    @property
-    def threshold(self) -> float:
-        """Below which a step's score is an error by default; 0.5 until it is loaded."""
-        return THRESHOLD if self._queue is None else self.engine.description.calibration.threshold
-
-    @property
-    def tag(self) -> StepTag | None:
-        """Its step tag; None if its family has none, and until it is loaded."""
-        return None if self._queue is None else self.engine.format.tag
+    def is_ready(self) -> bool:
+        """Whether it is loaded."""
+        return self._queue is not None
 
     @property
     def name(self) -> str:

@@ -106,7 +106,7 @@ async def one_model(service: TheService, name: str) -> dict[str, Any]:
 
 
 def _ready(service: Service) -> list[str]:
-    return [model.name for model in service.models if model.state.state == "ready"]
+    return [model.name for model in service.models if model.is_ready]
 
 
 def _card(service: Service, name: str) -> dict[str, Any]:
