@@ -199,11 +199,10 @@ def breach(request: ChatRequest, completion: Completion) -> str | None:
         return _breach_of_calls(request, completion.calls)
     if request.called_tools[1]:
         return "it calls no tool, and one is required"
-    form = request.response_format if isinstance(request.response_format, dict) else {}
-    if form.get("type") not in ("json_object", "json_schema"):
+    if (kind := request.form.get("type")) not in ("json_object", "json_schema"):
         return None
     value = json_value(separated(completion.text)[0].strip())
-    if value is None or (form["type"] == "json_object" and not isinstance(value, dict | list)):
+    if value is None or (kind == "json_object" and not isinstance(value, dict | list)):
         return "it is no JSON, which response_format asks for"
     return "its JSON breaks the schema of response_format" if breaks(value, request.schema_of_answer.root) else None
 

@@ -133,15 +133,18 @@ class ChatRequest(UpstreamRequest):
         return self.unprm.strategy is None and _LIKE_NAMED.match(self.model) is not None
 
     @property
+    def form(self) -> Json:
+        """`response_format`, empty if there is none, or it is no object."""
+        return self.response_format if isinstance(self.response_format, dict) else {}
+
+    @property
     def wants_json(self) -> bool:
-        form = self.response_format if isinstance(self.response_format, dict) else {}
-        return bool(self.unprm.vote_on) or form.get("type") in ("json_object", "json_schema")
+        return bool(self.unprm.vote_on) or self.form.get("type") in ("json_object", "json_schema")
 
     @cached_property
     def schema_of_answer(self) -> Schema:
         """The JSON schema of the answer; without content if there is none, or it is not where it belongs."""
-        form = self.response_format if isinstance(self.response_format, dict) else {}
-        named = form.get("json_schema")
+        named = self.form.get("json_schema")
         return Schema(named.get("schema") if isinstance(named, dict) else None)
 
     @property
