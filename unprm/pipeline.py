@@ -16,6 +16,7 @@ from unprm import wire
 from unprm.answers.equivalence import Match, Pair
 from unprm.answers.extraction import extract
 from unprm.answers.kinds import KINDS, pausing, read_kind
+from unprm.answers.options import lists_options, stated_letters
 from unprm.answers.weak import weak_reading
 from unprm.calibration import log_odds
 from unprm.checks import check
@@ -267,8 +268,20 @@ class Ballot:
             marks = ([attempt(partial(check, step), None) for step in each.steps] for each in missing.values())
             self.marks = dict(zip(missing, (yield from pausing(marks)), strict=True))
 
+    def read_letters(self) -> Work[None]:
+        """Reads the letters of options if the problem lists options and most texts choose one, as the gateway does."""
+        if "extraction" in self.request.model_fields_set or not lists_options(self.request.problem or ""):
+            return
+        stated = ((self.solutions[index].answer, text) for index, text in self.texts.items())
+        read = (stated_letters(answer) if answer else extract(text, "choice") for answer, text in stated)
+        letters = dict(zip(self.texts, (yield from pausing(read)), strict=True))
+        if 2 * sum(each is not None for each in letters.values()) > len(self.texts):
+            for index, letter in letters.items():
+                self.solutions[index] = replace(self.solutions[index], answer=letter or self.solutions[index].answer)
+
     def read_unstated(self) -> Work[None]:
-        """Reads texts without a stated answer by the kind of most replies, if there is one."""
+        """Reads texts without a stated answer by the kind of most replies, if there is one; if these are short texts, also
+        by weak readings that equal another's answer."""
         replies = sum(len(solution.steps) > 0 for solution in self.solutions)
         stated = [self.solutions[index].answer is not None for index in self.texts]
         found = yield from read_kind(list(self.texts.values()), stated, replies)
@@ -280,6 +293,13 @@ class Ballot:
             if solution.answer is None or (KINDS[kind].joined and solution.compared_as == "stated"):
                 answer = solution.answer or read.get(index)
                 self.solutions[index] = replace(solution, answer=answer, compared_as=kind)
+        if KINDS[kind].joined:
+            key = KINDS[kind].key
+            said = {key(solution.answer) for solution in self.solutions if solution.answer is not None} - {None}
+            for index, reading in (yield from self.weak_readings()).items():
+                if key(reading) in said:
+                    self.solutions[index] = replace(self.solutions[index], answer=reading)
+                    self.weak.add(index)
 
     def weak_readings(self) -> Work[dict[int, str]]:
         """What each solution without an answer may mean by its last numbers or words, by its index."""
@@ -618,6 +638,7 @@ def raise_first_unscorable(outcomes: Iterable[object], place: str) -> None:
 
 
 def _classify(ballot: Ballot) -> Work[None]:
+    yield from ballot.read_letters()
     if ballot.request.extraction == "auto" and any(ballot.solutions[index].answer is None for index in ballot.texts):
         yield from ballot.read_unstated()
         if readings := (yield from ballot.weak_readings()):

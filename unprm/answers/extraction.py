@@ -8,7 +8,7 @@ r"""Finds the answer that a solution states, by these rules, in this order:
 4. Tags: the last ``<answer>…``, or ``<solution>…`` with nothing but a value in it.
 5. Statements: "the answer is", "Answer:", ``"final_answer":`` and their like in some sixty languages, and ``####``. The
    last one with a value (number, formula, letter, yes or no); else the last. "The answer is correct" states nothing.
-6. A last line that is nothing but a number or formula.
+6. A last line that is nothing but a number or formula, or several; of thoughts only if there is nothing else.
 
 Of what a statement says, its value is taken; numbers are written with the digits 0 to 9 and a decimal point.
 """
@@ -59,8 +59,9 @@ def _extract(text: str, mode: Extraction, cut: bool) -> str | None:
     thoughts = separated(with_digits(text).replace("assistantfinal", "<|channel|>final"))
     parts = [part for text in (thoughts[:1] if cut else thoughts) for part in pattern("text_end").split(text)]
     reads = _READS[mode] if not cut else (_stated_choice,) if mode == "choice" else _READS[mode][:1]
+    outside = pattern("text_end").split(thoughts[0]) if thoughts[0].strip() else parts
     for read in reads:
-        for part in parts:
+        for part in outside if read is _bare else parts:
             answer = read(part)
             if answer is not None:
                 return _with_decimal_point(answer, text)

@@ -14,6 +14,8 @@ _DATES = [
 ]
 _TIME = re.compile(r"(?P<hour>\d{1,2})(?:[:.](?P<minute>[0-5]\d))? ?(?P<half>[aApP])\.? ?[mM]\.?")
 _TIME_OF_24 = re.compile(r"(?P<hour>0\d|1[3-9]|2[0-3]):(?P<minute>[0-5]\d)")
+MOMENTS = [re.compile(rf"(?<![^\W\d_])(?:{each.pattern})(?![^\W\d_])") for each in (*_DATES, _TIME)]
+"""Dates and times of day within a text."""
 _LAYOUT_OF_CHEMISTRY = re.compile(r"\\(?:text|mathrm|ce|rm)(?![a-z])|[_{} ]")
 _CHEMICAL = re.compile(r"(?=[^\d]*\d)(?:[A-Z][a-z]?\d*){2,}")
 _LONGEST = 60  # characters
