@@ -280,8 +280,8 @@ class Ballot:
                 self.solutions[index] = replace(self.solutions[index], answer=letter or self.solutions[index].answer)
 
     def read_unstated(self) -> Work[None]:
-        """Reads texts without a stated answer by the kind of most replies, if there is one; if these are short texts, also
-        by weak readings that equal another's answer."""
+        """Reads texts without a stated answer by the kind of most replies, if there is one; among short texts, also by
+        weak readings that equal another's answer."""
         replies = sum(len(solution.steps) > 0 for solution in self.solutions)
         stated = [self.solutions[index].answer is not None for index in self.texts]
         found = yield from read_kind(list(self.texts.values()), stated, replies)
