@@ -15,7 +15,7 @@ _MOST_WORDS = 3
 _LAST_VERB = re.compile(r".*\b(?:is|are)\b[\s*_\"“‘']+(?:the )?(?P<words>[^\W\d_][^.!?,;:]*)", re.DOTALL)
 _IN_BRACKETS = re.compile(r"(?<![\\\w])\([^()]*\)(?! ?[=*/×÷^+-])")
 _IN_COMMAND = re.compile(r"[\\^_{}]")
-_BOLD = re.compile(r"\*\*[^*]*[0-9][^*]*\*\*")
+_BOLD = re.compile(r"\*\*[^*]*+(?<!:)\*\*(?!:)")
 _PLUS_MINUS = re.compile(r"(?:±|\\pm)\s?$")
 _TERM = r"(?:[0-9]++(?:\.[0-9]++)?|(?<![^\W\d_])(?:[a-z]|π)(?![^\W\d_])|[\^²³()√])++"
 _EXPRESSION = re.compile(rf"{_TERM}(?:\s?[-+*/·=]\s?{_TERM})*+")
@@ -45,11 +45,11 @@ def _number(sentence: str, problem: str) -> str | None:
     numbers = [each for each in outside if not sentence[: each.start()].endswith(("^", "_"))] or outside or numbers
     if not numbers:
         return None
-    if bold := [*_BOLD.finditer(sentence)]:
-        numbers = [each for each in numbers if bold[-1].start() < each.start() < bold[-1].end()] or numbers
     equals = sentence.rfind("=")
     number = next((number for number in numbers if number.start() > equals >= 0), None)
     if number is None:
+        if bold := [*_BOLD.finditer(sentence)]:
+            numbers = [each for each in numbers if bold[-1].start() < each.start() < bold[-1].end()] or numbers
         given = {_bare(found[0]) for found in pattern("any_number").finditer(problem)}
         number = next((number for number in reversed(numbers) if _bare(number[0]) not in given), numbers[0])
     for formula in pattern("formula").finditer(sentence):

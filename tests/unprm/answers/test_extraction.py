@@ -145,6 +145,8 @@ def test_no_syntax_is_an_answer(text, answer):
         ("The answer is 5</think>\n42", "5"),
         (r"<THINK>The answer is 5</THINK>\fbox{42}", "42"),
         ("<think>1</think>The answer is 2<think>The answer is 3</think>", "2"),
+        ("<think>17 + 26</think>17 + 26 = 33", None),
+        ("<think>17 + 26</think>", "17 + 26"),
     ],
 )
 def test_thoughts_count_only_where_nothing_else_is_stated(text, answer):

@@ -209,6 +209,18 @@ def test_what_is_no_json_object_or_array_is_none(text: str) -> None:
         ("So it takes 9 hours (6300 / 700).", "9"),
         ("<think>It is 7.</think> So it is 8.", "8"),
         ("The king lives there, so it is Paris.", "Paris"),
+        ("We expand: (x+1)^2 = x^2 + 2x + 1", "x^2 + 2x + 1"),
+        ("So the derivative is 3x^2.", "3x^2"),
+        ("The area is 36 cm^2.", "36"),
+        ("The smallest value of f(2007) is 2007.", "2007"),
+        ("Thus x = 3 or x = -3.", "x = 3 or x = -3"),
+        ("So we get $x=2$ and $y = 5$.", "x=2 and y = 5"),
+        ("It follows that x = ±5.", "±5"),
+        ("Ten days later it is 4 January 2024.", "4 January 2024"),
+        ("We saw last week that the film ends at 9:30 pm.", "9:30 pm."),
+        ("**Step 2:** In total, he walks 800 miles.", "800"),
+        ("So 3 hours bring her **40 miles** further in these 3 hours, of 41.", "40"),
+        ("She has 24 marbles in 3 may boxes.", "24"),
     ],
 )
 def test_a_weak_reading_counts_with_a_witness(text: str, answer: str) -> None:
@@ -228,6 +240,32 @@ def test_a_stated_answer_is_no_weak_one() -> None:
 def test_whoever_asks_for_stated_answers_gets_no_others() -> None:
     with pytest.raises(NoAnswer):
         voted("So it is 5.", "So it is 5.", extraction="stated")
+
+
+@pytest.mark.parametrize(
+    ("texts", "answer", "count"),
+    [
+        (["False", "True", "The statement is false."], "False", 2),
+        (["Lyon", "Paris", "The capital of France is Paris."], "Paris", 2),
+        (["The capital of France is Paris.", "Paris", "I can't tell, it was long ago."], "Paris", 2),
+    ],
+)
+def test_short_texts_are_witnesses(texts: list[str], answer: str, count: int) -> None:
+    found = voted(*texts)
+    assert (found.answer, found.candidates[0].count) == (answer, count)
+
+
+def test_long_texts_do_not_elect_how_they_end() -> None:
+    with pytest.raises(NoAnswer):
+        voted(*["This is long. Good luck!"] * 3)
+
+
+@pytest.mark.parametrize("more", [{}, {"extraction": "auto"}])
+def test_letters_are_read_if_the_problem_lists_options(more: dict[str, str]) -> None:
+    texts = ["C", "(B) 2/3", "The answer is B) 2/3."]
+    found = voted(*texts, problem="Which is largest?\nA) 0.5\nB) 2/3\nC) 0.6", **more)
+    assert found.answer == "C" if more else (found.answer, found.candidates[0].count) == ("B", 2)
+    assert voted("14", "14", "B", problem="(A) 3 (B) 14 (C) 7").answer == "14"  # most choose no letter
 
 
 def test_one_result_among_texts_is_no_answer() -> None:
