@@ -1,5 +1,6 @@
 """The application: routes, middleware, error handlers and lifespan, put together."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -59,6 +60,14 @@ def create_app(
         exception_handlers=dict.fromkeys((UnprmError, HTTPException, RequestValidationError), _respond),
     )
     app.state.service = service
+    if settings.judge_url is not None:
+        # imported only here: the HTTP client takes long to import
+        from unprm.engines.judge.selector import Selector
+        from unprm.models.judge import open_chat
+
+        app.state.judge = chat = open_chat(settings, settings, service.metrics.count_judge_call)
+        written = settings.judge_readout == "chain"
+        service.selector = Selector(chat.complete, written=written, max_tokens=settings.judge_tokens)
     for routes in (votes.work, dialects.router, about.about):
         app.include_router(routes)
     if settings.journal is not None:
@@ -84,10 +93,15 @@ def create_app(
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     service.models.start()
+    testing = None if service.settings.has_judge else asyncio.create_task(service.test_selector())
     try:
         yield
     finally:
+        if testing is not None:
+            testing.cancel()
         await service.stop()
+        if (chat := getattr(app.state, "judge", None)) is not None:
+            await chat.close()
         for upstream in getattr(app.state, "upstreams", {}).values():
             await upstream.close()
 

@@ -1,23 +1,33 @@
 """Does a request's work on the server: texts are read by turns, answers compared in slices, solutions encoded by turns,
 then run in batches with those of other requests."""
 
+import asyncio
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from unprm.answers.equivalence import Begun, is_integer, texts
+from unprm.election.selection import Question, Selected
 from unprm.engines.model_queue import ScoredItems
-from unprm.errors import DeadlineExceeded, Unscorable
+from unprm.errors import (
+    DeadlineExceeded,
+    ModelInvalid,
+    ModelUnavailable,
+    Overloaded,
+    Unscorable,
+    UpstreamFailed,
+)
 from unprm.pipeline import (
     Compare,
     MatchPairs,
     Outcome,
     Score,
     Scorer,
+    Select,
     Work,
     averaged,
     encode,
@@ -39,6 +49,15 @@ _SLICE = 0.02
 """Seconds of processor time for which a request's texts are read, or its answers compared, before it is the next
 caller's turn."""
 
+_SELECTING = 0.9
+"""The share of the time that is left which a comparison may take: then the majority decides."""
+
+_NO_COMPARISON = (ModelInvalid, ModelUnavailable, Overloaded, UpstreamFailed)
+"""Errors of a model that can't be asked: the majority decides instead."""
+
+Compares = Callable[[Question], Coroutine[Any, Any, Selected]]
+"""Asks a model which of a question's texts it prefers."""
+
 _ENCODING = 16
 """The fraction of a turn's characters up to which solutions are encoded at once, which takes a millisecond."""
 
@@ -53,7 +72,12 @@ class RequestScorer(Scorer):
         self.checks = not models and service.settings.model == [CHECKS]
         self.name = CHECKS if self.checks else "+".join(model.name for model in models)
         self.max_steps, self.calibration = service.settings.max_steps, service.vote_calibration
+        self.compares: Compares | None = None if service.selector is None else self._ask_judge
         self.note = None if service.journal is None else partial(setattr, lease, "election")
+
+    @property
+    def selects(self) -> bool:  # type: ignore[override]
+        return self.compares is not None
 
     @property
     def usage(self) -> Usage:  # type: ignore[override]
@@ -66,7 +90,7 @@ class RequestScorer(Scorer):
         reply: Any = None
         paused = False
 
-        def advance() -> Compare | MatchPairs | Score | None:
+        def advance() -> Compare | MatchPairs | Score | Select | None:
             """The next question; None if the turn ends before, or the work, which no future could tell as a
             `StopIteration`."""
             begun, answer = time.thread_time(), reply
@@ -90,6 +114,8 @@ class RequestScorer(Scorer):
                     reply = await self.lease.read(partial(equivalence.matched, keys, pairs))
                 case Score(solutions, strict):
                     reply = await self.score(solutions, strict)
+                case Select(question):
+                    reply = await self._select(question)
         return results[0]
 
     async def _keys(self, answers: Sequence[str]) -> Begun:
@@ -140,6 +166,36 @@ class RequestScorer(Scorer):
             )
         scored = [index for index in solutions if index not in unscorable]
         return outcomes(inputs[0] | unscorable, dict(zip(scored, scores, strict=True)))
+
+    async def _select(self, question: Question) -> Selected:
+        """What a model prefers; without preferences if it can't be asked, or does not answer in most of the time that
+        is left."""
+        assert self.compares is not None, "else nothing is compared"
+        now = asyncio.get_running_loop().time()
+        limit = now + _SELECTING * (self.lease.deadline - now)
+        why = ""
+        try:
+            with span("select"):
+                async with asyncio.timeout_at(limit) as timeout:
+                    selected = await self.compares(question)
+            self.lease.usage += selected.usage
+            return selected
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            why = f"the model did not answer within {limit - now:.1f} s"
+        except _NO_COMPARISON as error:
+            why = str(error)
+        return Selected(why=why, failed=True)
+
+    async def _ask_judge(self, question: Question) -> Selected:
+        """Raises `QuotaExceeded`, and as `Selector.select`."""
+        selector = self._service.selector
+        assert selector is not None, "else nothing is compared"
+        async with self.lease.reserving(selector.prompt_tokens(question)) as use:
+            selected = await selector.select(question)
+            use(selected.usage.tokens)
+        return selected
 
     async def encode(self, model: Model, solutions: Mapping[int, Solution]) -> dict[int, Encoded | Unscorable]:
         """As `unprm.pipeline.encode`, in turns with other requests; a cancelled request gets no further turn."""

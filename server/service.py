@@ -1,10 +1,11 @@
 """The service behind the routes, from start to shutdown."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -12,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from unprm.answers.equivalence import Equivalence
 from unprm.election import acceptance
-from unprm.errors import FAILURES, ShuttingDown, UnprmError
+from unprm.errors import FAILURES, ModelInvalid, ModelUnavailable, ShuttingDown, UnprmError
 
 from .journal import Journal
 from .lease import Admission
@@ -21,6 +22,14 @@ from .models.registry import Models
 from .observe import Metrics
 from .reloading import Reloading
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from unprm.engines.judge.selector import Selector
+
+logger = logging.getLogger(__name__)
+
+_RETRY = 5.0
+"""Seconds between attempts to test a judge that can't be reached."""
 
 
 class Service(Collector):
@@ -44,6 +53,7 @@ class Service(Collector):
         path = settings.vote_calibration
         self.vote_calibration = None if path is None else acceptance.read(path)
         self.models = Models(sources, settings, metrics, lost, clock)
+        self.selector: Selector | None = None
         self.equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self.admission = Admission(settings.max_body_bytes)
         self.files = list[Reloading]()
@@ -74,6 +84,20 @@ class Service(Collector):
             raise ShuttingDown
         for model in self.models:
             model.queue.check_ready()
+        if self.selector is not None and self.selector.reason is not None and not self.settings.has_judge:
+            raise ModelUnavailable(self.selector.reason)
+
+    async def test_selector(self) -> None:
+        """Has the judge of `select` tested, again and again until it can be reached."""
+        while self.selector is not None and self.selector.reason is not None:
+            try:
+                await self.selector.test()
+            except ModelInvalid as error:
+                logger.error("select can't be served: %s", error)
+                return
+            except UnprmError as error:
+                logger.warning("the judge of select can't be tested: %s", error)
+                await asyncio.sleep(_RETRY)
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily("unprm_running_requests", "Requests being worked on.", self.admission.running.count)

@@ -254,8 +254,10 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
         if beside and self.adapter_revision:
             raise ValueError("--adapter-revision goes with a single --adapter without a name")
         named = self.models()
-        if (self.judge_url is None) == any(request.model == JUDGE for request in named.values()):
-            raise ValueError("--model judge needs --judge-url, and --judge-url needs --model judge")
+        if self.judge_url is None and self.has_judge:
+            raise ValueError("--model judge needs --judge-url")
+        if self.judge_url is not None and self.judge_model is None and not self.has_judge:
+            raise ValueError("--judge-url needs --judge-model, the model that compares answers for the vote select")
         alone = ("adapter", *ModelOptions.model_fields)
         own = [option(name) for name in alone if getattr(self, name) not in (None, [])]
         if own and "model" not in self.model_fields_set:
@@ -272,6 +274,11 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
             raise ValueError("--engine remote goes with a single --model: the server at --url serves one")
         self.upstreams()  # what is wrong with them is said at once
         return self
+
+    @property
+    def has_judge(self) -> bool:
+        """Whether a judge of steps is among the models."""
+        return any(request.model == JUDGE for request in self.models().values())
 
     @property
     def memory_of_each(self) -> float:

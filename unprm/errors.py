@@ -139,6 +139,13 @@ class NoModel(InvalidRequest):
         super().__init__("no model is served here: send step_scores with every solution, or vote by majority")
 
 
+class NoJudge(InvalidRequest):
+    """A vote by a comparison, where no model is there to compare."""
+
+    def __init__(self) -> None:
+        super().__init__("select needs a language model that compares the answers: --judge-url and --judge-model")
+
+
 class NoAnswer(InvalidRequest):
     """A vote in which no candidate has an answer."""
 

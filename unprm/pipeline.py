@@ -1,7 +1,7 @@
 """The one way from a request's candidates to a response: they are split, read, compared, scored if need be, voted on.
 
-Each flow is a generator that yields `Compare`, `MatchPairs` and `Score` to its driver: at once in a program, in the
-caller's turns on a server. Texts are read inside the generator alone, so no driver can forget a turn.
+Each flow is a generator that yields `Compare`, `MatchPairs`, `Score` and `Select` to its driver: at once in a program,
+in the caller's turns on a server. Texts are read inside the generator alone, so no driver can forget a turn.
 """
 
 import sys
@@ -22,10 +22,12 @@ from unprm.calibration import log_odds
 from unprm.checks import check
 from unprm.election.acceptance import ElectionRecord, OnElection, VoteCalibration, on_election
 from unprm.election.decide import decide, drop_unanswered, needed_signal
+from unprm.election.selection import Question, Selected, contenders
 from unprm.errors import (
     BlankSolution,
     InvalidRequest,
     NoAnswer,
+    NoJudge,
     NoModel,
     NoVerdict,
     SolutionTooLong,
@@ -46,6 +48,7 @@ from unprm.types import (
     Usage,
 )
 from unprm.votes.registry import VOTES, Strategy
+from unprm.votes.select import SelectTerms
 from unprm.votes.vote import Signal, Values
 from unprm.wire import (
     LONGEST_COMPARED,
@@ -60,6 +63,7 @@ from unprm.wire import (
     ScoredSolution,
     ScoreRequest,
     ScoreResponse,
+    Selection,
     Unscored,
     VoteResponse,
 )
@@ -89,7 +93,13 @@ class Score(NamedTuple):
     strict: bool
 
 
-Work = Generator[Compare | MatchPairs | Score | None, Any, T]
+class Select(NamedTuple):
+    """Asks which solution a language model prefers: a `Selected`."""
+
+    question: Question
+
+
+Work = Generator[Compare | MatchPairs | Score | Select | None, Any, T]
 """A request's work: a generator of questions, each sent its answer by a driver (`unprm.library.LocalScorer.finish`, or
 the server's), as in httpx's `auth_flow`. Between two questions it reads texts of the caller's size, and yields None
 after each: others may then have a turn, or the work may end."""
@@ -97,12 +107,14 @@ after each: others may then have a turn, or the work may end."""
 
 class Scorer:
     """Scores the solutions of one request. `name`: of the models, empty without any; `checks`: whether `unprm.checks`
-    stands in for a model; `usage`: taken so far; `max_steps`: of a solution; `calibration`: judges elections at a
-    risk; `note`: is called with the election of a vote; `tags`: the step tags of its models, at which texts are split;
-    `demo`: the name of a demonstration among them; `threshold`: below which a step's score is an error by default."""
+    stands in for a model; `selects`: whether a language model compares solutions; `usage`: taken so far; `max_steps`:
+    of a solution; `calibration`: judges elections at a risk; `note`: is called with the election of a vote; `tags`: the
+    step tags of its models, at which texts are split; `demo`: the name of a demonstration among them; `threshold`:
+    below which a step's score is an error by default."""
 
     name: str
     checks = False
+    selects = False
     usage: Usage
     max_steps = sys.maxsize
     calibration: VoteCalibration | None = None
@@ -220,6 +232,7 @@ class Ballot:
     """A request's solutions, their classes of equal answers, and their outcomes, None for a solution that no vote
     needs.
 
+    `selected`: what a model's comparison came to, None before it; `compared`: the solutions that it was shown.
     `texts`: by index, non-blank texts that answers are read from. `weak`: solutions whose answers are weak readings
     with a witness. `marks`: by index, those of `unprm.checks` on the steps, None where a model scores. `demonstration`:
     a notice about the scores. `compared_as_text`: solutions whose answers were not compared in time.
@@ -236,6 +249,8 @@ class Ballot:
     compared_as_text: Sequence[int] = ()
     on_election: OnElection | None = None
     scorer: Scorer | None = None
+    selected: Selected | None = None
+    compared: Sequence[int] = ()
 
     @classmethod
     def from_request(cls, request: Candidates, scorer: Scorer) -> Work[Self]:
@@ -333,7 +348,8 @@ class Ballot:
         if noun == "solution":
             scored = any(isinstance(outcome, StepScores) for outcome in scores) or (has_model and self.request.problem)
             confident = any(solution.confidence is not None for solution in self.solutions)
-            if not (("reward" in signals and scored) or ("confidence" in signals and confident)):
+            scored, confident = scored and "reward" in signals, confident and "confidence" in signals
+            if not (scored or confident or "preference" in signals):
                 raise NoAnswer(len(scores))
         self.classes = list(range(len(scores)))
         alone = partial(replace, compared_as="none")
@@ -341,7 +357,9 @@ class Ballot:
 
     def rule(self, strategy: Strategy) -> Strategy:
         """The vote that is taken. For all by rewards: the majority, where steps are only checked; the highest reward,
-        among solutions that stand for themselves."""
+        among solutions that stand for themselves. For a comparison, the majority where there was none."""
+        if VOTES[strategy].signal == "preference":
+            return "majority" if self.preferences is None else strategy
         if self.marks is not None and VOTES[strategy].signal == "reward" and not self._has_rewards:
             return "majority"
         alone = self.request.trajectories is None and all(solution.compared_as == "none" for solution in self.solutions)
@@ -349,7 +367,8 @@ class Ballot:
 
     def values(self, strategy: Strategy) -> Values | None:
         """The rewards or confidences that the vote takes; None if it takes none or there are none."""
-        return {"none": None, "reward": self.rewards, "confidence": self.confidences}[VOTES[strategy].signal]
+        values = {"reward": self.rewards, "confidence": self.confidences, "preference": self.preferences}
+        return values.get(VOTES[strategy].signal)
 
     def decide(self, strategy: Strategy, longest: int | None = None) -> Election:
         """Takes a vote. `longest`: maximum characters of an answer in the outcome, without an ellipsis. Raises
@@ -358,9 +377,15 @@ class Ballot:
         if longest is not None:
             answers = [answer if len(answer) <= longest else answer[:longest] + "…" for answer in answers]
         rule, flawed = self.rule(strategy), {index for index, marks in (self.marks or {}).items() if 0.0 in marks}
-        election = decide(rule, self.classes, self.rewards, self.request, self.confidences, answers, flawed)
+        election = decide(rule, self.classes, self.rewards, self.request, self.values(rule), answers, flawed)
         elected, *others = election.candidates
         election.strategy = strategy if self.marks is None else rule
+        if VOTES[strategy].signal == "preference" and self.selected is not None:
+            told = self.selected
+            election.strategy = strategy
+            election.selection = Selection(calls=told.calls, tokens=told.usage.tokens, why=told.why)
+            if told.failed:
+                election.notes = [f"the comparison failed, and the majority decided: {told.why}"]
         election.compared_as = self.solutions[election.solution_index].compared_as
         if self.weak.issuperset(elected.members):
             election.read_from = "weak"
@@ -372,7 +397,7 @@ class Ballot:
         better = [index for group in others for index in group.members if self._is_sound(index)]
         election.supported = True if True in supported else False if False in supported else None
         if election.supported is False and better:
-            election.notes = [_UNSUPPORTED.format(better[0])]
+            election.notes = [*election.notes, _UNSUPPORTED.format(better[0])]
         return election
 
     def _is_sound(self, index: int) -> bool | None:
@@ -394,6 +419,8 @@ class Ballot:
             return election
         elected = self.solutions[election.candidates[0].members[0]].answer or ""
         record = ElectionRecord.from_election(election, elected, self.classes, self.rewards, self.request)
+        if VOTES[strategy].signal == "preference":
+            record = replace(record, strategy=self.rule(strategy))
         return election.model_copy(update=self.on_election(record))
 
     def score_response(self, scorer: Scorer) -> ScoreResponse:
@@ -422,7 +449,8 @@ class Ballot:
 
     def compare_response(self, scorer: Scorer) -> CompareResponse:
         """The response to all votes that can be taken on the rewards and confidences there are."""
-        lacking = {"confidence"} if self.confidences is None else set[Signal]()
+        values: dict[Signal, object] = {"confidence": self.confidences, "preference": self.selected}
+        lacking = {signal for signal, known in values.items() if known is None}
         rewarded = self._has_rewards
         needed = {name: needed_signal(self.rule(name), self.classes, self.request) for name in VOTES}
         outcomes = {
@@ -432,6 +460,14 @@ class Ballot:
         }
         agree = len({outcome.candidates[0].members[0] for outcome in outcomes.values()}) == 1
         return CompareResponse(strategies=outcomes, agree=agree, **self._candidates(scorer))
+
+    @property
+    def preferences(self) -> Values | None:
+        """One per solution that a model compared with others; None as a whole without such a comparison."""
+        if self.selected is None or self.selected.preferences is None:
+            return None
+        preferred = dict(zip(self.compared, self.selected.preferences, strict=True))
+        return [preferred.get(index) for index in range(len(self.solutions))]
 
     @property
     def confidences(self) -> Values | None:
@@ -528,6 +564,8 @@ def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -> Work
         why = None if request.has_all_scores else why_majority(scorer, request.problem)
         strategy = DEFAULT_STRATEGY if why is None else "majority"
     ballot = yield from prepare_ballot(request, [strategy], scorer, alone=True)
+    if VOTES[strategy].signal == "preference":
+        yield from select(ballot, scorer)
     response = ballot.vote_response(strategy, scorer)
     response.why_majority = why if response.strategy == strategy else why_majority(scorer, None)
     return response
@@ -535,7 +573,47 @@ def vote(request: Candidates, strategy: Strategy | None, scorer: Scorer) -> Work
 
 def compare(request: Candidates, scorer: Scorer) -> Work[CompareResponse]:
     ballot = yield from prepare_ballot(request, [*VOTES], scorer)
+    if scorer.selects:
+        yield from select(ballot, scorer)
     return ballot.compare_response(scorer)
+
+
+def select(ballot: Ballot, scorer: Scorer) -> Work[None]:
+    """Lets a model compare a ballot's answers, unless there is one alone, or the request asks for it only where the
+    majority is unsettled, and it is settled. Raises `NoJudge` without such a model, `InvalidRequest` without a
+    problem."""
+    request, terms = ballot.request, SelectTerms.model_validate(ballot.request, from_attributes=True)
+    why = None
+    if len({name for name in ballot.classes if name is not None}) < 2:
+        why = "there is no other answer"
+    elif terms.select_if == "unsettled":
+        why = _why_settled(ballot, scorer, terms.settled_margin)
+    if why is not None:
+        ballot.selected = Selected(why=why)
+        return
+    if not scorer.selects:
+        raise NoJudge
+    if not request.problem:
+        raise InvalidRequest("the problem is needed to compare solutions of it", "/problem")
+    # not those computed for another vote, so that the outcome is the same without it
+    ballot.compared = contenders(ballot.classes, ballot.rewards if request.has_all_scores else None)
+    shown = [ballot.solutions[index] for index in ballot.compared]
+    texts = ["\n\n".join(each.steps) or each.text for each in shown]
+    agent = request.trajectories is not None
+    ballot.selected = yield Select(Question(request.problem, texts, terms.repeats, terms.pairwise, agent))
+
+
+def _why_settled(ballot: Ballot, scorer: Scorer, margin: float) -> str | None:
+    """Why the majority needs no comparison: its answer is accepted at the request's risk, or without one its lead is
+    large; None if it does."""
+    free = ballot.decide("majority")
+    follow = on_election(scorer.calibration, ballot.request, ["majority"], scorer.name)
+    if follow is not None:
+        record = ElectionRecord.from_election(free, "", ballot.classes, None, ballot.request)
+        return "the majority's answer is accepted at this risk" if follow(record).get("accept") else None
+    first, second = free.candidates[:2]
+    lead = (first.count - second.count) / len(ballot.classes)
+    return f"the majority leads by {lead:.2f} of the candidates" if lead >= margin else None
 
 
 def grade(pairs: Sequence[PairIn], extraction: Extraction) -> Work[list[Grade]]:
@@ -604,11 +682,13 @@ def prepare(ballot: Ballot, strategies: Sequence[Strategy], scorer: Scorer, *, a
     without a problem to score by, and the scorer's errors.
     """
     request = ballot.request
-    ballot.on_election = scorer.on_election(request, strategies)
+    free = ["majority" if VOTES[strategy].signal == "preference" else strategy for strategy in strategies]
+    ballot.on_election = scorer.on_election(request, free)
     yield from ballot.check_steps(scorer)
     yield from _classify(ballot)
     if all(name is None for name in ballot.classes):
         signals = {VOTES[strategy].signal for strategy in strategies} if alone else set[Signal]()
+        signals -= set() if scorer.selects else {"preference"}
         ballot.stand_alone(signals, bool(scorer.name) and ballot.marks is None)
     needed = {needed_signal(ballot.rule(strategy), ballot.classes, request) for strategy in strategies}
     if "reward" in needed:

@@ -34,7 +34,7 @@ SamplerName = Literal["transformers", "vllm", "openai", "chat"]
 Evidence = Literal["before", "after"]
 """What an action of an agent is judged by: what was known `before` it, or also what came `after` it, up to the next."""
 
-DecidedBy = Literal["majority", "reward", "combined", "confidence", "unanimous", "only_answer"]
+DecidedBy = Literal["majority", "reward", "combined", "confidence", "comparison", "unanimous", "only_answer"]
 """What settled a vote: `unanimous` if all candidates have the answer, `only_answer` if others have none."""
 
 ComparedAs = Literal["stated", "json", "short_text", "tool_call", "none"]

@@ -775,6 +775,15 @@ ReadFrom = Annotated[
 Calibrated = Annotated[AppliedCalibration | None, Field(exclude_if=_is_none, description="The basis of `accept`.")]
 
 
+class Selection(WireModel):
+    """How the vote `select` was taken: `calls` of the model that compared the answers, and the tokens they took. `why`:
+    the reason for which the majority decided; null if the comparison did."""
+
+    calls: int
+    tokens: int
+    why: str | None
+
+
 class Election(WireModel):
     """The outcome of one vote."""
 
@@ -797,8 +806,10 @@ class Election(WireModel):
     notes: list[str] = Field(
         default=[],
         exclude_if=not_,
-        description="Where the elected answer is not `supported`, and another one is: missing otherwise.",
+        description="That the elected answer is not `supported`, and another one is, or that a comparison failed; "
+        "missing otherwise.",
     )
+    selection: Selection | None = _missing("How `select` was taken; missing in other votes.")
     accept: Accept = None
     calibration: Calibrated = None
 

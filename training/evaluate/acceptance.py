@@ -143,7 +143,7 @@ def elections(questions: Iterable[JudgedCandidates], strategy: Strategy) -> list
             continue
         rewards = rewards_used(strategy, question.classes, question.rewards, DEFAULTS)
         confidences = values if VOTES[strategy].signal == "confidence" else None
-        result = decide(strategy, question.classes, rewards, confidences=confidences)
+        result = decide(strategy, question.classes, rewards, values=confidences)
         value = certainty(question.classes, rewards, result.candidates[0].members)
         made.append((value, question.correct[result.solution_index]))
     return made

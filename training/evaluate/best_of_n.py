@@ -97,7 +97,7 @@ def takeable(judged: Sequence[JudgedCandidates]) -> tuple[Strategy, ...]:
         "reward": any(reward is not None for candidates in judged for reward in candidates.rewards),
         "confidence": all(candidates.confidences for candidates in judged),
     }
-    return tuple(name for name, vote in VOTES.items() if there[vote.signal])
+    return tuple(name for name, vote in VOTES.items() if there.get(vote.signal))
 
 
 def right_share(strategy: Strategy, judged: JudgedCandidates, picks: Sequence[int], terms: Terms = DEFAULTS) -> float:

@@ -49,20 +49,20 @@ def decide(
     classes: Sequence[int | None],
     rewards: Values | None = None,
     terms: BaseModel = DEFAULTS,
-    confidences: Values | None = None,
+    values: Values | None = None,
     answers: Sequence[str] | None = None,
     flawed: Collection[int] = (),
 ) -> Election:
     """Elects a class.
 
     `classes[i]`: the answer class of candidate i, None without an answer, which can't win but counts in N.
-    `rewards[i]`: in [0, 1], None if there is none: the class has those of its other members, else 0. `confidences[i]`:
-    ≥ 0, likewise. Ties (within `TIE`) go to the higher frequency, then to the higher mean reward, then to the
-    fewest `flawed` candidates (indices), then to the first. `answers[i]`: in words.
+    `rewards[i]`: in [0, 1], None if there is none: the class has those of its other members, else 0. `values[i]`, ≥ 0:
+    of another signal that the vote takes, likewise. Ties (within `TIE`) go to the higher frequency, then to the higher
+    mean reward, then to the fewest `flawed` candidates (indices), then to the first. `answers[i]`: in words.
 
-    Raises `NoAnswer`; `RewardsMissing`, or `ValueError` for confidences, if the needed signal is missing.
+    Raises `NoAnswer`; `RewardsMissing`, or `ValueError` for another, if the needed signal is missing.
     """
-    given = {"none": None, "reward": rewards, "confidence": confidences}[VOTES[strategy].signal]
+    given = rewards if VOTES[strategy].signal == "reward" else values
     ballots, frequency = _scored(strategy, classes, given, terms, rewards, answers)
     left, ranked = list(ballots.groups), list[AnswerGroup]()
     while left:

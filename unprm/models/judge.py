@@ -37,19 +37,15 @@ LAYOUTS = {"verdict": ("plain",), "chain": ("plain", "thinkprm", "genprm")}
 def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, observe: Observe = ignore) -> JudgeEngine:
     """The judge, tested. `patience`: seconds after which its caller takes it for hung. Raises `ModelInvalid` if options
     don't fit, or the server is no judge of plain word problems."""
-    if judge.judge_url is None or judge.judge_model is None:
-        raise ModelInvalid("--model judge needs --judge-url and --judge-model")
     methods = pick_methods(judge)
-    method = methods[None]
-    key = options.judge_key.get_secret_value() if options.judge_key else None
-    chat = JudgeChat(judge.judge_url, key, judge.judge_model, judge.judge_concurrency, judge.judge_seconds, observe)
-    name = public_name(judge.judge_model)
+    method, chat = methods[None], open_chat(judge, options, observe)
+    name = public_name(chat.model)
     description = ModelDescription(
         name=name,
         family="judge",
         base=name,
         engine="judge",
-        device=judge.judge_url,
+        device=str(judge.judge_url),
         dtype="auto",
         max_tokens=BYTES_PER_TOKEN * options.max_solution_tokens,
         input_format="",
@@ -69,6 +65,14 @@ def load_judge(judge: JudgeOptions, options: EngineOptions, patience: float, obs
         engine.close()
         raise ModelInvalid(f"{judge.judge_url}: {error}") from error
     return engine
+
+
+def open_chat(judge: JudgeOptions, options: EngineOptions, observe: Observe = ignore) -> JudgeChat:
+    """Raises `ModelInvalid` without an address or a model."""
+    if judge.judge_url is None or judge.judge_model is None:
+        raise ModelInvalid("a judge needs --judge-url and --judge-model")
+    key = options.judge_key.get_secret_value() if options.judge_key else None
+    return JudgeChat(judge.judge_url, key, judge.judge_model, judge.judge_concurrency, judge.judge_seconds, observe)
 
 
 def pick_methods(judge: JudgeOptions) -> JudgeMethods:

@@ -68,19 +68,19 @@ class ModelOptions(BaseModel):
 
 
 class JudgeOptions(BaseModel):
-    """A language model as the judge of steps, for the model `judge`."""
+    """A language model as the judge of steps, for the model `judge`, or of answers, for the vote `select`."""
 
     GROUP: ClassVar = "Judge (a language model that checks steps)"
 
     model_config = ConfigDict(extra="forbid")
 
     judge_url: Address | None = Field(
-        default=None, description="Server with OpenAI's chat API that runs the judge, for --model judge."
+        default=None, description="Server with OpenAI's chat API that runs the judge: --model judge, or vote select."
     )
     judge_model: _Token | None = Field(default=None, description="The judge's model name on that server.")
     judge_readout: JudgeReadoutName = Field(
         default="verdict",
-        description="verdict: P(Yes) for each step; chain: written checks.",
+        description="verdict: P(Yes) for each step, or a letter; chain: written checks.",
     )
     judge_layout: JudgeLayoutName = Field(
         default="plain", description="plain: for any model; otherwise the verifier whose prompts are used."

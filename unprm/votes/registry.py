@@ -19,7 +19,7 @@ def _found() -> Iterator[Vote]:
 
 
 VOTES: Mapping[str, Vote] = {vote.name: vote for vote in sorted(_found(), key=lambda vote: (vote.order, vote.name))}
-REWARD_STRATEGIES = tuple(name for name, vote in VOTES.items() if vote.signal != "confidence")
+REWARD_STRATEGIES = tuple(name for name, vote in VOTES.items() if vote.signal in ("none", "reward"))
 """The votes for which answers and rewards are enough."""
 
 if TYPE_CHECKING:

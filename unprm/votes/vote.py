@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict
 
 from unprm.types import AnswerGroup, DecidedBy
 
-Signal = Literal["none", "reward", "confidence"]
-"""What a vote takes of the candidates beside their answers: rewards of a PRM, or confidences of their own model."""
+Signal = Literal["none", "reward", "confidence", "preference"]
+"""What a vote takes of the candidates beside their answers: rewards of a PRM, confidences of their own model, or the
+preference of a model that compares them."""
 
 Values = Sequence[float | None]
 """One value per candidate, None for a candidate without one."""

@@ -71,6 +71,9 @@ class RunningElection:
         self.sampling, self._observe, self._waiting = sampling, observe, waiting
         self._plan, self._lease = sampling.plan, sampling.lease
         self._scorer = RequestScorer(sampling.service, models, sampling.lease)
+        if self._plan.signal == "preference" and not self._scorer.selects:
+            select, model = self._plan.sources[0].upstream.selector.select, self._plan.request.model
+            self._scorer.compares = partial(select, lease=self._lease, model=model)
         self._readings = Readings(sampling.plan, self._scorer)
         self.stopped: Stopped | None = None
         self.stable = 0.0
@@ -143,6 +146,8 @@ class RunningElection:
             outcome, others = await self._without_answers(), list[int]()
             report_evaluation(plan.strategy, outcome.get("decided_by") or "none", outcome.get("reward"), lease)
         else:
+            if plan.signal == "preference":
+                await self._scorer.finish(pipeline.select(ballot, self._scorer))
             vote, outcome, others = await lease.read(partial(_outcome, ballot, strategy))
             strategy = vote.strategy
             sampling.service.metrics.count_vote(vote, lease)
@@ -277,11 +282,14 @@ class RunningElection:
             if not named:
                 return outcome
             raise UpstreamFailed(f"none of the {count} candidates has text that can be scored: {error}") from error
-        values = ballot.values(plan.strategy)
+        if signal == "preference":
+            await self._scorer.finish(pipeline.select(ballot, self._scorer))
+        if (values := ballot.values(plan.strategy)) is None and signal == "preference":
+            return outcome
         keepers = [index for index in range(count) if index not in readings.breaches]
         best = representative(keepers or range(count), values)
         return outcome | {
-            "decided_by": signal,
+            "decided_by": "comparison" if signal == "preference" else signal,
             "solution_index": best,
             "reward": values[best] if signal == "reward" and values else None,
             "unscored": _unscored(ballot),

@@ -62,9 +62,9 @@ class ElectionPlan:
     """The request's choices, and the server's where the request makes none: `settings.stable` is None if the election
     does not stop early.
 
-    `problem`: a PRM's input, None for a vote without rewards. `extraction`: how answers are read; `by_letters`: as the
-    letters of the options that the question lists. `why_majority`: the reason for a majority vote that nobody named.
-    `several`: whether the server has several upstreams.
+    `problem`: a PRM's or a judge's input, None for a vote that needs none. `extraction`: how answers are read;
+    `by_letters`: as the letters of the options that the question lists. `why_majority`: the reason for a majority vote
+    that nobody named. `several`: whether the server has several upstreams.
     """
 
     request: ChatRequest
@@ -113,9 +113,8 @@ async def plan(
             at = "/unprm/risk"
             if request.may_call:
                 raise InvalidRequest("a calibration is of answers, not of tool calls: send a risk without tools", at)
-            acceptance(
-                service.vote_calibration, election.risk, [strategy], election, scorer.name, election.aggregate, at
-            )
+            voted = "majority" if signal == "preference" else strategy
+            acceptance(service.vote_calibration, election.risk, [voted], election, scorer.name, election.aggregate, at)
     by_letters = "extraction" not in election.model_fields_set
     by_letters = by_letters and await scorer.lease.read(lambda: lists_options(request.question()))
     return ElectionPlan(
@@ -151,13 +150,13 @@ async def _check_name(model: str, upstream: Upstream, lease: Lease) -> None:
 async def _choose_strategy(
     request: ChatRequest, scorer: RequestScorer, settings: Settings
 ) -> tuple[Strategy, str | None, str | None]:
-    """The vote; the problem, if it is by rewards; and why it is by majority, if nobody named one."""
+    """The vote; the problem, if it is by rewards or a comparison; and why it is by majority, if nobody named one."""
     named = request.unprm.strategy
     chosen = named or settings.gateway_strategy
     strategy = chosen or DEFAULT_STRATEGY
     if chosen is None and request.may_call:
         return "majority", None, "tools may be called"
-    if VOTES[strategy].signal != "reward":
+    if VOTES[strategy].signal not in ("reward", "preference"):
         return strategy, None, None
     try:
         problem = await scorer.lease.read(request.problem)

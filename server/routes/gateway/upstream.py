@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
@@ -14,12 +15,15 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
+from unprm.engines.judge.chat import Refused, cost_of
+from unprm.engines.judge.selector import Selector
 from unprm.errors import UnprmError, UpstreamBusy, UpstreamFailed, UpstreamRefused, UpstreamUnavailable
 from unprm.openai.client import LONGEST_RETRY_AFTER, Observe, OpenAIClient, encoded
-from unprm.openai.completion import Choices, Samples, TokenUsage, is_json
+from unprm.openai.completion import Choices, Completion, Samples, TokenUsage, is_json
 from unprm.openai.errors import APIConnectionError, APIResponseError, APIStatusError
 from unprm.openai.models import Json, JsonList
 from unprm.openai.stream import CompletionStream
+from unprm.types import Usage
 
 from ...lease import Lease
 from ...service import Service
@@ -85,6 +89,8 @@ class Upstream:
         self._service = service
         self._facts = self._client.facts
         self._choices = Choices(self._facts)
+        written, most = service.settings.judge_readout == "chain", service.settings.judge_tokens
+        self.selector = Selector(self._compare, written=written, max_tokens=most, tested=False)
         self._places: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
     async def sample(self, body: Json, count: int, lease: Lease, listener: Listener) -> None:
@@ -108,6 +114,21 @@ class Upstream:
         if isinstance(results[0], Exception) and not any(isinstance(each, Samples) for each in results):
             with _upstream_errors():
                 raise results[0]
+
+    async def _compare(
+        self, messages: JsonList, *, likeliest: int, lease: Lease, **sampling: Any
+    ) -> tuple[list[Completion], Usage]:
+        """The reply to a comparison of answers, as a judge's. Raises `Refused`, `UpstreamFailed` and `Overloaded`."""
+        body: Json = {"messages": messages} | sampling
+        if likeliest:
+            body |= {"logprobs": True, "top_logprobs": likeliest}
+        replies = Samples()
+        listener = Listener(lambda _, sampled: replies.add(sampled), keeps_tokens=True)
+        try:
+            await self.sample(body, 1, lease, listener)
+        except UpstreamRefused as error:
+            raise Refused(str(error)) from None
+        return replies.completions, cost_of(replies)
 
     async def _ask(self, body: Json, first: int, count: int, lease: Lease, listener: Listener) -> Samples:
         """The completions of one request. Fields added to it that the upstream refuses are left out in another try, and

@@ -29,7 +29,7 @@ class JudgeChat:
         self, url: str, key: str | None, model: str, concurrency: int, seconds: float, observe: Observe = ignore
     ) -> None:
         self._client = OpenAIClient([url], key, timeout=seconds, attempts=ATTEMPTS, observe=observe)
-        self._model, self._concurrency, self._seconds = model, concurrency, seconds
+        self.model, self._concurrency, self._seconds = model, concurrency, seconds
         places = asyncio.Semaphore(concurrency)
         self._completions = Completions(self._client, "/chat/completions", places)
         self.likeliest = 0
@@ -48,7 +48,7 @@ class JudgeChat:
         """`count` completions or fewer, and their cost by the server's count. `likeliest`: of how many tokens
         log-probabilities are asked for. Raises `Refused`, `ModelBusy` and `ModelUnreachable`."""
         body: Json = {
-            "model": self._model,
+            "model": self.model,
             "messages": messages,
             "max_tokens": max_tokens,
             "temperature": temperature,
@@ -58,7 +58,7 @@ class JudgeChat:
             body |= {"logprobs": True, "top_logprobs": likeliest}
         try:
             samples = await self._completions.sample(body, count)
-            return samples.completions, _cost(samples)
+            return samples.completions, cost_of(samples)
         except APIError as error:
             raise self._failure(error) from None
 
@@ -81,7 +81,7 @@ class JudgeChat:
         return ModelUnreachable("the judge's server did not answer with a chat completion")
 
 
-def _cost(samples: Samples) -> Usage:
+def cost_of(samples: Samples) -> Usage:
     """With all tokens that came, if the server counts any: llama.cpp counts those of one choice."""
     usage, came = samples.usage, sum(len(completion.tokens) for completion in samples.completions)
     cached = usage.cached_tokens or 0
