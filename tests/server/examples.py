@@ -11,6 +11,7 @@ from server.settings import Settings
 from tests.support import ROOT
 from unprm.models.load import load_engine
 from unprm.votes.registry import DEFAULTS, VOTES
+from unprm.votes.select import SelectTerms
 
 Json = dict[str, Any]
 
@@ -63,7 +64,8 @@ REQUESTS: dict[str, Json] = {
         f"vote_{name}": (_CONFIDENT if vote.signal == "confidence" else _VOTE) | vote.terms().model_dump()
         for name, vote in VOTES.items()
     },
-    "vote_compare": _VOTE | DEFAULTS.model_dump(),
+    "vote_select": _VOTE | SelectTerms(select_if="unsettled", settled_margin=0.2).model_dump(),
+    "vote_compare": _VOTE | DEFAULTS.model_dump(exclude_none=True),
     "preview": _PREVIEW,
     "grade": _GRADE,
     "rerank": {"query": _PROBLEM, "documents": _TEXTS, "top_n": 1},

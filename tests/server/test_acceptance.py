@@ -10,7 +10,7 @@ from tests.server.calibrations import LOWEST, calibration
 from tests.server.harness import PROBLEM, Running, ask, serving
 from unprm.votes.registry import VOTES
 
-STRATEGIES = [name for name, vote in VOTES.items() if vote.signal != "confidence"]
+STRATEGIES = [name for name, vote in VOTES.items() if vote.signal in ("none", "reward")]
 
 
 def candidate(answer: int, score: float = 0.9, **more: Any) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def test_candidates_agree_on_calls_or_answers(
     assert streamed == [{"index": index} | made for index, made in enumerate(calls)]
 
 
-@pytest.mark.parametrize("strategy", VOTES)
+@pytest.mark.parametrize("strategy", [name for name in VOTES if name != "select"])  # which calls the upstream, too
 def test_every_vote_elects_calls(strategy: str) -> None:
     texts = [calling(BROKEN), calling(OTHER), calling(RIGHT), calling(SAME)]
     with upstream(*texts) as reasoner, gateway(reasoner) as running:
