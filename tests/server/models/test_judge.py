@@ -189,7 +189,7 @@ def test_the_key_is_sent_to_the_judge_alone() -> None:
 
 @pytest.mark.parametrize("arguments", [["--model=judge"], ["--judge-url=http://127.0.0.1:1"]])
 def test_a_judge_and_its_address_go_together(arguments: list[str]) -> None:
-    with pytest.raises(SettingsInvalid, match="--model judge needs --judge-url|--judge-url needs --judge-model"):
+    with pytest.raises(SettingsInvalid, match=r"--model judge needs --judge-url|--judge-url needs --judge-model"):
         read(Settings, arguments)
 
 
