@@ -71,7 +71,7 @@ class Readings:
         settings, plan = self._plan.settings, self._plan
         fields = {name: getattr(settings, name) for name in _COMMON}
         fields |= {"problem": plan.problem, "extraction": plan.extraction}
-        fields["select_if"] = settings.select_if or "unsettled"
+        fields["select_if"] = fields["select_if"] or "unsettled"
         if plan.problem is None:
             fields["split"] = "paragraph"  # nobody scores the steps, and this takes the least time
         solutions = yield from pausing(_solution(each, plan) for each in completions)
