@@ -84,7 +84,7 @@ def create_app(
         app.include_router(router)
     app.include_router(page.router)
     if settings.admin_key is not None and open_model is not None:
-        app.state.open_model = open_model
+        service.open_model = open_model
         app.include_router(about.admin)
     return app
 

@@ -21,6 +21,7 @@ from unprm.errors import (
     Unscorable,
     UpstreamFailed,
 )
+from unprm.fair_shares import Reservation
 from unprm.pipeline import (
     Compare,
     MatchPairs,
@@ -38,7 +39,7 @@ from unprm.task_groups import all_of
 from unprm.types import Encoded, Solution, Usage
 
 from .lease import SMALL, Lease
-from .models.model import Model, ModelReservation
+from .models.model import Model
 from .service import Service
 from .settings import CHECKS
 from .tracing import annotate, span
@@ -143,7 +144,7 @@ class RequestScorer(Scorer):
         """
         lease, lengths = self.lease, [solution_length(solution) for solution in solutions.values()]
         with ExitStack() as stack:  # room in every model, or in none
-            reserved = [(model, stack.enter_context(model.reserve(lengths, lease.share))) for model in self.models]
+            reserved = [stack.enter_context(model.reserve(lengths, lease.share)) for model in self.models]
             inputs = await all_of(self.encode(model, solutions) for model in self.models)
             unscorable = {k: item for items in inputs for k, item in items.items() if isinstance(item, Unscorable)}
             if len(unscorable) == len(solutions) or (strict and unscorable):
@@ -155,7 +156,7 @@ class RequestScorer(Scorer):
             tokens = sum(len(item.ids) for batch in batches for item in batch)
             lease.charge(tokens)
             lease.usage += Usage(tokens=tokens)  # also if it is cancelled
-            results = await all_of(map(self._run, reserved, batches))
+            results = await all_of(map(self._run, self.models, reserved, batches))
         usage = sum((result.usage for result in results), Usage())
         lease.usage += replace(usage, tokens=usage.tokens - tokens)
         lease.charge(usage.tokens - tokens)  # a judge's server counts its own
@@ -198,9 +199,10 @@ class RequestScorer(Scorer):
         return selected
 
     async def encode(self, model: Model, solutions: Mapping[int, Solution]) -> dict[int, Encoded | Unscorable]:
-        """As `unprm.pipeline.encode`, in turns with other requests; a cancelled request gets no further turn."""
+        """As `unprm.pipeline.encode`, in turns with other requests; a cancelled request gets no further turn. Raises
+        `Overloaded`."""
         begun, inputs, too_long = model.clock(), dict[int, Encoded | Unscorable](), dict[str, int]()
-        with span("encode"):
+        with span("encode"), model.encoding([*map(solution_length, solutions.values())], self.lease.share):
             for size, piece in _pieces(solutions, model.PIECE):
                 work = partial(encode, model.engine, piece, self.lease.scope, too_long)
                 inputs |= await self.lease.read(work, size, small=model.PIECE // _ENCODING)
@@ -209,13 +211,12 @@ class RequestScorer(Scorer):
         model.note_density(sum(solution_length(solutions[index]) for index in tokens), sum(tokens.values()))
         return inputs
 
-    async def _run(self, reserved: tuple[Model, ModelReservation], items: Sequence[Encoded]) -> ScoredItems:
-        (model, reservation), lease = reserved, self.lease
-        reservation.texts.set(0)
+    async def _run(self, model: Model, reservation: Reservation, items: Sequence[Encoded]) -> ScoredItems:
+        lease = self.lease
         with span("score"):
             try:
                 result = await model.queue.score(
-                    items, deadline=lease.deadline, caller=lease.share, reservation=reservation.tokens
+                    items, deadline=lease.deadline, caller=lease.share, reservation=reservation
                 )
             except DeadlineExceeded:  # the queue knows only the time that was left
                 raise DeadlineExceeded(lease.seconds) from None

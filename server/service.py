@@ -17,7 +17,7 @@ from unprm.errors import FAILURES, ModelInvalid, ModelUnavailable, ShuttingDown,
 
 from .journal import Journal
 from .lease import Admission
-from .models.model import EngineOrLoader
+from .models.model import EngineOrLoader, LoadModel
 from .models.registry import Models
 from .observe import Metrics
 from .reloading import Reloading
@@ -33,7 +33,8 @@ _RETRY = 5.0
 
 
 class Service(Collector):
-    """What the routes of one app share: admission, models, answer equivalence and metrics."""
+    """What the routes of one app share: admission, models, answer equivalence and metrics. `open_model`: loads one that
+    `/admin/models` asks for."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class Service(Collector):
         self.equivalence = Equivalence(deadline=settings.equivalence_deadline)
         self.admission = Admission(settings.max_body_bytes)
         self.files = list[Reloading]()
+        self.open_model: LoadModel | None = None
         metrics.registry.register(self)
 
     async def drain(self) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from unprm.engines.model_queue import ModelQueue, Worker
 from unprm.errors import ModelInvalid, ModelUnavailable
@@ -35,13 +35,6 @@ EngineOrLoader = Engine | Callable[[], Engine]
 """A loaded engine, or a function that loads one."""
 LoadModel = Callable[[LoadModelRequest], Engine]
 """Loads a model; blocking."""
-
-
-class ModelReservation(NamedTuple):
-    """What a request holds of a model: characters of `texts` while they are encoded, `tokens` until they are queued."""
-
-    tokens: Reservation
-    texts: Reservation
 
 
 class Model:
@@ -114,18 +107,15 @@ class Model:
             return 0, 0, 0.0
         return *self._queue.waiting, getattr(self.engine, "cache_used", 0.0)
 
-    @contextmanager
-    def reserve(self, lengths: Sequence[int], caller: str) -> Iterator[ModelReservation]:
-        """Takes room for a caller's solutions of these lengths (characters, with the problem) until the end of the
-        block: in the queue, by an estimate of their tokens, and among the texts that are encoded. Raises `Overloaded`
-        if there is none; checking before texts are read saves most of the work of a refusal."""
+    def reserve(self, lengths: Sequence[int], caller: str) -> Reservation:
+        """Takes room in the queue for a caller's solutions of these lengths (characters, with the problem), by an
+        estimate of their tokens, until they are queued, or the block ends. Raises `Overloaded` if there is none."""
         limit = self.engine.description.max_tokens  # what is longer than the model's window is never run
         tokens = sum(min(limit, max(1, round(self._density * length))) for length in lengths)
-        with self.queue.reserve(tokens, caller) as reserved, self.encoding(lengths, caller) as texts:
-            yield ModelReservation(reserved, texts)
+        return self.queue.reserve(tokens, caller)
 
     @contextmanager
-    def encoding(self, lengths: Sequence[int], caller: str) -> Iterator[Reservation]:
+    def encoding(self, lengths: Sequence[int], caller: str) -> Iterator[None]:
         """Takes room for encoding solutions of these lengths until the end of the block; raises `Overloaded` if too
         much is being encoded for this caller."""
         longest = self.engine.description.max_tokens * self.engine.format.longest_token
@@ -134,7 +124,7 @@ class Model:
             # what takes a single turn is always accepted: a caller's long texts must not keep out its short ones
             if characters > self.PIECE:
                 texts.take(min(characters, self._max_encoded // 4))  # so that even the longest request is accepted
-            yield texts
+            yield
 
     def note_density(self, characters: int, tokens: int) -> None:
         """Updates the measured tokens per character with those of a request."""

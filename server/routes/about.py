@@ -4,7 +4,7 @@ load, swap and unload models at run time."""
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
@@ -16,7 +16,6 @@ from unprm.types import DEFAULT_STRATEGY, ModelDescription
 from unprm.wire import LimitsOut, ModelName, ModelResponse, ModelsResponse, StatusResponse
 
 from ..lease import TheLease
-from ..models.model import LoadModel
 from ..scoring import RequestScorer
 from ..service import Service, TheService
 from ..settings import CHECKS, NONE
@@ -94,30 +93,26 @@ async def model(service: TheService, lease: TheLease, name: ModelName | None = N
 @listing.get("/v1/models", include_in_schema=False)
 async def models(service: TheService) -> dict[str, Any]:
     """The served models that are ready, in the form of OpenAI's API."""
-    return {"object": "list", "data": [_card(service, name) for name in _ready(service)]}
+    return {"object": "list", "data": [*_cards(service).values()]}
 
 
 @listing.get("/v1/models/{name:path}", include_in_schema=False)
 async def one_model(service: TheService, name: str) -> dict[str, Any]:
     """One of them."""
-    if name not in _ready(service):
-        raise HTTPException(404, str(UnknownModel(_ready(service))))
-    return _card(service, name)
+    cards = _cards(service)
+    if name not in cards:
+        raise HTTPException(404, str(UnknownModel([*cards])))
+    return cards[name]
 
 
-def _ready(service: Service) -> list[str]:
-    return [model.name for model in service.models if model.is_ready]
-
-
-def _card(service: Service, name: str) -> dict[str, Any]:
-    with service.models.chosen(name) as (chosen,):
-        return {
-            "id": name,
-            "object": "model",
-            "created": 0,
-            "owned_by": "unprm",
-            "max_model_len": chosen.engine.description.max_tokens,
-        }
+def _cards(service: Service) -> dict[str, dict[str, Any]]:
+    """What is told of each model that is ready, by its name."""
+    common = {"object": "model", "created": 0, "owned_by": "unprm"}
+    return {
+        model.name: {"id": model.name, **common, "max_model_len": model.engine.description.max_tokens}
+        for model in service.models
+        if model.is_ready
+    }
 
 
 @about.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
@@ -132,11 +127,6 @@ async def metrics(service: TheService) -> Response:
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-async def _open_model(request: Request) -> LoadModel:
-    opens: LoadModel = request.app.state.open_model
-    return opens
-
-
 @admin.get("")
 async def list_models(service: TheService) -> ModelsResponse:
     """All models and their states, the default first."""
@@ -144,12 +134,11 @@ async def list_models(service: TheService) -> ModelsResponse:
 
 
 @admin.post("", status_code=202)
-async def load_model(
-    service: TheService, request: LoadModelRequest, open_model: Annotated[LoadModel, Depends(_open_model)]
-) -> ModelsResponse:
+async def load_model(service: TheService, request: LoadModelRequest) -> ModelsResponse:
     """Starts loading a model beside the others. Once ready, it replaces the model of the same name, which is
     unloaded when its last request is answered; if loading fails, that model stays."""
-    service.models.load(request.name, partial(open_model, request))
+    assert service.open_model is not None, "else there is no such route"
+    service.models.load(request.name, partial(service.open_model, request))
     return _states(service)
 
 

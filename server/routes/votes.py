@@ -7,7 +7,6 @@ from functools import partial
 from fastapi import APIRouter
 
 from unprm import pipeline
-from unprm.pipeline import solution_length
 from unprm.types import Encoded, Solution
 from unprm.votes.registry import VOTES, Strategy
 from unprm.wire import (
@@ -42,7 +41,7 @@ async def score_steps(service: TheService, request: ScoreRequest, lease: TheLeas
         if not request.has_all_scores:  # a refusal before any text is read saves most of its work
             lengths = await lease.read(request.lengths)
             for model in scorer.models:
-                with model.reserve(lengths, lease.share):
+                with model.reserve(lengths, lease.share), model.encoding(lengths, lease.share):
                     pass
         return await scorer.finish(pipeline.score(request, scorer))
 
@@ -101,8 +100,7 @@ async def preview(service: TheService, request: PreviewRequest, lease: TheLease)
         solution = await lease.read(partial(request.read, service.settings.max_steps, scorer.tags))
         place = "/solution" if request.trajectory is None else "/trajectory"
         pipeline.raise_first_unscorable([pipeline.why_unscorable(0, solution, service.settings.max_steps)], place)
-        with model.encoding([solution_length(solution)], lease.share):
-            encoded = (await scorer.encode(model, {0: solution}))[0]
+        encoded = (await scorer.encode(model, {0: solution}))[0]
         pipeline.raise_first_unscorable([encoded], place)
         assert isinstance(encoded, Encoded)
         return await lease.read(partial(_shown, model, solution, encoded))
