@@ -116,7 +116,7 @@ class Metrics:
         self._requests = counter("unprm_requests", "Requests answered.", ("route", "status", "code"))
         self._seconds = histogram("unprm_request_seconds", "Time to the answer.", ("route",), buckets=_SECONDS)
         model, call, caller = ("model",), ("outcome",), ("caller",)
-        self._callers = dict[str, str]()
+        self._callers, self._never_failed = dict[str, str](), dict[str, str]()
         self._by_caller = counter("unprm_caller_requests", "Requests for work by the key's name.", ("caller", "code"))
         self._caller_tokens = counter("unprm_caller_tokens", "Tokens that models scored for a caller.", caller)
         self._caller_bytes = counter("unprm_caller_bytes", "Bytes of texts that were read for a caller.", caller)
@@ -170,8 +170,9 @@ class Metrics:
         for seconds in batch.waits:
             self._waits.labels(model).observe(seconds)
 
-    def expect_upstream(self, name: str) -> None:
+    def expect_upstream(self, name: str, url: str) -> None:
         """Exports the outcomes of its calls before there are any: a rate does not see the first."""
+        self._never_failed[name] = url
         for outcome in ("ok", "4xx", "cancelled", *_FAILED_CALLS):
             self._upstream.labels(name, outcome)
 
@@ -182,6 +183,9 @@ class Metrics:
         if outcome in _FAILED_CALLS:
             fields = {"upstream": name, "outcome": outcome, "ms": round(seconds * 1000, 1)}
             logger.warning("upstream call", extra={"fields": fields})
+            if url := self._never_failed.pop(name, None):
+                advice = "does it run, and are --upstream-url and --upstream-key right?"
+                logger.warning("first failure of the upstream %s, tried at %s: %s", name, url, advice)
 
     def count_judge_call(self, seconds: float, outcome: str) -> None:
         """May be called from any thread."""

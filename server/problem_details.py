@@ -1,5 +1,6 @@
 """Errors as responses: RFC 9457 problem details, by one table, with what clients of the called API expect beside."""
 
+import difflib
 import json
 import logging
 import math
@@ -93,8 +94,8 @@ _OPTIONS = {
 """Settings without which nothing is served at paths that begin so."""
 
 
-_MOST_NAMES = 16
-"""Names of a path that are compared with the paths that are served."""
+_MOST_NAMES, _LONGEST = 16, 64
+"""Names of a path, and its characters, that are compared with the paths that are served."""
 
 
 def respond(error: Exception, scope: Scope) -> Response:
@@ -149,30 +150,29 @@ def _detail(error: HTTPException, scope: Scope) -> str | None:
     if error.status_code != 404:
         return None
     if path.startswith("/vote/"):
-        return f"what follows /vote/ {unknown(path.removeprefix('/vote/'), [*VOTES, 'compare'], 'a vote')}"
+        return f"the name after /vote/ {unknown(path.removeprefix('/vote/'), [*VOTES, 'compare'], 'a vote')}"
     settings = app.state.service.settings
     for start, (name, hint) in _OPTIONS.items():
         if path.startswith(start) and not getattr(settings, name):
             return hint
     if (meant := _meant(scope)) != path:
         return f"expected {meant}: the base URL of OpenAI's clients ends in /v1, that of Anthropic's does not"
-    below = _below_v1(scope)
-    listed = (
-        f"expected {', '.join(sorted({route.path for route in below}))}"
-        if path.startswith("/v1/")
-        else "/docs lists what is"
-    )
-    return f"nothing is served at this path; {listed}"
+    paths = sorted({route.path for route in _routes(scope, below_v1=path.startswith("/v1/"))})
+    if path.startswith("/v1/"):
+        return f"nothing is served at this path; expected {', '.join(paths)}"
+    near = " or ".join(difflib.get_close_matches(path[:_LONGEST], paths, 2, 0.7))
+    return "nothing is served at this path; /docs lists what is" + f" (did you mean {near}?)" * bool(near)
 
 
-def _below_v1(scope: Scope) -> list[Route]:
-    return [route for route in scope["app"].routes if isinstance(route, Route) and route.path.startswith("/v1/")]
+def _routes(scope: Scope, *, below_v1: bool) -> list[Route]:
+    routes = [route for route in scope["app"].routes if isinstance(route, Route)]
+    return [route for route in routes if route.path.startswith("/v1/") == below_v1]
 
 
 def _meant(scope: Scope) -> str:
     """The path, or the one below `/v1` that it ends in, if only that is served: of a client whose base URL lacks `/v1`,
     has it twice, or is Azure's."""
-    path, below = scope["path"], _below_v1(scope)
+    path, below = scope["path"], _routes(scope, below_v1=True)
     names = path.strip("/").split("/")[-_MOST_NAMES:]
     meant = ("/v1/" + "/".join(names[start:]) for start in range(len(names)))
     return next(

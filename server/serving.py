@@ -68,23 +68,26 @@ def run(settings: Settings) -> int:
 
     metrics = Metrics()
 
-    def open_model(request: LoadModelRequest) -> Engine:
-        return load(settings, request, metrics.count_judge_call)
-
-    def open_first(request: LoadModelRequest) -> Engine:
+    def open_model(request: LoadModelRequest, first: bool = False) -> Engine:
+        """`first`: without this model the server ends."""
         try:
-            return open_model(request)
-        except BaseException as error:  # whatever the error, the server can't serve its model
-            if isinstance(error, ModelInvalid):
-                server.give_up(2, f"the model can't be served: {error}")
+            return load(settings, request, metrics.count_judge_call)
+        except ModelInvalid as error:
+            message = f"the model can't be served: {error}"
+            if first:
+                server.give_up(2, message)
             else:
+                logger.error(message)
+            raise
+        except BaseException as error:
+            if first:
                 server.give_up(1, f"the model could not be loaded: {type(error).__name__}: {error}")
             raise
 
     def lose() -> None:
         server.give_up(1, "the model is lost: it hangs or always fails; see the lines above")
 
-    models = {name: partial(open_first, request) for name, request in settings.models().items()}
+    models = {name: partial(open_model, request, first=True) for name, request in settings.models().items()}
     try:
         server = DrainingServer(create_app(settings, models, open_model, lose, metrics), settings)
         server.run()
@@ -190,15 +193,17 @@ class DrainingServer(uvicorn.Server):
             logger.error("no more connections can be accepted: %s", error.strerror)
 
     async def _announce(self, address: str) -> None:
-        """Says, once the models are loaded, that the server is ready; last of all, if it is open to others."""
+        """Says, once the models are loaded, whether the server is open to others; last of all, where it is ready."""
         if not await self._service.models.loaded():
             return
-        logger.info("ready: %s serves %s", address, ", ".join(self._service.models.names) or "no model")
         if self._open:
             logger.warning(
                 "anyone who can reach %s can use the server: it has no key (--api-key, --api-keys-file)",
                 ", ".join(self._hosts),
             )
+        names = ", ".join(self._service.models.names) or "no model"
+        base = f"{address}v1 for OpenAI's clients" if self._settings.upstream_url else address.removesuffix("/")
+        logger.info("ready: %s serves %s; base URL of requests: %s", address, names, base)
 
 
 def summary(settings: Settings) -> dict[str, str]:
@@ -239,7 +244,10 @@ def listening(hosts: Sequence[str], port: int) -> list[socket.socket]:
         except OSError as error:
             for each in sockets.values():
                 each.close()
-            raise AddressUnusable(f"the server can't listen at {host}, port {port}: {error}") from None
+            reason = str(error.strerror or error).partition(" (")[0]  # the rest repeats the address
+            raise AddressUnusable(
+                f"the server can't listen at {host}, port {port}: {reason}; choose others by --host and --port"
+            ) from None
     return list(sockets.values())
 
 

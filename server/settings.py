@@ -255,7 +255,7 @@ class Settings(_Records, EngineOptions, JudgeOptions, _Gateway, _Limits, _Access
             raise ValueError("--adapter-revision goes with a single --adapter without a name")
         named = self.models()
         if self.judge_url is None and self.has_judge:
-            raise ValueError("--model judge needs --judge-url")
+            raise ValueError("--model judge needs --judge-url, a server with OpenAI's chat API, and --judge-model")
         if self.judge_url is not None and self.judge_model is None and not self.has_judge:
             raise ValueError("--judge-url needs --judge-model, the model that compares answers for the vote select")
         alone = ("adapter", *ModelOptions.model_fields)

@@ -17,6 +17,12 @@ _LONGEST_NAME = 64
 _ABSENT = {"missing", "extra_forbidden", "union_tag_not_found"}
 """Types of errors whose location may end in a field that the body does not have."""
 
+_SYNONYMS = {
+    **dict.fromkeys(("question", "prompt", "query", "input"), "problem"),
+    **dict.fromkeys(("candidates", "responses", "completions", "answers", "outputs"), "solutions"),
+}
+"""Names of other APIs for the fields that nearly every request has."""
+
 _JSON = {
     **dict.fromkeys(
         ("model_attributes_type", "model_type", "dataclass_type", "dict_type", "mapping_type"),
@@ -83,8 +89,9 @@ def _said(error: Mapping[str, Any], form: type[BaseModel] | None) -> str:
 
 
 def unknown(name: str, known: Collection[str], what: str) -> str:
-    """Says that a name is not `what` it should be, what it may be, and which of these is the nearest."""
-    near = difflib.get_close_matches(name[:_LONGEST_NAME], known, 1)
+    """Says that a name is not `what` it should be, what it may be, and which of these is a synonym or the nearest."""
+    meant = _SYNONYMS.get(name)
+    near = [meant] if meant in known else difflib.get_close_matches(name[:_LONGEST_NAME], known, 1)
     return f"is not {what}; expected one of {', '.join(known)}" + "".join(
         f" (did you mean {known_name}?)" for known_name in near
     )
@@ -124,7 +131,8 @@ def _unknown_field(place: Sequence[str | int], form: type[BaseModel] | None) -> 
     elsewhere = {key: where for form in forms for key, where in getattr(form, "ELSEWHERE", {}).items()}
     if name in elsewhere:
         return f"is not {what}: {elsewhere[name]}"
-    known = dict.fromkeys(key for form in forms for key in form.model_fields)
+    fields = {key: field for form in forms for key, field in form.model_fields.items()}
+    known = sorted(fields, key=lambda key: not fields[key].is_required() and key not in _SYNONYMS.values())
     return unknown(str(name), known, what) if known else f"is not {what}"
 
 

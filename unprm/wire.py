@@ -231,7 +231,7 @@ def confidence_of(sent: float | None, token_logprobs: Sequence[float] | None) ->
 
 
 def _mismatch(scores: int, steps: int) -> str:
-    return f"{scores} step_scores were sent for {steps} steps"
+    return f"expected a score for each step: {steps} step{'s have' if steps != 1 else ' has'} {scores} step_scores"
 
 
 def _form(solution: object) -> str | None:

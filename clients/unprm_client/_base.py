@@ -193,7 +193,9 @@ def client_errors(request: httpx.Request) -> Iterator[None]:
     try:
         yield
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-        raise errors.ConnectionFailed(f"{server} can't be reached: {error}") from error
+        raise errors.ConnectionFailed(
+            f"{server} can't be reached: {error}; start it with `unprm serve`, or name another by --url"
+        ) from error
     except httpx.TimeoutException as error:
         seconds = request.extensions["timeout"]["read"]
         raise errors.DeadlineExceeded.saying(f"{server} did not answer within {seconds:.1f} s") from error

@@ -170,7 +170,6 @@ class Model:
             self._ready(engine)
         except ModelInvalid as error:
             self._reason, self._detail = _FAILED, str(error)
-            logger.error("the model can't be served: %s", error)
         except Exception as error:  # its message has no caller's text: nothing was served yet
             self._reason = self._detail = _FAILED
             logger.exception("the model could not be loaded: %s: %s", type(error).__name__, error)

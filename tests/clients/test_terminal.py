@@ -86,6 +86,7 @@ def test_a_server_that_is_away_is_named() -> None:
     result = CliRunner().invoke(app, ["score", "--url", "http://127.0.0.1:9"], json.dumps(request("a")))
     assert result.exit_code == 1
     assert result.stderr.startswith("request 1: the server at http://127.0.0.1:9 can't be reached: ")
+    assert result.stderr.endswith("; start it with `unprm serve`, or name another by --url\n")
 
 
 def test_a_vote_is_shown_as_a_table(server: Running) -> None:

@@ -282,6 +282,7 @@ def test_a_model_that_cannot_be_used_ends_with_status_2_and_one_sentence() -> No
     last = ended.stderr.splitlines()[-1]
     assert "ERROR server.serving: ended with status 2: the model can't be served: " in last
     assert "has no readable config.json: it is not a model's directory" in last
+    assert ended.stderr.count("has no readable config.json") == 1
 
 
 class _NotThere(BaseHTTPRequestHandler):
@@ -346,5 +347,5 @@ def test_a_port_that_is_taken_ends_with_status_2(tmp_path: Path) -> None:
         ended = run("--port", server.url.rpartition(":")[2])
         assert ended.returncode == 2
         assert ended.stderr.splitlines()[-1].startswith("the server can't listen at 127.0.0.1, port ")
-        assert "Address already in use" in ended.stderr.splitlines()[-1]
+        assert "Address already in use; choose others by --host and --port" in ended.stderr.splitlines()[-1]
         assert "Traceback" not in ended.stderr

@@ -94,7 +94,7 @@ def test_real_trajectories_are_voted_on(server: Running) -> None:
         ({}, "exactly one of /solutions and /trajectories"),
         ({"solutions": ["1"], "trajectories": [trajectory("1")]}, "exactly one of /solutions and /trajectories"),
         ({"trajectories": [trajectory("1"), {"messages": [{"role": "assistant", "content": "1"}]}]}, "differ among"),
-        ({"trajectories": [trajectory("1", step_scores=[0.5])]}, "1 step_scores were sent for 2 steps"),
+        ({"trajectories": [trajectory("1", step_scores=[0.5])]}, "2 steps have 1 step_scores"),
         ({"trajectories": [{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}]},
          "message 0 has a part of type 'image_url'"),
         ({"trajectories": [{"messages": [{"role": "robot"}]}]}, "'tool' or 'function'"),

@@ -117,7 +117,7 @@ def test_what_a_vote_lacks_is_said() -> None:
         unprm.vote(None, two, "hmr", prm=FakeEngine())
     with pytest.raises(ValueError, match="step_scores: expected a list for each of 2 solutions, got 1"):
         unprm.vote(PROBLEM, two, step_scores=[[0.5]])
-    with pytest.raises(InvalidRequest, match="2 step_scores were sent for 1 steps"):
+    with pytest.raises(InvalidRequest, match="1 step has 2 step_scores"):
         unprm.vote(PROBLEM, two, step_scores=[[0.5, 0.5], [0.5]])
     with pytest.raises(NoAnswer):
         unprm.vote(PROBLEM, ["I see nothing."], "majority")

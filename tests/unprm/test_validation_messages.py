@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unprm.errors import FieldError
 from unprm.validation_messages import MAX_ERRORS, invalid, unknown, validation_errors
-from unprm.wire import ModelName, SolutionIn, Text
+from unprm.wire import ModelName, SolutionIn, Text, VoteRequest
 
 
 class Inner(BaseModel):
@@ -82,6 +82,17 @@ def test_the_fields_of_one_of_several_forms_are_listed() -> None:
     (error,) = validation_errors(caught.value, {"txt": "a", "steps": ["a"]}, SolutionIn)
     assert error.detail.startswith("is not a field here; expected one of id, text, steps, ")
     assert error.detail.endswith(" (did you mean text?)")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("candidates", "solutions"), ("completions", "solutions"), ("question", "problem")]
+)
+def test_a_name_of_other_apis_leads_to_the_field(name: str, meant: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        VoteRequest.model_validate({name: ["a"]})
+    detail = validation_errors(caught.value, {name: ["a"]}, VoteRequest)[0].detail
+    assert detail.startswith("is not a field here; expected one of problem, solutions, ")
+    assert detail.endswith(f" (did you mean {meant}?)")
 
 
 def test_only_the_first_of_many_unknown_fields_are_compared_with_the_known() -> None:

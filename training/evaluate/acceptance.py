@@ -97,7 +97,7 @@ def recalibrated(journal: Path, date: str, callers: Sequence[str] = ()) -> tuple
             query = "SELECT caller, election, correct FROM requests WHERE correct IS NOT NULL ORDER BY id"
             rows = [row for row in database.execute(query) if not callers or row[0] in callers]
     except sqlite3.Error as error:
-        raise RecordInvalid(str(journal), 0, f"it is no journal of a server ({error})") from None
+        raise RecordInvalid(str(journal), 0, f"it is not an unprm journal ({error})") from None
     made = [(caller, TypeAdapter(ElectionRecord).validate_json(text), bool(correct)) for caller, text, correct in rows]
     stated = [each for each in made if each[1].compared_as == "stated"]
     if not stated:

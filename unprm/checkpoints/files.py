@@ -113,12 +113,13 @@ def fetch(name: str, revision: str | None, what: str = "model", *, weights: bool
         wanted = [*_SETTINGS, "*.safetensors"] if weights else _SETTINGS
         return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, tqdm_class=_LoggedProgress))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).partition("\n")[0]
-        advice = "HF_HUB_OFFLINE is set: give the directory, or fetch it once without that"
-        if not constants.HF_HUB_OFFLINE:
-            advice = "give the directory, or check the name, its revision, the network and, for a gated model, HF_TOKEN"
+        advice = "give the directory, or check the name, its revision, the network and, for a gated model, HF_TOKEN"
+        if constants.HF_HUB_OFFLINE:
+            advice = "HF_HUB_OFFLINE is set: give the directory, or fetch it once without that"
+        if not constants.HF_HUB_OFFLINE or type(error) is not LocalEntryNotFoundError:  # says the same at length
+            advice += f" ({str(error).partition('. ')[0].splitlines()[0]})"
         raise ModelInvalid(
-            f"{what} {name!r} is not a directory here and could not be fetched from the hub: {advice} ({reason})"
+            f"{what} {name!r} is not a directory here and could not be fetched from the hub: {advice}"
         ) from error
 
 

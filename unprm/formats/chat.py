@@ -95,7 +95,8 @@ class VerdictChatFormat(PieceFormat):
         super().__init__(tokenizer, sorted({mark for part in parts for mark in part[1::2]}))
         if 1 in map(len, (asked, answered, asked_last)):
             raise ModelInvalid(
-                f"no token of its own parts the messages in the chat template of a family {family} model"
+                f"the chat template separates messages by no token of its own, as family {family} needs: is this the "
+                "right --family?"
             )
         self.family = family
         self.system = system_turn(opening)

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from unprm.engines.judge.chat import Refused, cost_of
 from unprm.engines.judge.selector import Selector
 from unprm.errors import UnprmError, UpstreamBusy, UpstreamFailed, UpstreamRefused, UpstreamUnavailable
-from unprm.openai.client import LONGEST_RETRY_AFTER, Observe, OpenAIClient, encoded
+from unprm.openai.client import LONGEST_RETRY_AFTER, Observe, OpenAIClient, base_url, encoded
 from unprm.openai.completion import Choices, Completion, Samples, TokenUsage, is_json
 from unprm.openai.errors import APIConnectionError, APIResponseError, APIStatusError
 from unprm.openai.models import Json, JsonList
@@ -83,7 +83,8 @@ class Upstream:
     def __init__(self, name: str, options: UpstreamOptions, service: Service, slow: float = SLOW) -> None:
         self._client = OpenAIClient([options.url], options.key, timeout=None)
         self._observe: Observe = partial(service.metrics.count_upstream_call, name)
-        service.metrics.expect_upstream(name)
+        url = base_url(options.url)
+        service.metrics.expect_upstream(name, f"{url.scheme}://{url.netloc.decode()}{url.path}")
         self._name, self._slow = name, slow
         self._model = {} if options.model is None else {"model": options.model}
         self._service = service
@@ -364,7 +365,10 @@ def _upstream_errors() -> Iterator[None]:
     try:
         yield
     except APIConnectionError as error:
-        raise UpstreamFailed(f"the upstream can't be reached ({error.reason})") from error
+        raise UpstreamFailed(
+            f"the upstream can't be reached ({error.reason}): does it run, and is --upstream-url right? The log of "
+            "unprm's server has the address"
+        ) from error
     except APIStatusError as error:
         raise _refusal(error) from error
     except APIResponseError as error:

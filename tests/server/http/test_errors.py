@@ -303,7 +303,9 @@ def test_unknown_address_and_wrong_method(server: Running) -> None:
         check(server.post(path, {}), "not_found")
     assert "expected one of majority, prm, hmr, wrf, " in server.post("/vote/wfr", {}).json()["detail"]
     assert "(did you mean wrf?)" in server.post("/vote/wrff", {}).json()["detail"]
-    assert server.post("/nowhere", {}).json()["detail"] == "nothing is served at this path; /docs lists what is"
+    nothing = "nothing is served at this path; /docs lists what is"
+    assert server.post("/nowhere", {}).json()["detail"] == nothing
+    assert server.post("/scores", {}).json()["detail"] == f"{nothing} (did you mean /score or /score_steps?)"
     response = server.get("/score_steps")
     assert check(response, "method_not_allowed").detail == "expected POST, got GET"
     assert response.headers["allow"] == "POST"
@@ -409,16 +411,18 @@ def test_another_site_is_refused_where_no_key_is_asked_for(server: Running, lock
     assert server.get("/healthz", headers=foreign).status_code == 200
 
 
-def test_a_server_that_others_can_reach_without_a_key_says_so_last(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_others_can_reach_without_a_key_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "server.serving")
     everywhere: dict[str, Any] = {"host": "0.0.0.0"}
     for options, warned in ((everywhere, True), (everywhere | {"api_key": "k"}, False), ({}, False)):
         caplog.clear()
         with serving(**options) as running:
             until(lambda running=running: running.get("/readyz").status_code == 200)  # type: ignore[misc]
             if warned:
-                until(lambda: "it has no key" in caplog.text)
-                said = [record for record in caplog.records if not record.message.startswith("request ")]
-                assert "anyone who can reach 0.0.0.0" in said[-1].message
+                until(lambda: "ready: " in caplog.text)
+                said = [record.message for record in caplog.records if not record.message.startswith("request ")]
+                assert "anyone who can reach 0.0.0.0" in said[-2]
+                assert said[-1].startswith("ready: ")
         assert ("it has no key" in caplog.text) == warned
 
 

@@ -187,10 +187,16 @@ def test_the_key_is_sent_to_the_judge_alone() -> None:
         assert "CANARY" not in running.get("/model").text
 
 
-@pytest.mark.parametrize("arguments", [["--model=judge"], ["--judge-url=http://127.0.0.1:1"]])
-def test_a_judge_and_its_address_go_together(arguments: list[str]) -> None:
-    with pytest.raises(SettingsInvalid, match=r"--model judge needs --judge-url|--judge-url needs --judge-model"):
-        read(Settings, arguments)
+@pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        ("--model=judge", "--model judge needs --judge-url, .*, and --judge-model"),
+        ("--judge-url=http://127.0.0.1:1", "--judge-url needs --judge-model"),
+    ],
+)
+def test_a_judge_and_its_address_go_together(argument: str, says: str) -> None:
+    with pytest.raises(SettingsInvalid, match=says):
+        read(Settings, [argument])
 
 
 def test_a_judge_is_loaded_without_what_models_need() -> None:

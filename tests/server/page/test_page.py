@@ -74,7 +74,7 @@ def test_it_says_once_that_it_is_ready(caplog: pytest.LogCaptureFixture) -> None
         assert running.get("/readyz").status_code == 503
         assert "ready: " not in caplog.text
         gate.set()
-        until(lambda: f"ready: {running.url}/ serves fake" in caplog.text)
+        until(lambda: f"ready: {running.url}/ serves fake; base URL of requests: {running.url}\n" in caplog.text)
         assert running.get("/readyz").status_code == 200
 
 

@@ -188,7 +188,7 @@ def test_answers_that_the_vocabulary_does_not_tell_apart_are_refused():
         VerdictChatFormat(words, "x", Conversation("{problem}{step}", "{step}", "yes", "no"), chat)
     form = VerdictChatFormat(words, "x", Conversation("{problem}{step}", "{step}", "Y", "no"), chat)
     assert form.readout == Verdicts(1, 0)
-    with pytest.raises(ModelInvalid, match="no token of its own parts the messages"):
+    with pytest.raises(ModelInvalid, match="separates messages by no token of its own"):
         VerdictChatFormat(
             words, "x", Conversation("{problem}{step}", "{step}", "Y", "no"), Chat("", ":", "", ":", "", True)
         )

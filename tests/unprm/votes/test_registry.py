@@ -40,7 +40,7 @@ def test_it_is_voted_on_over_http(found: dict[str, Any]) -> None:
     assert found["compared"]["passing"]["answer"] == "2"
     assert (
         found["unknown"]
-        == f"what follows /vote/ is not a vote; expected one of {', '.join([*VOTES, 'passing', 'compare'])}"
+        == f"the name after /vote/ is not a vote; expected one of {', '.join([*VOTES, 'passing', 'compare'])}"
     )
 
 

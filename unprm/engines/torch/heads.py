@@ -123,8 +123,8 @@ def margin_of(network: PreTrainedModel, verdicts: Verdicts) -> tuple[float, floa
     addend, factor = found[0], (found[1] - found[0]) / _FAR
     if not (found - (factor * sizes + addend)).abs().max() <= _LINEAR * _FAR * factor.abs():
         raise ModelInvalid(
-            f"the logits of {network.config.name_or_path} ({network.config.model_type}) are no linear function of its "
-            "last hidden states, as where they are capped: such a model is not scored by them"
+            f"{network.config.name_or_path} ({network.config.model_type}) caps its logits, or is otherwise not linear "
+            "in its last hidden states, so unprm can't score with it: use another base"
         )
     return factor.item(), addend.item()
 

@@ -225,7 +225,7 @@ def test_what_is_no_probe_of_its_base_is_refused(plain, adapter, tmp_path):
 def test_logits_that_are_capped_are_refused(tmp_path):
     write("gemma2", tmp_path / "base")
     place = write_probe(tmp_path / "probe")
-    with pytest.raises(ModelInvalid, match=r"\(gemma2\) are no linear function"):
+    with pytest.raises(ModelInvalid, match=r"\(gemma2\) caps its logits, or is otherwise not linear"):
         load_engine(str(place), device="cpu")
 
 
