@@ -90,7 +90,7 @@ def test_what_we_trained_is_read_as_it_was_trained(tmp_path):
 )  # fmt: skip
 def test_likelihood_ratios_of_other_logits_are_refused(kind, reason, tmp_path):
     network = load_base(write(kind, tmp_path / "base"), torch.float32)
-    with pytest.raises(ModelInvalid, match=f"the logits of .*{reason}"):
+    with pytest.raises(ModelInvalid, match=reason):
         check_unscaled(network, Verdicts(3, 4))
 
 
