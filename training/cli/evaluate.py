@@ -14,7 +14,7 @@ from unprm.commands import group, with_options
 from unprm.types import Aggregate
 
 from .. import resumable
-from ..stage import directory
+from ..stage import directory, progress
 from ..stage_settings import ReadingSettings
 
 if TYPE_CHECKING:
@@ -172,14 +172,13 @@ def threshold(prm: FittedOptions) -> None:
     """Set below which score a step is an error, from 20 or more labelled solutions of your own; refused unless it
     helps."""
     from unprm.calibration import Calibration
-    from unprm.types import Solution
 
-    from ..prm.calibrate import choose_threshold, read_traces
+    from ..prm.calibrate import choose_threshold, read_traces, score
 
     place, traces = prm.place, read_traces(prm.data)
     before = Calibration.read(place)
-    with prm.scoring() as scorer:
-        scores = scorer.score([Solution(trace.steps, problem=trace.problem) for trace, _ in traces])
+    with prm.scoring() as scorer, progress(console) as shown:
+        scores = score(scorer, [trace for trace, _ in traces], shown)
     chosen = choose_threshold([first for _, first in traces], scores)
     echo(str(chosen))
     if chosen.gain.low <= 0:

@@ -6,6 +6,8 @@ unprm merge runs/mini/annotated.jsonl --output runs/mini/dataset
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import or_
 from pathlib import Path
 
 from jinja2 import Template
@@ -76,7 +78,7 @@ def consistent(solutions: Sequence[ResolvedSolution]) -> list[ResolvedSolution]:
     for solution in solutions:
         errors = [prefix in wrong and prefix not in right for prefix in _prefixes(solution)]
         if solution.correct or any(errors):
-            made.append(replace(solution, labels=tuple(not any(errors[: k + 1]) for k in range(len(errors)))))
+            made.append(replace(solution, labels=tuple(not wrong for wrong in accumulate(errors, or_))))
     return made
 
 

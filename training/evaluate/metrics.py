@@ -115,17 +115,13 @@ class Validation:
         """Of solutions' step scores and labels; at least one step."""
         from sklearn.metrics import roc_auc_score  # only validation needs it, and a bare machine lacks it
 
-        values = np.array([score for step_scores in scores for score in step_scores])
-        right = np.array([label for step_labels in labels for label in step_labels], dtype=bool)
-        actual = [next((k for k, label in enumerate(step_labels) if not label), None) for step_labels in labels]
-        both = len(set(right.tolist())) == 2
-        first = [steps.first_error(step_scores) for step_scores in scores]
-        kinds = {label is None for label in actual}
+        values, right = np.concatenate([*scores]), np.concatenate([*labels]).astype(bool)
+        first, actual = ([steps.first_error(each) for each in of_steps] for of_steps in (scores, labels))
         return cls(
-            auroc=float(roc_auc_score(right, values)) if both else None,
+            auroc=float(roc_auc_score(right, values)) if 0 < right.sum() < len(right) else None,
             accuracy=float(np.mean((values >= 0.5) == right)),
             calibration_error=_calibration_error(values, right),
-            f1=FirstErrorFigures.of(first, actual).f1 if len(kinds) == 2 else None,
+            f1=FirstErrorFigures.of(first, actual).f1 if 0 < actual.count(None) < len(actual) else None,
         )
 
 

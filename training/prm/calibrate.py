@@ -48,19 +48,21 @@ def calibrate(scorer: Scorer, data: Path, progress: Progress) -> Calibrated:
     Raises `RecordInvalid` unless there are both right and wrong steps.
     """
     solutions = list(read_labelled([data]))
-    scores, labels = [], []
-    for start in progress.track(range(0, len(solutions), BATCH), description="scoring"):
-        batch = solutions[start : start + BATCH]
-        scored = scorer.score([Solution(s.steps, problem=s.problem) for s in batch])
-        for solution, step_scores in zip(batch, scored, strict=True):
-            if step_scores is not None:
-                scores.append([step_scores[step] for step in solution.known])
-                labels.append([label > VERDICT for label in solution.known.values()])
+    scored = [(s.known, k) for s, k in zip(solutions, score(scorer, solutions, progress), strict=True) if k is not None]
+    scores = [[step_scores[step] for step in known] for known, step_scores in scored]
+    labels = [[label > VERDICT for label in known.values()] for known, _ in scored]
     if len(set(chain.from_iterable(labels))) < 2:
         raise RecordInvalid(str(data), 0, "calibration takes right steps and wrong ones")
     calibration = fit(scores, labels)
     after = [tuple(calibration(score) for score in values) for values in scores]
     return Calibrated(calibration, sum(map(len, labels)), Validation.of(scores, labels), Validation.of(after, labels))
+
+
+def score(scorer: Scorer, solutions: Sequence[LabelledSolution], progress: Progress) -> list[Scores]:
+    """Step scores of each solution."""
+    asked = [Solution(each.steps, problem=each.problem) for each in solutions]
+    starts = progress.track(range(0, len(asked), BATCH), description="scoring")
+    return [scores for start in starts for scores in scorer.score(asked[start : start + BATCH])]
 
 
 def fit(scores: Sequence[Sequence[float]], labels: Sequence[Sequence[bool]]) -> Calibration:
@@ -96,8 +98,7 @@ def read_traces(data: Path) -> list[tuple[LabelledSolution, int | None]]:
     lack labels up to there."""
     found = []
     for solution in read_labelled([data]):
-        wrong = [k for k, label in enumerate(solution.labels) if label is not None and label <= VERDICT]
-        first = wrong[0] if wrong else None
+        first = next((step for step, label in solution.known.items() if label <= VERDICT), None)
         if None not in solution.labels[:first]:
             found.append((solution, first))
     return found
