@@ -2,17 +2,21 @@
 
 import hashlib
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.fakes import Refusal
-from tests.judge_server import MODEL, Judge, answered, choice, judging, token
+from tests.judge_server import MODEL, Judge, answered, checks_sums, choice, judging, served, token
+from tests.server.calibrations import calibration
 from tests.server.harness import Running, serving
-from tests.support import until
+from tests.support import PATIENCE, until
 from unprm.engines.judge.self_test import QUESTIONS
 from unprm_client import Client
 
@@ -76,6 +80,17 @@ def test_the_preferred_answer_wins_against_the_majority(answer: Any, score: floa
         assert voted.selection is not None
         assert (voted.selection.calls, voted.selection.tokens, voted.selection.why) == (2, 102, None)
         assert voted.usage.tokens == 102
+
+
+def test_a_reasoning_model_writes_first_and_puts_the_letter_into_a_box() -> None:
+    def written(sent: Any) -> Any:
+        letter = "ABCDEFGH"[best_slot(sent)]
+        return answered(choice(f"<think>\\boxed{{A}} or \\boxed{{B}}?</think>All is checked: \\boxed{{{letter}}}"))
+
+    with comparing(written, judge_readout="chain", judge_tokens=99) as (running, judge):
+        voted = running.post("/vote/select", body(WRONG, WRONG, RIGHT)).json()
+        assert (voted["answer"], voted["candidates"][0]["score"]) == ("42", 1.0)
+        assert {each["max_tokens"] for each in judge.bodies} == {99}
 
 
 def test_the_orders_follow_from_the_content() -> None:
@@ -184,13 +199,13 @@ def test_wrong_log_probabilities_are_bounded() -> None:
 def test_a_judge_that_is_too_slow_leaves_it_to_the_majority() -> None:
     def slow(sent: Any) -> Any:
         if "42" in str(sent):
-            time.sleep(1.5)
+            time.sleep(5)
         return prefers_right(sent)
 
     with comparing(slow) as (running, _):
-        answer = running.post("/vote/select", body(RIGHT, WRONG, WRONG), headers={"X-Request-Timeout": "0.8"})
+        answer = running.post("/vote/select", body(RIGHT, WRONG, WRONG), headers={"X-Request-Timeout": "3"})
         assert (answer.status_code, answer.json()["decided_by"]) == (200, "majority")
-        assert "did not answer within 0." in answer.json()["selection"]["why"]
+        assert "did not answer within 2." in answer.json()["selection"]["why"]
 
 
 HOSTILE = [
@@ -283,3 +298,57 @@ def test_a_judge_that_cannot_compare_is_refused_with_its_figures() -> None:
         assert (voted["answer"], voted["decided_by"]) == ("41", "majority")
         assert "0.50, 0.50" in voted["selection"]["why"]
         assert len(judge.bodies) == asked
+
+
+def test_at_a_risk_it_is_asked_where_the_majority_is_not_accepted(tmp_path: Path) -> None:
+    path = calibration(tmp_path, model=None)
+    with comparing(vote_calibration=path) as (running, judge):
+        terms = {"select_if": "unsettled", "risk": 0.05}
+        sure = running.post("/vote/select", body(*[WRONG] * 3, RIGHT, **terms)).json()
+        assert (sure["answer"], sure["accept"], judge.bodies) == ("41", True, [])
+        unsure = running.post("/vote/select", body(WRONG, WRONG, RIGHT, OTHER, **terms)).json()
+        assert (unsure["answer"], unsure["decided_by"]) == ("42", "comparison")
+        assert "accept" not in unsure  # of a comparison nothing is known
+        assert len(judge.bodies) == 4
+
+
+def test_a_callers_quota_pays_for_it(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("small secret-key 60\n")
+    with comparing(api_keys_file=keys) as (running, judge):
+        headers = {"Authorization": "Bearer secret-key"}
+        first = running.post("/vote/select", body(WRONG, RIGHT), headers=headers)
+        assert (first.status_code, first.json()["usage"]["tokens"]) == (200, 102)
+        again = running.post("/vote/select", body(WRONG, RIGHT), headers=headers)
+        assert (again.status_code, again.json()["code"], len(judge.bodies)) == (429, "quota_exceeded", 2)
+
+
+def test_a_caller_that_leaves_ends_its_calls() -> None:
+    entered, left = threading.Event(), threading.Event()
+
+    def held(sent: Any) -> Any:
+        if "42" in str(sent):
+            entered.set()
+            left.wait(PATIENCE)
+        return prefers_right(sent)
+
+    with comparing(held, judge_concurrency=1) as (running, judge):
+        with pytest.raises(httpx.ReadTimeout):
+            running.post("/vote/select", body(WRONG, RIGHT), timeout=0.5)
+        assert entered.is_set()
+        until(lambda: "unprm_running_requests 0.0" in running.get("/metrics").text)
+        left.set()
+        time.sleep(0.1)
+        assert len(judge.bodies) == 1  # the second order was never asked for
+
+
+def test_a_judge_of_steps_compares_too_and_is_tested_when_it_first_does() -> None:
+    def both(sent: Any) -> Any:
+        return prefers_right(sent) if candidates(sent) else checks_sums(sent)
+
+    with judging(both) as judge, served(judge) as running:
+        assert not any(map(candidates, judge.bodies))  # its start is as it was
+        voted = running.post("/vote/select", body(WRONG, WRONG, RIGHT)).json()
+        assert (voted["answer"], voted["decided_by"]) == ("42", "comparison")
+        asked = sum(len(candidates(each)) > 0 for each in judge.bodies)
+        assert asked == 2 * len(QUESTIONS) + 2

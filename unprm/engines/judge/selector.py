@@ -64,7 +64,7 @@ class Selector:
         texts = [question.problem, *question.texts]
         shown = sum(len(text.encode("utf-8", "replace")) for text in texts) // BYTES_PER_TOKEN
         calls = question.calls
-        return (shown * (2 if question.pairwise else calls)) + calls * self._max_tokens
+        return shown * (2 if question.pairwise else calls) + calls * self._max_tokens
 
     async def select(self, question: Question, **where: Any) -> Selected:
         """The preferences for a question's texts. `where`: further arguments of `complete`. Raises as `test`, and
@@ -148,7 +148,8 @@ def read_letter(choice: Completion, count: int) -> list[float] | None:
         if None not in shares:
             return [share or 0.0 for share in shares]
     named = _LETTER.match(choice.text)
-    return _all_for(named["letter"], count) if named else None
+    place = LETTERS.index(named["letter"]) if named else count
+    return [float(k == place) for k in range(count)] if place < count else None
 
 
 def read_written(choice: Completion, count: int) -> list[float] | None:
@@ -161,8 +162,3 @@ def _points(count: int) -> list[dict[str, float]]:
     """For each letter, what each letter scores: 1 for that one."""
     letters = LETTERS[:count].lower()
     return [{other: float(other == letter) for other in letters} for letter in letters]
-
-
-def _all_for(letter: str, count: int) -> list[float] | None:
-    place = LETTERS.index(letter)
-    return [float(k == place) for k in range(count)] if place < count else None
