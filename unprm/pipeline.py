@@ -376,8 +376,8 @@ class Ballot:
         answers = [solution.answer or "" for solution in self.solutions]
         if longest is not None:
             answers = [answer if len(answer) <= longest else answer[:longest] + "…" for answer in answers]
-        rule, flawed = self.rule(strategy), {index for index, marks in (self.marks or {}).items() if 0.0 in marks}
-        election = decide(rule, self.classes, self.rewards, self.request, self.values(rule), answers, flawed)
+        rule = self.rule(strategy)
+        election = decide(rule, self.classes, self.rewards, self.request, self.values(rule), answers, self.flawed)
         elected, *others = election.candidates
         election.strategy = strategy if self.marks is None else rule
         if VOTES[strategy].signal == "preference" and self.selected is not None:
@@ -399,6 +399,11 @@ class Ballot:
         if election.supported is False and better:
             election.notes = [*election.notes, _UNSUPPORTED.format(better[0])]
         return election
+
+    @property
+    def flawed(self) -> set[int]:
+        """Solutions of which `unprm.checks` marks a step as wrong."""
+        return {index for index, marks in (self.marks or {}).items() if 0.0 in marks}
 
     def _is_sound(self, index: int) -> bool | None:
         """Whether no step of a solution is marked as wrong; None if no step has a score."""

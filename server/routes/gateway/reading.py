@@ -50,6 +50,7 @@ class Readings:
         self._read: Ballot | None = None
         self._calls = False
         self._ranks: list[tuple[bool, bool, bool]] = []
+        self._flawed: set[int] = set()
         self.breaches: dict[int, str] = {}
 
     def __len__(self) -> int:
@@ -63,8 +64,8 @@ class Readings:
     @property
     def first(self) -> int:
         """Index of the first candidate with a text or calls that keeps the terms and is not truncated; without one, of
-        the first that keeps them, has either, or the first."""
-        return self._ranks.index(min(self._ranks))
+        the first that keeps them, has either, or the first; of equals, the first without a false equation."""
+        return min(range(len(self)), key=lambda index: (self._ranks[index], index in self._flawed))
 
     def add(self, completions: Sequence[Completion]) -> Work[None]:
         """Reads further candidates."""
@@ -104,6 +105,7 @@ class Readings:
     def keep_scores(self, ballot: Ballot) -> None:
         """Keeps what a vote's ballot computed, for the next one."""
         assert self._read is not None, "a ballot was made of it"
+        self._flawed = ballot.flawed
         scores = zip(self._read.scores, ballot.scores, strict=True)
         self._read.scores = [before if now is None else now for before, now in scores]
         self._read.demonstration = ballot.demonstration or self._read.demonstration

@@ -191,7 +191,7 @@ def _verb(count: int, one: str, several: str) -> str:
 
 def _outcome(report: Report, by_pointers: bool) -> Iterator[str]:
     if report.answer is None:
-        first = "the first" if report.solution_index == 0 else "the first whole one"
+        first = "the first" if report.solution_index == 0 else f"candidate {report.solution_index}"
         returned = f"the one with the highest {report.decided_by}" if report.decided_by else first
         lacking = "is JSON with all that vote_on points to" if by_pointers else "states an answer"
         yield f"no candidate {lacking}; {returned} is returned as the upstream wrote it"

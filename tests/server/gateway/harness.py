@@ -16,6 +16,7 @@ from tests.fake_engine import FakeEngine
 from tests.fakes import Upstream
 from tests.server.harness import Running, serving
 from tests.support import PATIENCE
+from unprm.types import Engine
 
 PROBLEM = "What is 3 + 4?"
 
@@ -49,7 +50,7 @@ def before(**upstreams: UpstreamOptions) -> Iterator[Running]:
 
 
 @contextmanager
-def gateway(reasoner: Upstream, engine: FakeEngine | None = None, **options: Any) -> Iterator[Running]:
+def gateway(reasoner: Upstream, engine: Engine | None = None, **options: Any) -> Iterator[Running]:
     """A gateway before an upstream; with an engine or options of its own a server of its own."""
     if engine is None and not options:
         with before(first=UpstreamOptions(reasoner.url, None, None)) as running:

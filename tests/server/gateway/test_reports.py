@@ -8,6 +8,7 @@ import pytest
 from tests.fake_engine import FakeEngine
 from tests.fakes import upstream
 from tests.server.gateway.harness import PROBLEM, ask, boxed, elected, gateway
+from tests.server.harness import embedded
 from unprm.errors import ModelUnavailable
 
 SILENT = "no candidate states an answer; the first is returned as the upstream wrote it"
@@ -92,8 +93,15 @@ def test_a_candidate_that_is_cut_is_not_returned_if_another_is_whole() -> None:
         with upstream(*texts, cut=cut) as reasoner, gateway(reasoner) as running:
             answer, report = elected(running, strategy="majority", budget=len(texts))
         assert (answer.choices[0].message.content, report["solution_index"]) == (texts[index], index)
-        assert report["notes"][-1] == (SILENT if index == 0 else SILENT.replace("first", "first whole one"))
+        assert report["notes"][-1] == (SILENT if index == 0 else SILENT.replace("the first", f"candidate {index}"))
         assert report["cut"] == len(cut)
+
+
+def test_a_candidate_with_a_false_equation_is_not_returned_if_another_has_none() -> None:
+    texts = ["0.2 * 150 = 300", "0.2 * 150 = 30"]
+    with upstream(*texts) as reasoner, gateway(reasoner, embedded()) as running:
+        answer, report = elected(running, "What is 20% of 150?", budget=2)
+    assert (answer.choices[0].message.content, report["solution_index"], report["answer"]) == (texts[1], 1, None)
 
 
 def test_a_vote_by_rewards_or_confidence_elects_also_without_answers() -> None:
