@@ -34,7 +34,11 @@ PLACES = {
 """Folders of the checkout, and where the wheel has them."""
 URL = "http://127.0.0.1:1"
 """Where nothing listens."""
-REQUEST = {"problem": "What is 3 + 4?", "solutions": ["3 + 4 = 7. The answer is \\boxed{7}."]}
+REQUEST = {
+    "problem": "Zoe has 23 coins. Zoe finds 45 coins. How many coins does Zoe have now?",
+    "solutions": ["Step 1: 23 + 45 = 68. The answer is \\boxed{68}."],
+}
+"""Of the demonstration's domain, so that its scores are shown."""
 CALL = """
 import json, sys
 from unprm_client import Client
@@ -156,7 +160,7 @@ def test_the_client_asks_the_server(environment_with: Callable[[str], Environmen
     with listening(str(server.script), "serve", program=str(server.python), PYTHONPATH="") as url:
         with Client(url, attempts=1000, timeout=5 * PATIENCE) as waiting:
             waiting.model()
-        assert json.loads(client.run("-c", CALL, url, sent=request)) == ["7", []]
+        assert json.loads(client.run("-c", CALL, url, sent=request)) == ["68", []]
         scored = client.unprm("score", "--url", url, "--json", sent=request)
     assert json.loads(scored)["solutions"][0]["step_scores"]
 
