@@ -47,7 +47,7 @@ test-ray: .venv/dev.installed
 test-browser: .venv/dev.installed
 	$(PYTEST) --dist loadfile -m browser tests/browser
 
-# the picture of the page in the documentation
+# the animation of the page in README, and the picture that shared links show
 screenshot: .venv/dev.installed
 	$(BIN)/python -m tests.browser.first_visit
 

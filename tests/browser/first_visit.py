@@ -1,22 +1,32 @@
-"""docs/page.png: the page on a first visit to a server with the embedded model, with the text that was on it.
+"""docs/demo.gif, a walk through the page with the embedded model, and the picture that a shared link of the page shows.
 
 make screenshot
 """
 
-import struct
-import zlib
+import io
 from pathlib import Path
 
-from playwright.sync_api import Browser
+from PIL import Image
+from playwright.sync_api import Browser, Locator, Route
 
 from tests.browser.harness import Sheet, chromium
 from tests.server.harness import serving
 
-PICTURE = Path(__file__).parents[2] / "docs" / "page.png"
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "docs" / "demo.gif"
+CARD = ROOT / "server" / "page" / "files" / "card.png"
 WIDE = {"width": 1280, "height": 800}
-_LENGTH_AND_TYPE = struct.Struct(">I4s")
-_SECOND_CHUNK = 33
-"""Byte offset in a PNG, after its signature of 8 bytes and its header of 25."""
+SHARED = {"width": 1200, "height": 630}
+"""Pixels of a picture beside a shared link."""
+_SHRUNK = (1024, 640)
+_COLOURS = 224
+_POINTER = """
+([x, y]) => {
+  const id = "pointer", dot = document.getElementById(id) ?? document.body.appendChild(document.createElement("div"));
+  const style = "position:fixed;z-index:9;width:22px;height:22px;border-radius:50%;background:#e8590c99;border:2px solid #fff";
+  Object.assign(dot, { id }).style.cssText = `${style};pointer-events:none;left:${x - 11}px;top:${y - 11}px`;
+}
+"""
 
 
 def visit(browser: Browser, url: str, size: dict[str, int] | None = None) -> Sheet:
@@ -32,31 +42,89 @@ def visit(browser: Browser, url: str, size: dict[str, int] | None = None) -> She
 def text_of(sheet: Sheet) -> str:
     """All text on the page but that of formulas, and what stands in the form."""
     fields = [sheet.page.locator(name).input_value() for name in ("#problem", "#candidates")]
-    nodes = sheet.page.locator("h1, h2, h3, p, label, summary, .chip, .badge, .facts, .tile, dt, dd")
+    nodes = sheet.page.locator("h1, h2, h3, p, label, legend, summary, .chip, .badge, .facts, .tile, dt, dd, th, td")
     return "\n".join([*fields, *(" ".join(text.split()) for text in nodes.all_text_contents())])
 
 
-def with_text(picture: bytes, text: str) -> bytes:
-    """The PNG with a text in it."""
-    content = b"Description\0\0\0\0\0" + text.encode()
-    chunk = struct.pack(">I", len(content)) + b"iTXt" + content + struct.pack(">I", zlib.crc32(b"iTXt" + content))
-    return picture[:_SECOND_CHUNK] + chunk + picture[_SECOND_CHUNK:]
+class Film:
+    """Pictures of a page, each with the milliseconds that it is shown."""
+
+    def __init__(self, sheet: Sheet) -> None:
+        self.page = sheet.page
+        self._frames: list[Image.Image] = []
+        self._durations: list[int] = []
+
+    def take(self, milliseconds: int) -> None:
+        picture = Image.open(io.BytesIO(self.page.screenshot())).convert("RGB").resize(_SHRUNK, Image.Resampling.LANCZOS)
+        self._frames.append(picture)
+        self._durations.append(milliseconds)
+
+    def point(self, at: Locator) -> None:
+        """Shows the pointer there, then clicks."""
+        box = at.bounding_box()
+        assert box
+        self.page.evaluate(_POINTER, [box["x"] + min(box["width"] / 2, 120), box["y"] + box["height"] / 2])
+        self.take(500)
+        at.click()
+
+    def save(self, path: Path, text: str) -> None:
+        """Writes a GIF with all pictures in the colours of the last, and a text as its comment."""
+        palette = self._frames[-1].quantize(_COLOURS)
+        first, *rest = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in self._frames)
+        first.save(path, save_all=True, append_images=rest, duration=self._durations, loop=0, comment=text.encode())
 
 
-def text_in(picture: bytes) -> str:
-    """The text in a PNG of `with_text`."""
-    length, _ = _LENGTH_AND_TYPE.unpack_from(picture, _SECOND_CHUNK)
-    start = _SECOND_CHUNK + _LENGTH_AND_TYPE.size
-    return picture[start : start + length].split(b"\0", 5)[-1].decode()
+def film(sheet: Sheet) -> Film:
+    """A problem gets five candidates, their steps are scored, and votes are compared; some ten seconds."""
+    page, held = sheet.page, list[Route]()
+    problem, candidates = (page.locator(name).input_value() for name in ("#problem", "#candidates"))
+    blank = page.evaluate("async () => (await import('./page/link.js')).toFragment({ problem: '', candidates: '' })")
+    page.goto("about:blank")
+    sheet.open(f"#{blank}")
+    taken = Film(sheet)
+    page.locator("#problem").fill(problem)
+    taken.take(700)
+    texts = candidates.split("\n===\n")
+    for number in range(1, len(texts) + 1):
+        page.evaluate(
+            """async (texts) => (await import('./page/input.js')).fill({ problem: null, solutions: texts })""",
+            texts[:number],
+        )
+        taken.take(250)
+    page.route("**/score_steps", lambda route: held.append(route))  # noqa: PLW0108 - the wrapper of a builtin fails
+    with page.expect_request("**/score_steps"):
+        taken.point(page.locator("#score"))
+    taken.take(400)
+    held[0].continue_()
+    page.locator("#votes").wait_for()
+    sheet.settled()
+    page.locator(".katex-html").first.wait_for()
+    taken.take(2500)
+    taken.point(page.locator(".tile", has_text="majority").first)
+    taken.take(1400)
+    taken.point(page.locator(".tile", has_text="wrf"))
+    taken.point(page.locator("#why summary"))
+    for alpha in (0.5, 0.3, 0.0):
+        sheet.slide_and_vote(alpha)
+        taken.take(600)
+    sheet.slide_and_vote(0.5)
+    taken.point(page.locator("#why summary"))
+    taken.take(2000)
+    return taken
 
 
 def main() -> None:
-    """Takes the picture."""
+    """Takes the pictures."""
     from unprm.models.load import load_engine
 
     with serving(load_engine) as running, chromium() as browser:
         sheet = visit(browser, running.url)
-        PICTURE.write_bytes(with_text(sheet.page.screenshot(), text_of(sheet)))
+        text = text_of(sheet)
+        film(sheet).save(DEMO, text)
+        larger = {name: 4 * size // 3 for name, size in SHARED.items()}
+        shared = Image.open(io.BytesIO(visit(browser, running.url, larger).page.screenshot())).convert("RGB")
+        shared = shared.resize((SHARED["width"], SHARED["height"]), Image.Resampling.LANCZOS)
+        shared.quantize(256).save(CARD, optimize=True)
 
 
 if __name__ == "__main__":

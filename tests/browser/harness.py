@@ -1,6 +1,7 @@
 """The page in a real browser: opened, watched, and used as a person would."""
 
 import json
+import math
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -66,24 +67,34 @@ class Sheet:
         plain = all(isinstance(candidate, str) for candidate in candidates)
         lines = candidates if plain else [json.dumps(candidate) for candidate in candidates]
         self.page.get_by_label("Problem", exact=True).fill(problem)
-        self.page.get_by_label("Candidate solutions").fill("\n===\n".join(lines) if plain else "\n".join(lines))
+        self.paste("\n===\n".join(lines) if plain else "\n".join(lines))
         self.press("Score and vote")
         self.settled()
+
+    def paste(self, text: str) -> None:
+        """Writes all candidates at once."""
+        self.unfold("#paste")
+        self.page.get_by_label("Candidate solutions").fill(text)
+
+    def solution(self, index: int) -> Locator:
+        """The card of a solution, wherever it stands; one of the elected answer is shown."""
+        self.unfold(".same")
+        return self.page.locator(f"#solution-{index + 1}")
 
     def press(self, name: str) -> None:
         self.page.get_by_role("button", name=name, exact=True).click()
 
     def tile(self, strategy: str) -> str:
-        """What is said of a strategy: its name, and by how much its answer wins."""
+        """What is said of a strategy: its name, its answer, and whether that won a tie."""
         return self._tile(strategy).inner_text()
 
     def elected(self, strategy: str) -> str:
         """The text of the answer that a strategy elects."""
-        self._tile(strategy)
-        return self.page.locator(f".side:has(input[value={strategy}]) .answer").inner_text()
+        return self._tile(strategy).locator(".answer").inner_text()
 
     def choose(self, strategy: str) -> None:
-        """Chooses a vote, which explains why it elects its answer."""
+        """Chooses a vote, and opens how it elects its answer."""
+        self.unfold("#why")
         self._tile(strategy).locator("input").check()
 
     def unfold(self, details: str) -> None:
@@ -93,7 +104,7 @@ class Sheet:
             summary.click()
 
     def _tile(self, strategy: str) -> Locator:
-        expect(self.page.locator("#sides")).to_be_visible()
+        expect(self.page.locator("#votes")).to_be_visible()
         return self.page.locator(f".tile:has(input[value={strategy}])")
 
     def slide(self, *alphas: float) -> None:
@@ -136,6 +147,11 @@ def flaws(page: Page) -> list[str]:
     contrasts = [rule for rule in report["passes"] + report["violations"] if rule["id"] == "color-contrast"]
     assert contrasts, "axe could not tell the colours"
     return [f"{rule['id']} ({rule['impact']}): {rule['nodes'][0]['html'][:150]}" for rule in report["violations"]]
+
+
+def percent(score: float | None) -> str:
+    """A score as the page shows it."""
+    return "none" if score is None else f"{math.floor(100 * score + 0.5)}%"
 
 
 def scored(answer: object, scores: Sequence[float], **more: Any) -> dict[str, Any]:

@@ -85,8 +85,9 @@ def test_candidates_are_scored_as_they_arrive_and_vote(asking: Sheet) -> None:
     send(asking, ": keep-alive", 'data: {"choices": [{"delta": {"role": "assistant"}}]}', candidate(2, 7))
     expect(page.locator("#solutions .solution")).to_have_count(1)
     expect(page.locator("#solutions .chip")).to_have_count(2)
-    expect(page.locator(".side .head:visible")).to_have_text(f"7 elected by all {len(REWARD_STRATEGIES)} votes")
-    expect(page.locator(".side")).to_be_in_viewport(ratio=1)
+    expect(page.locator("#winner:visible .answer")).to_have_text("7")
+    expect(page.locator(".tile strong")).to_have_text(["7"] * len(REWARD_STRATEGIES))
+    expect(page.locator("#winner")).to_be_in_viewport(ratio=1)
     send(asking, candidate(0, 8), {"progress": {"sampled": 2, "budget": 8, "answer": "8"}}, candidate(1, 8))
     expect(page.locator("#solutions .solution")).to_have_count(3)
     expect(page.locator("#status")).to_have_text("2 of 8 candidates: 8 leads.")
@@ -95,11 +96,12 @@ def test_candidates_are_scored_as_they_arrive_and_vote(asking: Sheet) -> None:
     send(asking, REPORT, "data: [DONE]")
     expect(page.locator("#status")).to_have_text(f"Of 3 candidates, the gateway elects 8 by weighted; {CUT}.")
     expect(page.locator("#ask")).to_have_text("Ask")
-    expect(page.locator("#demonstration")).to_have_text("A demonstration scored these.")
+    expect(page.locator("#demonstration")).to_contain_text("Scored by the built-in demo model")
     assert asking.elected("majority") == "8"
     expect(page.locator("input[value=weighted]")).to_be_checked()
-    answers = page.locator("#solutions .facts .answer").all_text_contents()
-    assert answers == ["8", "8", "7"]
+    for k, answer in enumerate(["8", "8", "7"]):
+        expect(asking.solution(k).locator(".facts .answer")).to_have_text(answer)
+    expect(page.locator("#cards textarea")).to_have_count(3)
     expect(page.get_by_label("Candidate solutions")).to_have_value("\n===\n".join(_texts((0, 8), (1, 8), (2, 7))))
     assert flaws(page) == []
 
@@ -209,7 +211,7 @@ def test_a_question_without_answers_is_no_mistake(asking: Sheet) -> None:
     expect(asking.page.locator("#status")).to_have_text(f"1 candidate arrived; {note}.")
     expect(asking.page.locator("#solutions .chip")).to_have_count(1)
     expect(asking.page.locator(".complaint")).to_have_count(0)
-    expect(asking.page.locator("#sides")).to_be_hidden()
+    expect(asking.page.locator("#votes")).to_be_hidden()
     assert not any("vote/compare" in url for url in asking.requests[before:])
 
 
@@ -223,8 +225,7 @@ def test_a_question_is_stopped_and_what_had_arrived_votes(asking: Sheet) -> None
 
 
 def test_other_candidates_take_the_place_of_a_question(asking: Sheet) -> None:
-    asking.unfold("#paste")
-    asking.page.get_by_label("Candidate solutions").fill("The answer is 3.")
+    asking.paste("The answer is 3.")
     asking.page.keyboard.press("Control+Enter")
     asking.settled()
     assert asking.elected("majority") == "3"
@@ -243,8 +244,13 @@ def test_a_question_needs_a_text_and_a_number(asking: Sheet) -> None:
     assert asking.complaint()[0] == "no_problem"
 
 
-def test_without_a_gateway_there_is_nothing_to_ask(sheet: Sheet) -> None:
-    expect(sheet.page.locator("#asking")).to_be_hidden()
+def test_without_a_gateway_the_page_says_how_to_get_one(sheet: Sheet) -> None:
+    expect(sheet.page.get_by_role("button", name="Ask", exact=True)).to_be_disabled()
+    expect(sheet.page.get_by_label("Model to ask")).to_be_disabled()
+    sheet.press("Copy")
+    expect(sheet.page.locator("#status")).to_have_text("Command copied.")
+    command = sheet.page.evaluate("navigator.clipboard.readText()")
+    assert command == "unprm serve --upstream-url http://localhost:11434/v1"
     assert not any("v1/" in url for url in sheet.requests)
 
 

@@ -4,14 +4,15 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from PIL import Image, ImageSequence
 from playwright.sync_api import Browser, Locator, expect
 
-from tests.browser.first_visit import PICTURE, WIDE, text_in, text_of, visit
+from tests.browser.first_visit import CARD, DEMO, SHARED, WIDE, text_of, visit
 from tests.browser.harness import Sheet, flaws
 from tests.server.harness import Running, serving
 
 PHONE = {"width": 390, "height": 844}
-SCORE = re.compile(r"\b\d\.\d{3}\b")
+SCORE = re.compile(r"\b(\d+)%|\b(\d\.\d{3})\b")
 
 
 @pytest.fixture(scope="module")
@@ -41,23 +42,27 @@ def test_a_vote_is_on_the_page_with_its_problem_and_candidates(first: Sheet) -> 
     page = first.page
     expect(page.get_by_label("Problem", exact=True)).to_have_value(re.compile("How many eggs"))
     expect(page.get_by_label("Candidate solutions")).to_have_value(re.compile("Step 1: 166 \\+ 66 = 222"))
-    elected = page.locator(".side").first
-    expect(elected).to_contain_text("466 elected by 5 of 6 votes")
-    seen(page.locator("#problem"), page.locator("#candidates"), page.locator("#score"), elected)
+    expect(page.locator("#winner")).to_have_text("466✓ supported")
+    told = "5 candidates: the majority is tied between 456 and 466. The steps decide: 466. First mistakes: steps 1, 1, "
+    expect(page.locator("#story")).to_have_text(told + "and 2 of solutions 1, 3, and 4.")
+    seen(page.locator("#problem"), page.locator("#count"), page.locator("#score"), page.locator("#winner"))
+    if page.viewport_size == WIDE:
+        seen(page.locator("#cards"), page.locator("#story"), page.locator("#because"))
+    elections = [tile.inner_text().split() for tile in page.locator(".tile").all()]
+    names = ["majority", "prm", "hmr", "wrf", "weighted", "best_of_majority"]
+    assert [(words[0], words[-1]) for words in elections] == [(name, "456" if name == "majority" else "466") for name in names]
     assert page.evaluate("scrollY") == 0
     assert flaws(page) == []
 
 
 def test_the_vote_is_open_with_its_ties_and_reasons(first: Sheet) -> None:
     page = first.page
-    tie = page.locator(".side").nth(1)
-    expect(tie).to_contain_text("456 elected by 1 of 6 votes, by a tie")
-    expect(tie).to_contain_text("tie of 2")
-    expect(page.locator("#explanation")).to_contain_text("It is ahead of the next answer by 0.499 (combined).")
-    if page.viewport_size == WIDE:
-        seen(tie, page.locator("#explanation"))
-        expect(page.locator("#classes")).to_be_visible()
-    answer, banner = (page.locator(name).bounding_box() for name in (".side >> nth=0", "#demonstration"))
+    assert "tie" in first.tile("majority")
+    expect(page.locator("#because")).to_have_text("466 has 2 candidates and a mean reward of 96%; 456 has 2 and 0%.")
+    expect(page.locator("#explanation")).to_be_hidden()
+    first.unfold("#why")
+    expect(page.locator("#explanation")).to_contain_text("It leads the next answer by 0.499 (combined).")
+    answer, banner = (page.locator(name).bounding_box() for name in ("#winner", "#demonstration"))
     assert answer
     assert banner
     assert answer["y"] < banner["y"]
@@ -66,12 +71,12 @@ def test_the_vote_is_open_with_its_ties_and_reasons(first: Sheet) -> None:
 def test_a_score_says_what_it_means_and_what_follows_an_error_is_dimmed(first: Sheet) -> None:
     page = first.page
     expect(page.locator("#legend")).to_contain_text("how likely everything so far is right")
-    steps = page.locator(".solution").first.locator(".step")
+    steps = first.solution(0).locator(".step")
     assert [step.get_attribute("class") for step in steps.all()] == ["step first-error", "step after", "step after"]
     colours = steps.evaluate_all("steps => steps.map((step) => getComputedStyle(step).color)")
     assert colours[0] != colours[1] == colours[2]
     if page.viewport_size == WIDE:
-        seen(page.locator("#legend"), *steps.all())
+        seen(page.locator("#legend"), *page.locator(".solution").first.locator(".step").all())
 
 
 def test_a_link_and_a_form_that_the_browser_has_kept_are_left_as_they_are(first: Sheet) -> None:
@@ -87,12 +92,13 @@ def test_outside_of_the_domain_the_banner_warns_and_equations_are_checked(first:
     page = first.page
     first.score("What is 12 * 12?", "Step 1: 12 * 12 = 144.\nThe answer is 144.", "12 * 12 = 24.\nThe answer is 24.")
     banner = page.locator("#demonstration.warning")
-    expect(banner).to_contain_text("demonstration")
+    expect(banner).to_contain_text("demo model can’t judge this")
     expect(page.locator("input[value=majority]")).to_be_checked()
     assert page.locator("#classes dt").all_text_contents() == ["candidates"] * 2
     expect(page.locator("#legend")).to_contain_text("Equations in the steps are checked")
-    expect(page.locator(".side .head")).to_have_text("144 elected, by a tie")
-    assert page.locator(".solution .chip").all_inner_texts() == ["holds", "", "false", ""]
+    expect(page.locator("#winner")).to_have_text("144by a tie✓ supported")
+    expect(page.locator("#story")).to_contain_text("False equations count against an answer: 144. First mistake: step 1 of")
+    assert page.locator(".solution .chip").all_inner_texts() == ["holds", "false", ""]
     expect(page.locator(".badge")).to_have_count(1)
     expect(page.locator("#explanation")).to_contain_text("fewer solutions with a false equation win")
     assert not SCORE.search(page.locator("#solutions").inner_text())
@@ -102,13 +108,35 @@ def test_outside_of_the_domain_the_banner_warns_and_equations_are_checked(first:
     assert flaws(page) == []
 
 
-def test_the_picture_in_the_documentation_is_of_this_page(browser: Browser, mini: Running) -> None:
+def test_the_animation_in_the_documentation_is_of_this_page(browser: Browser, mini: Running) -> None:
     sheet = visit(browser, mini.url)
+    animation = Image.open(DEMO)
     # what was scored before is cached, and processors differ in the last digits
     shown, pictured = (
-        re.sub(r"\d+ tokens run, \d+ cached", "", text) for text in (text_of(sheet), text_in(PICTURE.read_bytes()))
+        re.sub(r"\d+ tokens computed, \d+ cached", "", text)
+        for text in (text_of(sheet), animation.info["comment"].decode())
     )
     assert SCORE.sub("", shown) == SCORE.sub("", pictured)
-    scores, pictured_scores = (list(map(float, SCORE.findall(text))) for text in (shown, pictured))
-    assert scores == pytest.approx(pictured_scores, abs=2e-3)
+    scores, pictured_scores = (
+        [float(share) / 100 if share else float(score) for share, score in SCORE.findall(text)]
+        for text in (shown, pictured)
+    )
+    assert scores == pytest.approx(pictured_scores, abs=0.011)
     sheet.page.context.close()
+    lasts = sum(frame.info["duration"] for frame in ImageSequence.Iterator(animation))
+    assert 8_000 < lasts < 14_000
+    assert DEMO.stat().st_size <= 2**20
+
+
+def test_a_shared_link_has_a_picture_and_a_description(browser: Browser, mini: Running) -> None:
+    page = browser.new_page()
+    page.goto(mini.url)
+    said = page.locator("meta[name=description], meta[property^='og:']")
+    assert all(said.nth(k).get_attribute("content") for k in range(said.count()))
+    assert said.count() == 3
+    address = page.locator("meta[property='og:image']").get_attribute("content")
+    response = page.request.get(f"{mini.url}/{address}")
+    assert response.headers["content-type"] == "image/png"
+    assert response.body() == CARD.read_bytes()
+    assert Image.open(CARD).size == (SHARED["width"], SHARED["height"])
+    page.close()

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from playwright.sync_api import Browser, Dialog, Route, expect
 
-from tests.browser.harness import EXAMPLES, Sheet, scored
+from tests.browser.harness import EXAMPLES, Sheet, percent, scored
 from tests.fake_engine import FakeEngine
 from tests.server.harness import Running, serving
 from tests.support import until
@@ -30,13 +30,16 @@ def test_a_problem_is_pasted_scored_and_voted_on(sheet: Sheet, running: Running)
     expected = running.post("/vote/compare", {"problem": OF_THE_DOMAIN, "solutions": texts}).json()
     for strategy in STRATEGIES:
         assert sheet.elected(strategy) == expected["strategies"][strategy]["answer"]
-    cards = sheet.page.locator(".solution")
-    expect(cards).to_have_count(3)
+    expect(sheet.page.locator(".solution")).to_have_count(3)
     for k, solution in enumerate(expected["solutions"]):
-        shown = cards.nth(k).locator(".step .chip").all_inner_texts()
-        assert shown == [f"{score:.3f}" for score in solution["step_scores"]]
+        card = sheet.solution(k)
+        card.scroll_into_view_if_needed()
+        chips = card.locator(".step .chip")
+        assert chips.all_inner_texts() == [percent(score) for score in solution["step_scores"]]
+        details = chips.evaluate_all("chips => chips.map((chip) => chip.title)")
+        assert details == [f"score {score:.4f}" for score in solution["step_scores"]]
         symbols = (
-            cards.nth(k)
+            card
             .locator(".chip")
             .evaluate_all("chips => chips.map((chip) => getComputedStyle(chip, '::before').content[1])")
         )
@@ -44,14 +47,14 @@ def test_a_problem_is_pasted_scored_and_voted_on(sheet: Sheet, running: Running)
         right = len(symbols) if error is None else error
         # a quotation mark ends the content of a step after the error
         assert symbols == [*["✓"] * right, "✗", *['"'] * len(symbols)][: len(symbols)]
-        steps = cards.nth(k).locator(".step")
+        steps = card.locator(".step")
         marked = steps.evaluate_all("steps => steps.findIndex((step) => step.classList.contains('first-error'))")
         assert marked == (-1 if error is None else error)
-        assert cards.nth(k).locator(".step.after").count() == max(0, len(symbols) - right - 1)
-        assert f"{solution['reward']:.3f}" in cards.nth(k).locator(".facts").inner_text()
+        assert card.locator(".step.after").count() == max(0, len(symbols) - right - 1)
+        assert percent(solution["reward"]) in card.locator(".facts").inner_text()
     elected = expected["strategies"]["wrf"]["solution_index"]
-    assert "elected" in cards.nth(elected).locator(".vote").inner_text()
-    expect(sheet.page.locator("#model-line")).to_have_text("fake on cpu, a demonstration")
+    assert "elected" in sheet.solution(elected).locator(".vote").inner_text()
+    expect(sheet.page.locator("#model-line")).to_have_text("fake on cpu")
 
 
 def test_where_scores_come_from_is_told(sheet: Sheet) -> None:
@@ -63,7 +66,7 @@ def test_where_scores_come_from_is_told(sheet: Sheet) -> None:
         sheet.score(OF_THE_DOMAIN, ["a", "The answer is 1."], *SPLIT)
         sheet.tile("wrf")
         expect(status).to_have_text(
-            re.compile(r"1 solution scored by fake: \d+ tokens run, \d+ cached; 5 candidates came with")
+            re.compile(r"1 solution scored by fake: \d+ tokens computed, \d+ cached; 5 candidates came with")
         )
 
 
@@ -80,9 +83,10 @@ def test_what_a_demonstration_s_scores_are_worth_stays_with_them(sheet: Sheet, i
 
     sheet.page.route("**/score_steps", by_a_demonstration)
     sentence = sheet.page.locator("#demonstration")
+    words = re.compile("Scored by the built-in demo model" if in_domain else "can’t judge this: only equations are")
     sheet.score(PROBLEM, ["The answer is 1."], ["The answer is 2."])
     sheet.tile("wrf" if in_domain else "majority")
-    expect(sentence).to_have_text("A demonstration scored these.")
+    expect(sentence).to_have_text(words)
     # outside of what it knows, it elects nothing
     address = f"**/vote/{'compare' if in_domain else 'majority'}"
     chosen = sheet.page.locator("input[value=wrf]" if in_domain else "input[value=majority]")
@@ -90,7 +94,7 @@ def test_what_a_demonstration_s_scores_are_worth_stays_with_them(sheet: Sheet, i
     sheet.unfold("#options")
     with sheet.page.expect_response(address):
         sheet.page.get_by_label("Solution reward").select_option("mean")
-    expect(sentence).to_have_text("A demonstration scored these.")
+    expect(sentence).to_have_text(words)
     if in_domain:
         sheet.choose("prm")
     with sheet.page.expect_response(address):
@@ -116,9 +120,9 @@ def test_a_slide_of_alpha_votes_again(sheet: Sheet, running: Running) -> None:
         sheet.slide_and_vote(alpha)
         outcome = running.post("/vote/wrf", {"solutions": SPLIT, "alpha": alpha}).json()
         assert sheet.elected("wrf") == outcome["answer"]
-        assert outcome["tie"] or f"lead {outcome['margin']:.3f} (combined)" in sheet.tile("wrf")
-        best = sheet.page.locator(".class").first
-        assert f"{outcome['candidates'][0]['score']:.3f}" in best.inner_text()
+        lead = "It is a tie" if outcome["tie"] else f"leads the next answer by {outcome['margin']:.3f} (combined)"
+        expect(sheet.page.locator("#explanation")).to_contain_text(lead)
+        expect(sheet.page.locator("#measures tr").nth(1)).to_contain_text(f"{outcome['candidates'][0]['score']:.3f}")
     assert {sheet.elected("wrf"), sheet.elected("majority")} == {"1", "2"}
 
 
@@ -138,15 +142,17 @@ def test_a_vote_is_explained(sheet: Sheet) -> None:
     rows = sheet.page.locator(".class")
     expect(rows).to_have_count(3)
     assert "3 of 6" in rows.first.inner_text()
-    rows.nth(1).get_by_role("button").click()
-    expect(sheet.page.locator(".solution:visible")).to_have_count(1)
+    expect(rows.nth(1)).to_contain_text("solution 4")
+    rows.nth(1).get_by_role("link", name="4").click()
+    expect(sheet.page.locator("#solution-4")).to_be_in_viewport()
 
 
 def test_a_tie_is_told(sheet: Sheet) -> None:
     sheet.score("", scored(1, [0.5]), scored(2, [0.5]))
-    assert "tie of 2" in sheet.tile("majority")
-    expect(sheet.page.locator(".side .head")).to_have_text(f"1 elected by all {len(STRATEGIES)} votes, by a tie")
-    expect(sheet.page.locator("#explanation")).to_contain_text("It is a tie of 2 answers")
+    assert all("tie" in sheet.tile(strategy).split() for strategy in STRATEGIES)
+    expect(sheet.page.locator("#winner")).to_contain_text("by a tie")
+    expect(sheet.page.locator("#story")).to_contain_text("The steps leave a tie, and the first candidate decides: 1.")
+    expect(sheet.page.locator("#explanation")).to_contain_text("It is a tie between 2 answers")
     sheet.score("", scored(1, [0.5]), scored(1, [0.7]))
     expect(sheet.page.locator("#explanation")).to_contain_text("wins without a vote")
 
@@ -156,12 +162,13 @@ def test_another_threshold_needs_no_request(sheet: Sheet) -> None:
     sheet.tile("wrf")
     before = len(sheet.requests)
     sheet.page.locator("#options summary").click()
-    card = sheet.page.locator(".solution").nth(3)
+    card = sheet.solution(3)
     expect(card.locator(".badge")).to_have_count(0)
     sheet.page.get_by_label("Steps below this are errors").fill("0.85")
     sheet.page.get_by_label("Steps below this are errors").blur()
     expect(card.locator(".step").nth(1).locator(".badge")).to_have_text("first error")
-    expect(sheet.page.locator(".solution").nth(2).locator(".vote")).to_contain_text("elected")
+    expect(sheet.solution(2).locator(".vote")).to_contain_text("elected")
+    expect(sheet.page.locator("#story")).to_contain_text("5 of 5 solutions have a mistake")
     assert len(sheet.requests) == before
 
 
@@ -169,8 +176,7 @@ def test_another_threshold_needs_no_request(sheet: Sheet) -> None:
 def test_another_reward_runs_no_model(sheet: Sheet, running: Running, answered: bool) -> None:
     candidates = [["a", "b", f"The answer is {k}." if answered else "Who knows?"] for k in (1, 1, 2)]
     sheet.score(KNOWN, *candidates)
-    facts = sheet.page.locator(".solution .facts")
-    expect(facts).to_have_count(3)
+    expect(sheet.page.locator(".solution")).to_have_count(3)
     if not answered:
         sheet.complaint()
     sheet.page.locator("#options summary").click()
@@ -181,7 +187,7 @@ def test_another_reward_runs_no_model(sheet: Sheet, running: Running, answered: 
         body = {"problem": KNOWN, "solutions": candidates, "aggregate": aggregate}
         expected = running.post("/score_steps", body).json()["solutions"]
         for k, solution in enumerate(expected):
-            expect(facts.nth(k)).to_contain_text(f"reward {solution['reward']:.3f}")
+            expect(sheet.solution(k).locator(".facts")).to_contain_text(f"reward {percent(solution['reward'])}")
         if answered:
             sheet.voted()
             votes = running.post("/vote/compare", body).json()["strategies"]
@@ -198,12 +204,39 @@ def test_another_model_scores_anew(browser: Browser) -> None:
         sheet = Sheet(browser.new_page(), server.url).open()
         sheet.score(PROBLEM, "The answer is 1.", "The answer is 2.")
         number = sheet.page.locator(".solution .chip").first
-        expect(number).to_have_text("0.250")
-        for choice, score in (("high", "0.750"), ("mean of all 2", "0.500"), ("low", "0.250")):
+        expect(number).to_have_text("25%")
+        for choice, score in (("high", "75%"), ("mean of all 2", "50%"), ("low", "25%")):
             sheet.page.locator("#model").select_option(label=choice)
             expect(number).to_have_text(score)
         sheet.page.close()
         assert sheet.complaints == []
+
+
+def test_candidates_are_written_in_cards(sheet: Sheet) -> None:
+    first, second = scored(1, [0.9]), "Step 1: a.\nThe answer is 2."
+    sheet.score(KNOWN, first, second)
+    cards = sheet.page.locator("#cards textarea")
+    expect(cards).to_have_count(2)
+    expect(cards.first).to_have_value("Step 1 of the way.")
+    expect(sheet.page.locator("#outcome")).not_to_have_class("old")
+    sheet.press("+ candidate")
+    expect(cards.last).to_be_focused()
+    expect(sheet.page.locator("#count")).to_have_text("2 candidates")  # a blank one is none
+    cards.last.fill("The answer is\n===\n3.")
+    expect(sheet.page.locator("#count")).to_have_text("3 candidates")
+    expect(sheet.page.locator("#outcome")).to_have_class("old")
+    with sheet.page.expect_request("**/score_steps") as sent:
+        sheet.press("Score and vote")
+    # a card in which nobody has written keeps its scores
+    assert sent.value.post_data_json["solutions"] == [first, second, "The answer is\n===\n3."]
+    sheet.settled()
+    cards.first.fill("The answer is 4.")
+    sheet.page.get_by_role("button", name="Remove this candidate").nth(1).click()
+    expect(cards).to_have_count(2)
+    with sheet.page.expect_request("**/score_steps") as sent:
+        sheet.press("Score and vote")
+    assert sent.value.post_data_json["solutions"] == ["The answer is 4.", "The answer is\n===\n3."]
+    sheet.settled()
 
 
 @pytest.mark.parametrize("layout", ["candidates", "request", "texts"])
@@ -217,11 +250,11 @@ def test_a_hundred_candidates_are_uploaded(sheet: Sheet, layout: str) -> None:
     sheet.page.get_by_label("Problem", exact=True).fill(PROBLEM)
     file = {"name": "candidates.jsonl", "mimeType": "application/json", "buffer": content.encode()}
     sheet.page.locator("#file").set_input_files([file])  # type: ignore[list-item]
-    expect(sheet.page.locator("#count")).to_have_text("100 candidates.")
+    expect(sheet.page.locator("#count")).to_have_text("100 candidates")
     sheet.press("Score and vote")
     expect(sheet.page.locator(".solution")).to_have_count(100)
     expect(sheet.page.locator(".class").first).to_contain_text("15 of 100")
-    assert sheet.page.locator(".solution").nth(99).locator(".step").count() == 2
+    assert sheet.solution(99).locator(".step").count() == 2
 
 
 def test_one_of_several_uploaded_questions_is_chosen(sheet: Sheet) -> None:
@@ -239,6 +272,7 @@ def test_one_of_several_uploaded_questions_is_chosen(sheet: Sheet) -> None:
         [{"name": "samples.jsonl", "mimeType": "application/json", "buffer": content}]
     )
     expect(sheet.page.get_by_label("Problem", exact=True)).to_have_value("Question 1?")
+    sheet.unfold("#paste")
     sheet.page.get_by_label("Question in the file").select_option("2")
     expect(sheet.page.get_by_label("Problem", exact=True)).to_have_value("Question 3?")
     sheet.press("Score and vote")
@@ -254,13 +288,12 @@ def test_what_can_t_be_scored_keeps_its_place_and_says_why(browser: Browser) -> 
         for strategy in STRATEGIES:
             assert sheet.elected(strategy) == expected["strategies"][strategy]["answer"]
         assert {sheet.elected("majority"), sheet.elected("prm")} == {"1", "2"}
-        cards = sheet.page.locator(".solution")
-        expect(cards.nth(0)).not_to_contain_text("not scored")
-        expect(cards.nth(1)).to_contain_text("✗ not scored: Solution 2 with its problem takes")
-        expect(cards.nth(2)).to_contain_text("is blank")
-        expect(cards.nth(3)).to_contain_text("more than 2 steps")
-        expect(cards.nth(3).locator(".step.unscored")).to_have_count(3)
-        facts = cards.nth(3).locator(".facts")
+        expect(sheet.solution(0)).not_to_contain_text("not scored")
+        expect(sheet.solution(1)).to_contain_text("✗ not scored: Solution 2 with its problem takes")
+        expect(sheet.solution(2)).to_contain_text("is blank")
+        expect(sheet.solution(3)).to_contain_text("more than 2 steps")
+        expect(sheet.solution(3).locator(".step.unscored")).to_have_count(3)
+        facts = sheet.solution(3).locator(".facts")
         facts.scroll_into_view_if_needed()  # what is off the screen has no rendered text
         until(lambda: "answer 2 reward none" in " ".join(facts.inner_text().split()))
         expect(sheet.page.locator("#notices")).to_contain_text("3 of 4 solutions could not be scored")
@@ -300,6 +333,7 @@ def test_wrf_is_taken_by_shares(sheet: Sheet, browser: Browser, running: Running
     sheet.tile("wrf")
     sheet.slide_and_vote(0.6)
     assert sheet.elected("wrf") == "2"
+    sheet.unfold("#why")
     sheet.page.get_by_label("Normalisation").select_option("share")
     sheet.voted()
     outcome = running.post("/vote/wrf", {"solutions": solutions, "alpha": 0.6, "normalization": "share"}).json()
@@ -327,7 +361,7 @@ def test_without_any_answer_the_scores_are_shown(sheet: Sheet) -> None:
     sheet.score(PROBLEM, "I can't tell.", "Nor can I.")
     assert sheet.complaint()[0] == "no_answer"
     expect(sheet.page.locator(".solution")).to_have_count(2)
-    expect(sheet.page.locator("#sides")).to_be_hidden()
+    expect(sheet.page.locator("#votes")).to_be_hidden()
 
 
 def test_a_link_brings_the_input_back_and_scores_nothing(sheet: Sheet, browser: Browser) -> None:
@@ -366,7 +400,7 @@ def test_the_command_asks_the_same_vote(sheet: Sheet) -> None:
     vote = json.loads(ran.stdout)
     assert vote["strategy"] == "wrf"
     assert vote["answer"] == sheet.elected("wrf") == "2"
-    assert f"{vote['margin']:.3f}" in sheet.tile("wrf")
+    expect(sheet.page.locator("#explanation")).to_contain_text(f"{vote['margin']:.3f} (combined)")
 
 
 def test_without_a_clipboard_the_text_is_shown(browser: Browser, running: Running) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from tests.browser.harness import Sheet, flaws, scored
+from tests.browser.harness import Sheet, flaws, percent, scored
 from tests.server.calibrations import calibration
 from tests.server.harness import Running, serving
 from unprm.votes.registry import REWARD_STRATEGIES, VOTES
@@ -28,10 +28,13 @@ ELECTIONS: dict[str, list[Any]] = {
     "many answers": [scored(k // 2, [k / 31, 1 - k / 41]) for k in range(30)],
 }
 CLASSES = """
-rows => rows.map((row) => [
-  row.querySelector(".vote").textContent,
-  Object.fromEntries([...row.querySelectorAll("dt")].map((name) => [name.innerText, name.nextSibling.innerText])),
-])
+rows => rows.map((row, place) => {
+  const text = (node) => node.innerText.trim();
+  const lines = [...document.querySelectorAll("#measures tr")].map((line) => [...line.children].slice(1).map(text));
+  const shares = [...row.querySelectorAll("dt")].map((name) => [text(name), text(name.nextSibling)]);
+  const figures = lines[0].map((name, column) => [name, lines[place + 1][column]]);
+  return [text(row.querySelector(".vote")), Object.fromEntries(shares), Object.fromEntries(figures)];
+})
 """
 
 
@@ -39,8 +42,8 @@ def number(value: float | None) -> str:
     return "none" if value is None else f"{value:.3f}"
 
 
-def measures(strategy: str, candidate: dict[str, Any], total: int) -> dict[str, str]:
-    """What the page says of a class of answers; by the fields of the response."""
+def figures(strategy: str, candidate: dict[str, Any]) -> dict[str, str]:
+    """What a vote compares in a class of answers; by the fields of the response."""
     fields = {"mean reward": "mean_reward"}
     fields |= {
         "majority": {},
@@ -53,36 +56,21 @@ def measures(strategy: str, candidate: dict[str, Any], total: int) -> dict[str, 
         },
         "best_of_majority": {"highest reward": "max_reward"},
     }.get(strategy, {VOTES[strategy].score_name: "score"})
-    shown = {title: number(candidate[field]) for title, field in fields.items()}
-    return {"candidates": f"{candidate['count']} of {total}"} | shown
+    return {title: number(candidate[field]) for title, field in fields.items()}
 
 
 def lead(outcome: dict[str, Any], total: int) -> str:
     """How the page says by how much an answer wins."""
     if outcome["tie"]:
-        return f"tie of {len(outcome['tied_answers'])}"
+        return f"It is a tie between {len(outcome['tied_answers'])} answers"
     margin = outcome["margin"]
     if outcome["decided_by"] == "only_answer":
-        return f"{outcome['candidates'][0]['count']} of {total} candidates is readable"
+        return f"only {outcome['candidates'][0]['count']} of {total} candidates is readable"
     if margin is None:
-        return "no other answer" + (" can win" if len(outcome["candidates"]) > 1 else "")
+        return ""
     if outcome["decided_by"] == "majority":
-        return f"lead {margin:.0f} candidate{'' if margin == 1 else 's'}"
-    return f"lead {margin:.3f} ({VOTES[outcome['strategy']].score_name})"
-
-
-def sides(strategies: dict[str, Any], chosen: str) -> list[str]:
-    """What the page says of the votes that elect the same answer: first of those that the chosen one agrees with."""
-    found: dict[int, list[str]] = {}
-    for strategy, outcome in strategies.items():
-        found.setdefault(outcome["candidates"][0]["members"][0], []).append(strategy)
-    said = []
-    for side in sorted(found.values(), key=lambda side: (chosen in side, len(side)), reverse=True):
-        ties = sum(strategies[strategy]["tie"] for strategy in side)
-        by = f"elected by {'all' if len(side) == len(strategies) else f'{len(side)} of'} {len(strategies)} votes"
-        of_them = "" if ties == len(side) else f"{ties} of them "
-        said.append(f"{by}, {of_them}by a tie" if ties else by)
-    return said
+        return f"It leads the next answer by {margin:.0f} candidate{'' if margin == 1 else 's'}."
+    return f"It leads the next answer by {margin:.3f} ({VOTES[outcome['strategy']].score_name})."
 
 
 @pytest.mark.parametrize("name", ELECTIONS)
@@ -94,24 +82,29 @@ def test_the_page_shows_what_the_server_answers(sheet: Sheet, running: Running, 
         sheet.slide_and_vote(alpha)
         answer = running.post("/vote/compare", {"problem": PROBLEM, "solutions": candidates, "alpha": alpha}).json()
         assert list(answer["strategies"]) == list(REWARD_STRATEGIES)
-        heads = page.locator(".side .head").evaluate_all("heads => heads.map((head) => head.textContent)")
-        assert [head[head.index("elected") :] for head in heads] == sides(answer["strategies"], "wrf")
         for strategy, outcome in answer["strategies"].items():
             assert sheet.elected(strategy) == outcome["answer"] or "\\" in outcome["answer"]
-            assert lead(outcome, len(candidates)) in sheet.tile(strategy)
+            assert ("tie" in sheet.tile(strategy).split()) == outcome["tie"]
             sheet.choose(strategy)
+            assert sheet.page.locator("#winner .answer").inner_text() == sheet.elected(strategy)
+            assert lead(outcome, len(candidates)) in page.locator("#explanation").inner_text()
             shown = page.locator(".class").evaluate_all(CLASSES)
             assert shown == [
                 [
                     "★ elected" if rank == 0 else "tied" if rank < len(outcome["tied_answers"]) else "",
-                    measures(strategy, candidate, len(candidates)),
+                    {
+                        "candidates": f"{candidate['count']} of {len(candidates)}",
+                        "mean reward": percent(candidate["mean_reward"]),
+                    },
+                    figures(strategy, candidate),
                 ]
                 for rank, candidate in enumerate(outcome["candidates"])
             ]
             [elected] = page.locator(".solution").evaluate_all(
-                "cards => cards.flatMap((card, k) => card.dataset.vote === 'elected' ? [k] : [])"
+                "cards => cards.flatMap((card) => card.dataset.vote === 'elected' ? [card.id] : [])"
             )
-            assert elected == outcome["solution_index"]
+            assert elected == f"solution-{outcome['solution_index'] + 1}"
+            expect(page.locator(".solution").first).to_have_id(elected)
 
 
 def test_a_vote_on_known_scores_runs_no_model(sheet: Sheet) -> None:
@@ -211,7 +204,7 @@ def test_a_vote_of_which_no_script_knows_is_shown(sheet: Sheet) -> None:
     assert "Borda count" in sheet.tile("borda")
     sheet.choose("borda")
     expect(sheet.page.locator("#explanation")).to_contain_text("1 has the highest number of points, 1.000 from 2 of 3")
-    assert "number of points" in sheet.page.locator(".class").first.inner_text()
+    assert "number of points" in sheet.page.locator("#measures").inner_text()
 
 
 def test_the_page_says_whether_answers_are_accepted(browser: Browser, tmp_path: Path) -> None:
@@ -223,13 +216,13 @@ def test_the_page_says_whether_answers_are_accepted(browser: Browser, tmp_path: 
         sheet.unfold("#options")
         sheet.page.get_by_label("Share of accepted answers").fill("0.05")
         sheet.page.get_by_label("Share of accepted answers").blur()
-        expect(sheet.page.locator(".tile:has(input[value=majority]) .how")).to_contain_text("; accepted")
+        expect(sheet.page.locator(".tile:has(input[value=majority]) .how")).to_have_text("accepted")
         sheet.choose("majority")
-        explained = sheet.page.locator("#explanation")
-        by = "It is accepted at a risk of 5 %, by 100 problems of “a pool” (2026-01-31)"
+        explained = sheet.page.locator("#because")
+        by = "It is accepted at a risk of 5%, by 100 problems of “a pool” (2026-01-31)"
         expect(explained).to_contain_text(f"{by}: its certainty is 0.667, 0.600 is needed")
         sheet.score(PROBLEM, *unsure)
-        expect(explained).to_contain_text("It is not accepted at a risk of 5 %")
+        expect(explained).to_contain_text("It is not accepted at a risk of 5%")
         sheet.score(PROBLEM, *unsure[:1])
         expect(explained).to_contain_text("the candidates lie outside the calibration in candidates")
         assert flaws(sheet.page) == []

@@ -33,7 +33,7 @@ VOTE = Vote(
     frequency_decides=lambda tally: sum(_frequent(tally)) == 1,
     terms=BestOfMajorityTerms,
     grid={"min_share": (0.2, 0.05, 0.1, 0.3, 0.4)},
-    title="Best of majority",
+    title="Best frequent answer",
     summary="The answer with the highest reward among the frequent answers",
     description="Answers of less than `min_share` of all candidates are dropped (Di et al., 2025). If a single one is "
     "left, it wins without scoring; if none is, the most frequent stay.",

@@ -17,7 +17,7 @@ VOTE = Vote(
     score=by_highest,
     frequency_decides=_has_half,
     settled=lambda tally, left: 2 * max(tally.counts) > tally.total + left,
-    title="Hybrid (HMR)",
+    title="Hybrid majority reward",
     summary="The majority if it alone has half of the candidates or more, else the answer with the highest reward",
     description="The one answer that at least half of all solutions state wins without scoring; if there is none, or "
     "there are two, the model is run.",

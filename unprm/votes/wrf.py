@@ -50,7 +50,7 @@ VOTE = Vote(
     score=_by_reward_and_frequency,
     terms=WrfTerms,
     grid={"alpha": (0.5, 0.1, 0.3, 0.7, 0.9), "normalization": ("minmax", "share")},
-    title="Weighted (WRF)",
+    title="Weighted reward-frequency",
     summary="The answer with the highest weighted sum of mean reward and frequency",
     description="Per answer, mean reward and frequency are made comparable as `normalization` says; the highest "
     "`alpha * reward + (1 - alpha) * frequency` wins.",

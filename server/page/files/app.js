@@ -1,6 +1,6 @@
 // The page: the input on the left, votes and scores on the right.
 import { events, fetchJson, fetchResponse, key } from "./api.js";
-import { byId, counted, el } from "./dom.js";
+import { byId, counted, el, listed } from "./dom.js";
 import { clearComplaint, complain, guarded, Problem } from "./errors.js";
 import { EXAMPLES } from "./examples.js";
 import * as input from "./input.js";
@@ -13,6 +13,10 @@ const LOOK_AGAIN = 1000;
 /** Milliseconds without a change of α after which the votes are taken again. */
 const PAUSE = 100;
 const NOT_YET = "The model is not ready yet. These candidates will be scored as soon as it is.";
+const AT_HOME = "Scored by the built-in demo model, which knows only word problems of this kind.";
+const ABROAD =
+  "The built-in demo model can’t judge this: only equations are checked. " +
+  "For your own problems, load a real model, as with unprm serve --model Qwen/Qwen2.5-Math-PRM-7B.";
 /** For steps that can be scored, and an answer that is found. */
 const INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}.";
 
@@ -39,17 +43,12 @@ function render() {
   const { solutions, demonstration, votes } = shown;
   byId("outcome").hidden = solutions === null;
   if (solutions === null) return;
-  byId("demonstration").textContent = demonstration?.detail ?? "";
-  byId("demonstration").classList.toggle("warning", demonstration?.in_domain === false);
+  byId("demonstration").textContent = demonstration === null ? "" : demonstration.in_domain ? AT_HOME : ABROAD;
+  byId("demonstration").className = demonstration?.in_domain === false ? "notice warning" : "hint";
   byId("notices").replaceChildren(...notices(solutions, votes).map((text) => el("p", { class: "notice" }, text)));
   showSolutions(shown);
   const mark = () => arrange(shown, choice.strategy);
-  showVotes(shown, mark, (first) => {
-    byId("show").value = String(first);
-    mark();
-    byId("solutions-title").scrollIntoView({ block: "start" });
-    byId("show").focus({ preventScroll: true });
-  });
+  showVotes(shown, mark);
   mark();
 }
 
@@ -59,7 +58,7 @@ function notices(solutions, votes) {
   const missing = solutions.filter((solution) => solution.reward === null && solution.step_scores === null).length;
   const number = `${missing} of ${counted(solutions.length, "solution")}`;
   if (missing > 0) texts.push(`${number} could not be scored. Their answers count, without a reward.`);
-  const which = new Intl.ListFormat("en").format((votes?.compared_as_text ?? []).map((index) => `solution ${index + 1}`));
+  const which = listed((votes?.compared_as_text ?? []).map((index) => `solution ${index + 1}`)).join("");
   if (which !== "") texts.push(`The answer of ${which} could not be compared as mathematics in time, only as written.`);
   return texts;
 }
@@ -81,11 +80,12 @@ async function score() {
   const request = input.request();
   say(`Scoring ${counted(request.solutions.length, "candidate")} …`);
   const scoreThem = async (signal) => {
-    const response = await showScores(request, signal).catch((error) => {
+    try {
+      say(whoScored(request.solutions, await showScores(request, signal)));
+    } catch (error) {
       if (!signal.aborted) sayOld();
       throw error;
-    });
-    say(whoScored(request.solutions, response));
+    }
   };
   try {
     await alone(scoreThem, vote);
@@ -96,8 +96,9 @@ async function score() {
   }
 }
 
-function sayOld() {
-  say(shown.solutions === null ? "" : "The results below are from before.");
+function sayOld(text = "The results below are from before.") {
+  byId("outcome").classList.add("old");
+  say(shown.solutions === null ? "" : text);
 }
 
 /** Runs actions one after the other, in place of those that are under way. */
@@ -122,6 +123,7 @@ async function showScores(request, signal, more = false) {
   const response = scored ? await post("score_steps", request, signal) : await answersAlone(request, signal);
   const { solutions } = response;
   const demonstration = response.demonstration ?? (more ? shown.demonstration : null);
+  byId("outcome").classList.remove("old");
   clearTimeout(pause);
   voting.abort(); // whatever is under way is of other scores
   const byMajority = !scored || solutions.some(isChecked);
@@ -179,7 +181,7 @@ function whoScored(sent, { solutions, usage, model }) {
   const number = scored.length - given;
   const came = given > 0 ? `${counted(given, "candidate")} came with scores` : "";
   if (number === 0) return came ? `${came}: no model was run.` : "No model was run.";
-  const cost = `${usage.computed_tokens} tokens run, ${usage.cached_tokens} cached`;
+  const cost = `${usage.computed_tokens} tokens computed, ${usage.cached_tokens} cached`;
   return `${counted(number, "solution")} scored by ${model}: ${cost}${came && `; ${came}`}.`;
 }
 
@@ -335,7 +337,7 @@ async function showModel() {
     modelless = model.engine === "none";
     input.offerModel(model);
     const without = { none: "no model: votes by answers alone", checks: "no model: equations are checked" };
-    byId("model-line").textContent = without[model.engine] ?? `${model.name} on ${model.device}${model.demo ? ", a demonstration" : ""}`;
+    byId("model-line").textContent = without[model.engine] ?? `${model.demo ? "demo model: " : ""}${model.name} on ${model.device}`;
     if (limits.max_candidates) await offerUpstream().catch(() => null); // asked again when it is needed
     if (trouble !== null) clearComplaint();
     trouble = null;
@@ -420,7 +422,8 @@ function listen() {
   byId("input").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) guarded(scoreAndReveal)();
   });
-  on("click", { ask: () => (asking === null ? ask() : asking.abort()), link, curl });
+  const command = () => copy(byId("ask-hint").querySelector("code").textContent, "Command copied.");
+  on("click", { ask: () => (asking === null ? ask() : asking.abort()), add: input.addCard, command, link, curl });
   on("change", {
     aggregate: reward,
     threshold: () => {
@@ -439,7 +442,6 @@ function listen() {
       await showModel();
     },
     file: readFile,
-    show: render,
     normalization: vote,
   });
   byId("alpha").addEventListener("input", () => {
@@ -448,34 +450,34 @@ function listen() {
     clearTimeout(pause);
     pause = setTimeout(guarded(vote), PAUSE);
   });
-  byId("candidates").addEventListener("input", input.showCount);
-  for (const id of ["problem", "candidates"]) {
+  byId("candidates").addEventListener("input", input.showCards);
+  for (const id of ["problem", "candidates", "cards"]) {
     byId(id).addEventListener("input", () => {
-      if (shown.solutions !== null) say("The input has changed since it was scored.");
+      if (shown.solutions !== null) sayOld("The input has changed since it was scored.");
     });
   }
   window.addEventListener("hashchange", guarded(openLink));
 }
 
 function offerExamples() {
-  const buttons = EXAMPLES.map(({ name, ...example }) => {
-    const show = async () => {
-      input.fill(example);
-      await scoreAndReveal();
-    };
-    return el("button", { type: "button", class: "quiet", onclick: guarded(show) }, name);
-  });
-  byId("examples").append(...buttons);
+  const show = async (example) => {
+    input.fill(example);
+    await scoreAndReveal();
+  };
+  const button = ({ name, ...example }) => {
+    return el("button", { type: "button", class: "quiet", onclick: guarded(() => show(example)) }, name);
+  };
+  byId("examples").append(...EXAMPLES.map(button));
 }
 
 /** A first visit begins with the first example; a link, and what the browser has kept of a form, is left as it is. */
 async function begin() {
-  byId("why").open = matchMedia("(min-width: 40rem)").matches;
+  byId("written").open = matchMedia("(min-width: 40rem)").matches;
   byId("key").value = key.get();
   const { problem, candidates } = input.fields();
   waiting = !location.hash.startsWith("#v") && problem === "" && candidates === "";
   if (waiting) input.fill(EXAMPLES[0]);
-  input.showCount();
+  input.showCards();
   await showModel();
   await openLink();
 }

@@ -1,15 +1,12 @@
 // What went wrong, and what to do about it: a sentence for every code, shown in the element `problem-details`.
 import { byId, el } from "./dom.js";
 
+const AGAIN = "Try again; if it happens again, tell the operator";
 const SENTENCES = {
   // said by the server
-  malformed_json: "The server could not read the request. Reload the page, and try again.",
   unauthorized: "This server asks for an API key. Enter yours below “Options and API key”, and score again.",
   foreign_site: "A server without a key can only be opened by its address or a local name. Use one of these, or ask the operator.",
-  not_found: "The server has nothing at this path. Does a proxy in front of it change paths?",
-  method_not_allowed: "The server does not accept this kind of request. Does a proxy in front of it change requests?",
   body_too_large: "This is more text than the server accepts at once. Score fewer or shorter candidates.",
-  unsupported_media_type: "The request was not declared as JSON. Does a proxy in front of the server change requests?",
   invalid_request: "Something in the input is invalid. Correct what is named here, and score again.",
   blank: "A candidate is blank. Write its steps, or remove it.",
   too_many_solutions: "There are more candidates than the server accepts at once. Remove some.",
@@ -20,20 +17,20 @@ const SENTENCES = {
   no_answer: "No candidate has an answer, so there is nothing to vote for. Write answers as \\boxed{…} or “The answer is …”.",
   overloaded: "The server is overloaded. Wait a moment, then score again.",
   quota_exceeded: "Your API key has used up its tokens for now. Wait a moment, then score again.",
-  internal: "Something went wrong on the server. Try again; if it happens again, give the operator the request's id.",
+  internal: `Something went wrong on the server. ${AGAIN} the request’s id.`,
   model_unavailable: "The model is not ready yet. Wait a moment, then score again.",
-  shutting_down: "The server is shutting down. Score again once it is back.",
+  shutting_down: "The server is shutting down. Wait a moment, then score again.",
   deadline_exceeded: "This took longer than the server allows. Score fewer candidates at once, or try again later.",
   upstream_refused: "The model behind the gateway refused the request. Choose another one, or correct the request.",
   upstream_busy: "The model behind the gateway takes no more requests now. Wait a moment, then ask again.",
-  upstream_unavailable: "The model behind the gateway is not available now. Try again; if it happens again, tell the operator.",
-  upstream_failed: "The model behind the gateway does not answer. Try again; if it happens again, tell the operator.",
+  upstream_unavailable: `The model behind the gateway is not available now. ${AGAIN}.`,
+  upstream_failed: `The model behind the gateway does not answer. ${AGAIN}.`,
   // found by the page
   unreachable: "The server can't be reached. Check that it is running and that you are online, then score again.",
   cut_short: "The model behind the gateway was cut off. What had arrived is shown; try again for the rest.",
-  unexpected: "The response did not come from this server. Is there a proxy in front of it? Try again, or ask the operator.",
+  unexpected: "The response is not one of this server’s. Is there a proxy in front of it? Try again, or ask the operator.",
   no_problem: "There is no problem yet. Enter the question that the candidates answer.",
-  no_candidates: "There is no candidate yet. Paste one or more solutions, or pick an example.",
+  no_candidates: "There is no candidate yet. Write one, paste many, or pick an example.",
   bad_threshold: "The error threshold must be a number from 0 to 1. Correct it, and score again.",
   bad_budget: "The number of candidates must be a whole number above 0. Correct it, and ask again.",
   bad_file: "This file has no candidates. Choose one with JSON Lines, or with texts separated by lines of ===.",
@@ -69,7 +66,8 @@ export function clearComplaint() {
 export function complain(error) {
   const problem = error instanceof Problem ? error : new Problem("unexpected", { detail: String(error) });
   const { code, detail, errors, requestId, retryAfter } = problem;
-  const sentence = SENTENCES[code] ?? (detail || SENTENCES.unexpected);
+  // what is wrong with a request that this page has not sent so was changed on the way
+  const sentence = SENTENCES[code] ?? SENTENCES.unexpected;
   const particulars = errors.map((each) => `${place(each.pointer)}${each.detail}`);
   if (errors.length === 0 && detail && detail !== sentence) particulars.push(detail);
   if (requestId !== null && code === "internal") particulars.push(`Request ${requestId}`);

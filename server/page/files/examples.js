@@ -1,8 +1,7 @@
 // Problems with candidates to begin with; the page opens with the first.
 
-const moor = (sum, product, total, so = "The") =>
-  `Step 1: 166 + 66 = ${sum}.\nStep 2: 6 * 39 = ${product}.\n` +
-  `Step 3: ${sum} + ${product} = ${total}. ${so} answer is \\boxed{${total}}.`;
+const moor = (sum, product, total, last = `${sum} + ${product}`) =>
+  `Step 1: 166 + 66 = ${sum}.\nStep 2: 6 * 39 = ${product}.\nStep 3: ${last} = ${total}. The answer is \\boxed{${total}}.`;
 
 const given = (step_scores, ...steps) => ({ steps, step_scores });
 
@@ -17,7 +16,7 @@ export const EXAMPLES = [
       moor(232, 234, 466),
       moor(132, 234, 366),
       moor(232, 224, 456),
-      moor(232, 234, 466, "So the"),
+      moor(232, 234, 466, "234 + 232"),
     ],
   },
   {

@@ -1,6 +1,6 @@
 // The left side of the page: the problem, its candidates, and the options.
 import { readCandidates, readQuestions, writeCandidates } from "./candidates.js";
-import { byId, counted, offer } from "./dom.js";
+import { byId, counted, el, offer } from "./dom.js";
 import { Problem } from "./errors.js";
 
 const FIELDS = ["problem", "candidates", "aggregate", "threshold", "split", "extraction", "model", "risk"];
@@ -69,9 +69,8 @@ export function offerModel({ models, vote_calibration: calibration, limits }) {
   byId("model-field").hidden = models.length < 2;
   if (models.length > 1) byId("options").open = true;
   byId("risk-field").hidden = !calibration;
-  const asks = Boolean(limits.max_candidates);
-  if (asks && byId("asking").hidden) byId("paste").open = false; // asking is the first thing, pasting the second
-  byId("asking").hidden = !asks;
+  byId("asking").disabled = !limits.max_candidates;
+  byId("ask-hint").hidden = !byId("asking").disabled;
 }
 
 /** The name of the chosen model, if it is one; else null for the default's. */
@@ -101,10 +100,50 @@ function changed() {
   byId("candidates").dispatchEvent(new Event("input", { bubbles: true }));
 }
 
+/** Shows the candidates of the text as cards to write in. */
+export function showCards() {
+  byId("cards").replaceChildren(...readCandidates(byId("candidates").value).map(card));
+  if (byId("cards").children.length === 0) byId("cards").append(card(""));
+  showCount();
+}
+
+/** Adds a blank card, and goes there. */
+export function addCard() {
+  byId("written").open = true;
+  byId("cards").append(card(""));
+  byId("cards").lastChild.firstChild.focus();
+}
+
+// what was sent with a candidate, as its scores, stays with it until somebody writes into its card
+function card(candidate) {
+  const steps = Array.isArray(candidate) ? candidate : candidate.steps;
+  const value = typeof candidate === "string" ? candidate : steps?.join("\n") ?? String(candidate.text);
+  const field = el("textarea", { value, candidate, rows: 1, spellcheck: false, ariaLabel: "Candidate", placeholder: "Step 1: …" });
+  const remove = el("button", { type: "button", class: "quiet", ariaLabel: "Remove this candidate" }, "×");
+  const node = el("li", {}, field, remove);
+  field.onfocus = () => (field.className = "open"); // and stays so: what lies below must not move under a click
+  field.oninput = () => {
+    field.candidate = field.value;
+    writeAll();
+  };
+  remove.onclick = () => {
+    node.remove();
+    writeAll();
+    byId("cards").dispatchEvent(new Event("input"));
+    byId("add").focus();
+  };
+  return node;
+}
+
+function writeAll() {
+  const written = [...byId("cards").querySelectorAll("textarea")].map((field) => field.candidate);
+  byId("candidates").value = writeCandidates(written.filter((each) => typeof each !== "string" || each.trim()));
+  showCount();
+}
+
 /** Shows how many candidates there are. */
-export function showCount() {
-  const number = readCandidates(byId("candidates").value).length;
-  byId("count").textContent = number === 0 ? "None yet." : `${counted(number, "candidate")}.`;
+function showCount() {
+  byId("count").textContent = counted(readCandidates(byId("candidates").value).length, "candidate");
 }
 
 /** Reads an uploaded file; of several questions one can be chosen. Raises `Problem`. */

@@ -1,5 +1,5 @@
 // The solutions, each step coloured by its score; built once, their formulas set when they come into view.
-import { byId, el, offer } from "./dom.js";
+import { byId, el, listed, percent } from "./dom.js";
 import { answer, typeset } from "./mathtext.js";
 
 // thousands of steps are copies of this one, so it is as small as can be: its symbol is of the style sheet
@@ -26,39 +26,37 @@ export function showSolutions({ request, drawn: solutions, threshold }) {
   typeset([byId("problem-text")]);
   cards.forEach((before) => onView.unobserve(before));
   cards = solutions.map((solution, index) => card(solution, index, threshold));
-  byId("solutions").replaceChildren(...cards);
   cards.forEach((node) => onView.observe(node));
   const seen = solutions.filter((solution) => solution.step_scores !== null);
   byId("legend").textContent = seen.length === 0
     ? "Steps are not scored."
     : seen.some((solution) => solution.reward === undefined)
     ? "Equations in the steps are checked, the rest is not. A step with a false one is an error ✗; what follows is dimmed."
-    : `A score says how likely everything so far is right. The first below ${threshold} is an error ✗; what follows is dimmed.`;
+    : `A score says how likely everything so far is right. The first below ${percent(threshold)} is an error ✗; what follows is dimmed.`;
 }
 
-/** Marks the elected solution and those that agree with it, and shows those of the chosen answer. */
+/** The elected solution comes first, then those of the same answer, folded, then the rest. */
 export function arrange({ solutions, votes }, strategy) {
-  const classes = classesOf(solutions.length, votes);
-  const firsts = [...new Set(classes.filter((first) => first !== null))];
-  const options = firsts.map((first) => [String(first), `answer ${solutions[first].answer}`]);
-  if (votes !== null && classes.includes(null)) options.push(["null", "without an answer"]);
-  offer(byId("show"), [["", "all solutions"], ...options]);
-  const elected = votes?.strategies[strategy].solution_index;
-  const shown = byId("show").value;
+  const outcome = votes?.strategies[strategy];
+  const members = outcome?.candidates[0].members ?? [];
+  const elected = outcome?.solution_index;
+  const same = members.filter((index) => index !== elected);
   cards.forEach((node, index) => {
-    const state = index === elected ? "elected" : votes && classes[index] === classes[elected] ? "agrees" : "";
+    const state = index === elected ? "elected" : same.includes(index) ? "agrees" : "";
     node.dataset.vote = state;
     node.querySelector(".vote").textContent = { elected: "★ elected", agrees: "same answer" }[state] ?? "";
-    node.hidden = shown !== "" && String(classes[index]) !== shown;
   });
+  const first = cards.filter((_, index) => index === elected);
+  const rest = cards.filter((_, index) => !members.includes(index));
+  const fold = same.length === 0 ? [] : [folded(solutions[elected].answer, same)];
+  byId("solutions").replaceChildren(...first, ...fold, ...rest);
 }
 
-/** For each solution the first one with an equal answer, null without an answer. All strategies have the same classes. */
-function classesOf(number, votes) {
-  const classes = new Array(number).fill(null);
-  const [{ candidates }] = Object.values(votes?.strategies ?? { none: { candidates: [] } });
-  for (const { members } of candidates) for (const index of members) classes[index] = members[0];
-  return classes;
+function folded(text, same) {
+  const names = listed(same.map((index) => String(index + 1)));
+  const title = el("summary", {}, answer(text), ` also in solution${same.length === 1 ? "" : "s"} `, ...names);
+  const open = byId("solutions").querySelector(".same")?.open ?? false;
+  return el("details", { class: "same", open }, title, ...same.map((index) => cards[index]));
 }
 
 function card(solution, index, threshold) {
@@ -67,8 +65,8 @@ function card(solution, index, threshold) {
   const title = el("h3", {}, name, id === null ? null : el("span", { class: "id" }, ` ${id}`));
   return el(
     "article",
-    { class: "solution", ariaLabel: title.textContent },
-    el("header", { class: "facts row" }, title, el("span", { class: "vote" }), ...facts(solution)),
+    { class: "solution", id: `solution-${index + 1}`, ariaLabel: title.textContent },
+    el("header", { class: "facts row" }, title, ...facts(solution), el("span", { class: "vote" })),
     // the server counts from 0
     unscored ? el("p", { class: "hint" }, `✗ not scored: ${unscored.detail.replace(/^solution \d+/, name)}`) : null,
     el("ol", { class: "steps" }, ...stepsOf(steps, scores, threshold, solution.reward === undefined)),
@@ -77,26 +75,30 @@ function card(solution, index, threshold) {
 
 function stepsOf(steps, scores, threshold, checked = false) {
   const wrong = (scores ?? []).findIndex((score) => score !== null && score < threshold);
-  const words = (score) => (checked ? (score < threshold ? "false" : "holds") : score.toFixed(3));
-  const drawn = (text, k) => step(text, scores[k], words(scores[k]), wrong < 0 ? -1 : k - wrong);
-  return steps.map((text, k) => (typeof scores?.[k] === "number" ? drawn(text, k) : unscoredStep(text)));
+  const words = (score) => (checked ? (score < threshold ? "false" : "holds") : percent(score));
+  return steps.map((text, k) => {
+    const score = scores?.[k];
+    return typeof score === "number" ? step(text, score, words(score), wrong < 0 ? -1 : k - wrong) : unscoredStep(text);
+  });
 }
 
 function facts({ answer: text, reward }) {
   const none = () => el("em", {}, "none");
+  const shown = reward === null ? none() : percent(reward ?? null);
   return [
     el("span", {}, "answer ", el("strong", {}, text === null ? none() : answer(text))),
-    reward === undefined ? null : el("span", {}, "reward ", el("strong", {}, reward === null ? none() : reward.toFixed(3))),
+    reward === undefined ? null : el("span", { title: reward ?? "" }, "reward ", el("strong", {}, shown)),
   ];
 }
 
 // `past`: how many steps after the first error it is; below 0 before it, and where there is none
 function step(text, score, said, past) {
   const node = STEP.cloneNode(true);
-  const words = node.lastChild;
+  const [chip, words] = node.children;
   node.className = past < 0 ? "step" : past === 0 ? "step first-error" : "step after";
   node.style.setProperty("--score", `${100 * score}%`);
-  node.firstChild.firstChild.data = said;
+  chip.title = `score ${score.toFixed(4)}`;
+  chip.firstChild.data = said;
   words.firstChild.data = text;
   if (past === 0) node.append(el("strong", { class: "badge" }, "first error"));
   return node;

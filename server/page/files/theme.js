@@ -9,7 +9,7 @@
     root.style.colorScheme = theme === "system" ? "" : theme;
     root.classList.toggle("dark-mode", theme === "dark" || (theme === "system" && system.matches)); // Swagger UI's
     const button = document.getElementById("theme");
-    if (button) button.textContent = `Colours: ${theme}`;
+    if (button) Object.assign(button, { textContent: `◐ ${theme}`, title: `Colours: ${theme}` });
   };
   apply();
   system.addEventListener("change", apply);

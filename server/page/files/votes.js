@@ -1,7 +1,10 @@
-// The votes: grouped by the answer that they elect, the chosen one explained by its classes of equal answers.
-import { byId, counted, el } from "./dom.js";
+// The votes: what the chosen one elects, in a sentence and in figures, and what the others do.
+import { byId, counted, el, listed, percent } from "./dom.js";
 import { answer } from "./mathtext.js";
 import STRATEGIES from "./strategies.json" with { type: "json" };
+
+/** First mistakes, tied answers and links to solutions beyond which a number stands for all. */
+const NAMED = 4;
 
 /** The vote that is explained, and whether somebody chose it. */
 export const choice = { strategy: "wrf", named: false };
@@ -31,96 +34,149 @@ export function showAlpha() {
 }
 
 /**
- * Shows a response of `/vote/compare`, null for none, that was requested with the `weights` of WRF. `onChoice` is called
- * when another vote is chosen, `onShow` with the first member of the class whose solutions are to be shown.
+ * Shows a response of `/vote/compare`, null for none, that was requested with the `weights` of WRF; `solutions`: as they
+ * were scored; `byMajority`: rewards mean nothing. `onChoice` is called when another vote is chosen.
  */
-export function showVotes({ votes, weights: by, byMajority }, onChoice, onShow) {
-  for (const id of ["sides", "reasons"]) byId(id).hidden = votes === null;
+export function showVotes(shown, onChoice) {
+  const { votes } = shown;
+  for (const id of ["ballot", "votes", "classes"]) byId(id).hidden = votes === null;
   if (votes === null) return;
   if (!Object.hasOwn(votes.strategies, choice.strategy)) choice.strategy = "majority";
-  const explain = () => explainVote(votes, { ...by, outside: byMajority }, onShow);
   const focused = document.activeElement?.name === "strategy";
-  showSides(votes, ({ target }) => {
-    Object.assign(choice, { strategy: target.value, named: true });
-    explain();
-    onChoice();
+  const names = Object.keys(STRATEGIES).filter((name) => Object.hasOwn(votes.strategies, name));
+  const tiles = names.map((name) => {
+    return tile(votes.strategies[name], () => {
+      Object.assign(choice, { strategy: name, named: true });
+      explain(shown);
+      onChoice();
+    });
   });
-  if (focused) byId("sides").querySelector(":checked").focus();
-  explain();
+  byId("votes").replaceChildren(el("legend", {}, names.length === 1 ? "The vote" : `What ${names.length} votes elect`), ...tiles);
+  if (focused) byId("votes").querySelector(":checked").focus();
+  explain(shown);
 }
 
-// votes that elect the same answer are one card: that of the chosen vote first, then the largest
-function showSides({ strategies, solutions }, onChange) {
-  const names = Object.keys(STRATEGIES).filter((name) => Object.hasOwn(strategies, name));
-  const sides = [...Map.groupBy(names, (name) => strategies[name].candidates[0].members[0]).values()];
-  const chosen = (side) => Number(side.includes(choice.strategy));
-  sides.sort((one, other) => chosen(other) - chosen(one) || other.length - one.length);
-  const cards = sides.map((side) => {
-    const ties = side.filter((name) => strategies[name].tie).length;
-    const by = names.length === 1 ? "elected" : `elected by ${side.length === names.length ? "all" : `${side.length} of`} ${names.length} votes`;
-    const number = ties === side.length ? "" : `${ties} of them `;
-    const tied = ties === 0 ? null : el("strong", { class: "tie" }, `${number}by a tie`);
-    const flawed = side.every((name) => strategies[name].supported === false);
-    const unsupported = flawed ? el("strong", { class: "tie" }, ", with an error in each solution") : null;
-    const head = el("p", { class: "head" }, strong(strategies[side[0]].answer), " ", by, tied && ", ", tied, unsupported);
-    return el("div", { class: "side card" }, head, ...side.map((name) => tile(strategies[name], solutions.length, onChange)));
+function tile(outcome, onchange) {
+  const { strategy: name, tie } = outcome;
+  const radio = el("input", { type: "radio", name: "strategy", value: name, checked: name === choice.strategy, onchange });
+  const said = [...(tie ? ["tie"] : []), ...verdict(outcome)].join(", ");
+  const { title } = STRATEGIES[name];
+  const how = said === "" ? null : el("span", { class: tie ? "how tie" : "how" }, said);
+  return el("label", { class: "tile", title }, radio, el("code", {}, name), el("span", { class: "title" }, title), how, strong(outcome.answer));
+}
+
+function explain(shown) {
+  const { votes, solutions, byMajority } = shown;
+  const outcome = votes.strategies[choice.strategy];
+  const { candidates, tied_answers: tied, supported, strategy } = outcome;
+  byId("winner").replaceChildren(strong(outcome.answer), ...tags(outcome));
+  byId("story").replaceChildren(...story(shown, outcome));
+  byId("because").replaceChildren(...(byMajority ? [] : comparison(outcome)));
+  if (supported === false) {
+    const other = outcome.notes === undefined ? "" : ", but not in each with another answer";
+    byId("because").append(el("strong", {}, ` There is an error in each of its solutions${other}.`));
+  }
+  for (const word of verdict(outcome)) byId("because").append(judgement(word, outcome.calibration));
+  byId("why").firstElementChild.textContent = `How ${strategy} decides`;
+  byId("explanation").replaceChildren(...explanation(votes, outcome, shown));
+  byId("weights").hidden = strategy !== "wrf";
+  const rows = candidates.map((candidate) => measures(outcome, candidate, shown));
+  const heads = rows[0].map(([name]) => el("th", { scope: "col" }, name));
+  byId("measures").hidden = heads.length === 0;
+  const cells = (row, k) => [el("th", { scope: "row" }, answer(candidates[k].answer)), ...row.map(([, text]) => el("td", {}, text))];
+  byId("measures").replaceChildren(
+    el("tr", {}, el("th", { scope: "col" }, "answer"), ...heads),
+    ...rows.map((row, k) => el("tr", {}, ...cells(row, k))),
+  );
+  byId("classes").replaceChildren(...candidates.map((candidate, rank) => {
+    const mark = rank === 0 ? "★ elected" : rank < tied.length ? "tied" : "";
+    return answerCard(candidate, mark, solutions.length, byMajority);
+  }));
+}
+
+function tags({ supported, tie, ...outcome }) {
+  const marks = verdict(outcome).map((word) => ["", word]);
+  if (tie) marks.push(["tie", "by a tie"]);
+  if (supported === true) marks.push(["", "✓ supported"]);
+  if (supported === false) marks.push(["tie", "✗ unsupported"]);
+  return marks.map(([name, text]) => el("span", { class: `tag ${name}` }, text));
+}
+
+function answerCard({ answer: text, count, members, mean_reward: mean }, mark, total, byMajority) {
+  const links = members.slice(0, NAMED).map((index) => el("a", { href: `#solution-${index + 1}` }, `${index + 1}`));
+  const more = count > NAMED ? [`${count - NAMED} more`] : [];
+  const where = el("span", { class: "how" }, count === 1 ? "solution " : "solutions ", ...listed([...links, ...more]));
+  const bars = [["candidates", count / total, `${count} of ${total}`]];
+  if (!byMajority) bars.push(["mean reward", mean ?? 0, percent(mean)]);
+  const rows = bars.map(([name, value, said]) => {
+    const bar = el("progress", { value, "aria-hidden": "true" });
+    return el("div", {}, el("dt", {}, name), el("dd", {}, bar, " ", said));
   });
-  byId("sides").replaceChildren(el("legend", { class: "unseen" }, "Votes"), ...cards);
-}
-
-function tile(outcome, total, onChange) {
-  const { strategy, tied_answers: tied } = outcome;
-  const checked = strategy === choice.strategy;
-  const radio = el("input", { type: "radio", name: "strategy", value: strategy, checked, onchange: onChange });
-  const how = [tied.length > 0 ? `tie of ${tied.length}` : leads(outcome, total), ...verdict(outcome)].join("; ");
-  const name = el("span", { class: "name" }, STRATEGIES[strategy].title);
-  return el("label", { class: "tile" }, radio, name, " ", el("span", { class: tied.length > 0 ? "how tie" : "how" }, how));
-}
-
-function leads(outcome, total) {
-  const { candidates, margin, decided_by: decidedBy } = outcome;
-  if (margin !== null) return `lead ${lead(outcome)}`;
-  if (candidates.length > 1) return "no other answer can win";
-  return decidedBy === "only_answer" ? readable(candidates[0].count, total) : "no other answer";
+  const head = el("div", { class: "row" }, strong(text), el("span", { class: "vote" }, mark), where);
+  return el("li", { class: "class" }, head, el("dl", {}, ...rows));
 }
 
 // ---- why a vote elects its answer
 
-function explainVote(votes, by, onShow) {
-  const outcome = votes.strategies[choice.strategy];
-  const { candidates, tied_answers: tied } = outcome;
-  const [{ answer: elected }] = candidates;
-  byId("why-title").replaceChildren(`Why ${STRATEGIES[choice.strategy].title} elects `, strong(elected));
-  byId("explanation").replaceChildren(...explanation(votes, outcome, by));
-  byId("weights").hidden = choice.strategy !== "wrf";
-  const classes = candidates.map((candidate, rank) => {
-    const { answer: text, count, members } = candidate;
-    const mark = rank === 0 ? "★ elected" : rank < tied.length ? "tied" : "";
-    const onclick = () => onShow(members[0]);
-    const show = el("button", { type: "button", class: "quiet", onclick }, count === 1 ? "Show it" : `Show all ${count}`);
-    show.append(el("span", { class: "unseen" }, ` with the answer ${text}`));
-    const head = el("div", { class: "row" }, strong(text), el("span", { class: "vote" }, mark), show);
-    return el("li", { class: rank === 0 ? "class card winner" : "class card" }, head, measures(votes, outcome, candidate, by));
-  });
-  byId("classes").replaceChildren(...classes);
+/** What happened, in two or three sentences: the majority, what the steps make of it, where solutions go wrong. */
+function story({ votes, solutions, threshold, byMajority }, outcome) {
+  const { majority } = votes.strategies;
+  const total = counted(solutions.length, "candidate");
+  const elected = strong(outcome.answer);
+  const [{ count, members }] = majority.candidates;
+  const said = [];
+  if (majority.candidates.length === 1) {
+    const all = solutions.length === 1 ? "it answers " : "all answer ";
+    said.push(`${total}: `, count === solutions.length ? all : `only ${count} of them can be read, `, elected, ".");
+  } else {
+    const tied = majority.tied_answers;
+    const names = tied.length > NAMED ? [counted(tied.length, "answer")] : listed(tied.map(answer));
+    if (majority.tie) said.push(`${total}: the majority is tied between `, ...names, ". ");
+    else said.push(`${total}: the majority, ${count} of them, answers `, strong(majority.answer), ". ");
+    const others = outcome.candidates[0].members[0] !== members[0];
+    if (outcome.strategy === "majority") {
+      const checked = byMajority && solutions.some(({ step_scores: scores }) => scores !== null);
+      if (majority.tie) said.push(checked ? "False equations count against an answer: " : "The first candidate decides: ", elected, ".");
+    } else if (outcome.tie) said.push("The steps leave a tie, and the first candidate decides: ", elected, ".");
+    else if (majority.tie) said.push("The steps decide: ", elected, ".");
+    else said.push(others ? "The steps elect another: " : "The steps agree: ", elected, ".");
+  }
+  return [...said, ` ${mistakes(solutions, threshold)}`];
 }
 
-function explanation({ solutions, without_answer_count: silent }, outcome, by) {
-  const { decided_by: decidedBy, margin, tied_answers: tied, supported, notes } = outcome;
+function mistakes(solutions, threshold) {
+  const scored = solutions.filter(({ step_scores: scores }) => scores !== null);
+  const found = solutions.flatMap(({ step_scores: scores }, index) => {
+    const step = (scores ?? []).findIndex((score) => score !== null && score < threshold);
+    return step < 0 ? [] : [{ step: step + 1, solution: index + 1 }];
+  });
+  if (scored.length === 0) return "";
+  if (found.length === 0) return "No step is marked as a mistake.";
+  if (found.length > NAMED) return `${found.length} of ${counted(solutions.length, "solution")} have a mistake.`;
+  const [steps, places] = ["step", "solution"].map((name) => listed(found.map((each) => String(each[name]))).join(""));
+  return found.length === 1 ? `First mistake: step ${steps} of solution ${places}.` : `First mistakes: steps ${steps} of solutions ${places}.`;
+}
+
+/** The two foremost answers beside each other. */
+function comparison({ candidates, strategy }) {
+  const [name, field] = STRATEGIES[strategy].decided_by === "reward" ? ["highest", "max_reward"] : ["mean", "mean_reward"];
+  const [first, second] = candidates;
+  if (second === undefined || first[field] === null || second[field] === null) return [];
+  const both = [`${counted(first.count, "candidate")} and a ${name} reward of ${percent(first[field])}`, `${second.count} and ${percent(second[field])}`];
+  return [strong(first.answer), ` has ${both[0]}; `, strong(second.answer), ` has ${both[1]}.`];
+}
+
+function explanation({ solutions, without_answer_count: silent }, outcome, { weights: by, byMajority }) {
+  const { decided_by: decidedBy, margin, tied_answers: tied } = outcome;
   const sentences = reason(outcome, solutions.length, by);
   if (tied.length > 0) {
-    const checked = by.outside && solutions.some(({ step_scores: scores }) => scores !== null);
+    const checked = byMajority && solutions.some(({ step_scores: scores }) => scores !== null);
     const fewest = checked ? "fewer solutions with a false equation win, then " : "";
     const order = decidedBy === "majority" ? fewest : "more candidates win, then the higher mean reward, then ";
-    sentences.push(` It is a tie of ${tied.length} answers: ${order}who comes first.`);
+    sentences.push(` It is a tie between ${tied.length} answers: ${order}the first candidate wins.`);
   } else if (margin !== null) {
-    sentences.push(` It is ahead of the next answer by ${lead(outcome)}.`);
+    sentences.push(` It leads the next answer by ${lead(outcome)}.`);
   }
-  if (supported === false) {
-    const other = notes === undefined ? "" : ", but not in each with another answer";
-    sentences.push(el("strong", {}, ` There is an error in each of its solutions${other}.`));
-  }
-  for (const word of verdict(outcome)) sentences.push(judgement(word, outcome.calibration));
   const have = silent === 1 ? "has" : "have";
   if (silent > 0) sentences.push(` ${silent} of the ${solutions.length} candidates ${have} no answer; they can’t win, but count.`);
   return sentences;
@@ -133,7 +189,7 @@ function reason({ strategy, decided_by: decidedBy, candidates, solution_index: e
   const name = strong(text);
   const share = `${count} of ${total} candidates`;
   if (decidedBy === "unanimous") return [name, " wins without a vote: no candidate has another answer."];
-  if (decidedBy === "only_answer") return [name, ` wins without a vote: only ${readable(count, total)}.`];
+  if (decidedBy === "only_answer") return [name, ` wins without a vote: only ${share} ${count === 1 ? "is" : "are"} readable.`];
   if (decidedBy === "majority") return [name, ` has ${share}; ${often}.`];
   if (decidedBy === "reward") return [`${high}: `, name, `, solution ${elected + 1} with ${figure(best)}.`];
   if (strategy !== "wrf") return [name, ` has the highest ${measure}, ${figure(score)} from ${share}.`];
@@ -152,43 +208,25 @@ function judgement(word, { pool, problems, date, risk, certainty, threshold, out
   const beyond = `the candidates lie outside the calibration in ${outside.map((name) => name.replace("_", " ")).join(" and ")}`;
   const needed = threshold === null ? "no certainty is enough" : `${figure(threshold)} is needed`;
   const why = outside.length > 0 ? beyond : `its certainty is ${figure(certainty)}, ${needed}`;
-  const risked = `${Number((100 * risk).toPrecision(6))} %`;
+  const risked = `${Number((100 * risk).toPrecision(6))}%`;
   return ` It is ${word} at a risk of ${risked}, by ${problems} problems of “${pool}” (${date}): ${why}.`;
 }
 
-// what the strategy compares: of WRF its two parts, of votes by the highest reward that; `outside`: rewards mean nothing
-function measures({ solutions }, { strategy, candidates }, candidate, { normalization, outside }) {
-  const { count, mean_reward: mean, max_reward: best, score } = candidate;
+// what the strategy compares beside numbers of candidates: of WRF its two parts, of votes by the highest reward that
+function measures({ strategy }, candidate, { weights: { normalization }, byMajority }) {
   const { score: title, decided_by: decidedBy } = STRATEGIES[strategy];
-  const rows = [measure("candidates", count / solutions.length, `${count} of ${solutions.length}`)];
-  if (strategy !== "majority" || !outside) rows.push(measure("mean reward", mean));
-  // the score of a vote by the highest reward is a frequency where that alone decides
-  if (decidedBy === "reward") rows.push(measure(title, best));
-  else if (strategy === "wrf") {
-    if (normalization === "minmax") {
-      rows.push(measure("normalised reward", candidate.normalized_reward));
-      rows.push(measure("normalised frequency", candidate.normalized_frequency));
-    }
-    rows.push(measure(title, score));
-  } else if (strategy !== "majority") {
-    const highest = Math.max(...candidates.map((each) => each.score));
-    rows.push(measure(title, highest > 0 ? score / highest : 0, figure(score)));
+  const rows = byMajority ? [] : [["mean reward", figure(candidate.mean_reward)]];
+  if (strategy === "wrf" && normalization === "minmax") {
+    rows.push(["normalised reward", figure(candidate.normalized_reward)]);
+    rows.push(["normalised frequency", figure(candidate.normalized_frequency)]);
   }
-  return el("dl", {}, ...rows);
-}
-
-/** A number with its name, and a bar that a share in [0, 1] fills. */
-function measure(name, value, text = figure(value)) {
-  const bar = el("progress", { value: value ?? 0, "aria-hidden": "true" });
-  return el("div", {}, el("dt", {}, name), el("dd", {}, bar, " ", text));
+  // the score of a vote by the highest reward is a frequency where that alone decides
+  if (strategy !== "majority") rows.push([title, figure(decidedBy === "reward" ? candidate.max_reward : candidate.score)]);
+  return rows;
 }
 
 function strong(text) {
   return el("strong", {}, answer(text));
-}
-
-function readable(count, total) {
-  return `${count} of ${total} candidates ${count === 1 ? "is" : "are"} readable`;
 }
 
 function figure(value) {
