@@ -15,7 +15,7 @@ def test_the_notebook_draws_curves_of_votes() -> None:
     assert not any(cell["outputs"] for cell in cells)
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in cells:
-        exec(compile("".join(cell["source"]), str(NOTEBOOK), "exec"), names)  # noqa: S102 - it is what a reader runs
+        exec(compile("".join(cell["source"]), str(NOTEBOOK), "exec"), names)
     accuracy = names["accuracy"]
     assert [line.get_label() for line in names["axes"].lines] == list(accuracy)
     assert all(len(shares) == len(names["SIZES"]) for shares in accuracy.values())

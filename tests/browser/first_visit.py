@@ -23,8 +23,9 @@ _COLOURS = 224
 _POINTER = """
 ([x, y]) => {
   const id = "pointer", dot = document.getElementById(id) ?? document.body.appendChild(document.createElement("div"));
-  const style = "position:fixed;z-index:9;width:22px;height:22px;border-radius:50%;background:#e8590c99;border:2px solid #fff";
-  Object.assign(dot, { id }).style.cssText = `${style};pointer-events:none;left:${x - 11}px;top:${y - 11}px`;
+  const look = "width:22px;height:22px;border-radius:50%;background:#e8590c99;border:2px solid #fff";
+  const place = `position:fixed;z-index:9;pointer-events:none;left:${x - 11}px;top:${y - 11}px`;
+  Object.assign(dot, { id }).style.cssText = `${look};${place}`;
 }
 """
 
@@ -55,7 +56,9 @@ class Film:
         self._durations: list[int] = []
 
     def take(self, milliseconds: int) -> None:
-        picture = Image.open(io.BytesIO(self.page.screenshot())).convert("RGB").resize(_SHRUNK, Image.Resampling.LANCZOS)
+        picture = (
+            Image.open(io.BytesIO(self.page.screenshot())).convert("RGB").resize(_SHRUNK, Image.Resampling.LANCZOS)
+        )
         self._frames.append(picture)
         self._durations.append(milliseconds)
 
@@ -91,7 +94,7 @@ def film(sheet: Sheet) -> Film:
             texts[:number],
         )
         taken.take(250)
-    page.route("**/score_steps", lambda route: held.append(route))  # noqa: PLW0108 - the wrapper of a builtin fails
+    page.route("**/score_steps", lambda route: held.append(route))
     with page.expect_request("**/score_steps"):
         taken.point(page.locator("#score"))
     taken.take(400)

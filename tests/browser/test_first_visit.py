@@ -50,7 +50,9 @@ def test_a_vote_is_on_the_page_with_its_problem_and_candidates(first: Sheet) -> 
         seen(page.locator("#cards"), page.locator("#story"), page.locator("#because"))
     elections = [tile.inner_text().split() for tile in page.locator(".tile").all()]
     names = ["majority", "prm", "hmr", "wrf", "weighted", "best_of_majority"]
-    assert [(words[0], words[-1]) for words in elections] == [(name, "456" if name == "majority" else "466") for name in names]
+    assert [(words[0], words[-1]) for words in elections] == [
+        (name, "456" if name == "majority" else "466") for name in names
+    ]
     assert page.evaluate("scrollY") == 0
     assert flaws(page) == []
 
@@ -97,7 +99,9 @@ def test_outside_of_the_domain_the_banner_warns_and_equations_are_checked(first:
     assert page.locator("#classes dt").all_text_contents() == ["candidates"] * 2
     expect(page.locator("#legend")).to_contain_text("Equations in the steps are checked")
     expect(page.locator("#winner")).to_have_text("144by a tie✓ supported")
-    expect(page.locator("#story")).to_contain_text("False equations count against an answer: 144. First mistake: step 1 of")
+    expect(page.locator("#story")).to_contain_text(
+        "False equations count against an answer: 144. First mistake: step 1 of"
+    )
     assert page.locator(".solution .chip").all_inner_texts() == ["holds", "false", ""]
     expect(page.locator(".badge")).to_have_count(1)
     expect(page.locator("#explanation")).to_contain_text("fewer solutions with a false equation win")
@@ -110,12 +114,11 @@ def test_outside_of_the_domain_the_banner_warns_and_equations_are_checked(first:
 
 def test_the_animation_in_the_documentation_is_of_this_page(browser: Browser, mini: Running) -> None:
     sheet = visit(browser, mini.url)
-    animation = Image.open(DEMO)
+    with Image.open(DEMO) as animation:
+        comment = animation.info["comment"].decode()
+        lasts = sum(frame.info["duration"] for frame in ImageSequence.Iterator(animation))
     # what was scored before is cached, and processors differ in the last digits
-    shown, pictured = (
-        re.sub(r"\d+ tokens computed, \d+ cached", "", text)
-        for text in (text_of(sheet), animation.info["comment"].decode())
-    )
+    shown, pictured = (re.sub(r"\d+ tokens computed, \d+ cached", "", text) for text in (text_of(sheet), comment))
     assert SCORE.sub("", shown) == SCORE.sub("", pictured)
     scores, pictured_scores = (
         [float(share) / 100 if share else float(score) for share, score in SCORE.findall(text)]
@@ -123,7 +126,6 @@ def test_the_animation_in_the_documentation_is_of_this_page(browser: Browser, mi
     )
     assert scores == pytest.approx(pictured_scores, abs=0.011)
     sheet.page.context.close()
-    lasts = sum(frame.info["duration"] for frame in ImageSequence.Iterator(animation))
     assert 8_000 < lasts < 14_000
     assert DEMO.stat().st_size <= 2**20
 
@@ -138,5 +140,6 @@ def test_a_shared_link_has_a_picture_and_a_description(browser: Browser, mini: R
     response = page.request.get(f"{mini.url}/{address}")
     assert response.headers["content-type"] == "image/png"
     assert response.body() == CARD.read_bytes()
-    assert Image.open(CARD).size == (SHARED["width"], SHARED["height"])
+    with Image.open(CARD) as picture:
+        assert picture.size == (SHARED["width"], SHARED["height"])
     page.close()

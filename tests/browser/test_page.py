@@ -38,10 +38,8 @@ def test_a_problem_is_pasted_scored_and_voted_on(sheet: Sheet, running: Running)
         assert chips.all_inner_texts() == [percent(score) for score in solution["step_scores"]]
         details = chips.evaluate_all("chips => chips.map((chip) => chip.title)")
         assert details == [f"score {score:.4f}" for score in solution["step_scores"]]
-        symbols = (
-            card
-            .locator(".chip")
-            .evaluate_all("chips => chips.map((chip) => getComputedStyle(chip, '::before').content[1])")
+        symbols = card.locator(".chip").evaluate_all(
+            "chips => chips.map((chip) => getComputedStyle(chip, '::before').content[1])"
         )
         error = first_error(solution["step_scores"])
         right = len(symbols) if error is None else error
