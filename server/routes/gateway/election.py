@@ -11,7 +11,7 @@ from unprm import pipeline
 from unprm.election.adaptive import DRAWS, stability
 from unprm.election.decide import representative
 from unprm.errors import DeadlineExceeded, NoAnswer, Overloaded, Unscorable, UpstreamFailed, UpstreamRefused
-from unprm.openai.completion import Completion, Samples
+from unprm.openai.completion import Completion, Samples, TokenUsage
 from unprm.openai.models import Json
 from unprm.pipeline import Ballot, NoConfidence
 from unprm.votes.registry import Strategy
@@ -116,7 +116,7 @@ class RunningElection:
             await self.sampling.sample(size, share, note, self._until_final if early else None)
         except TimeoutError:
             raise DeadlineExceeded((1 - _RESERVE) * lease.seconds, lease.unheard) from None
-        await self._read(self._readings, self.sampling.samples.completions[len(self._readings) :])
+        await self._read(self._readings, self.sampling.completions[len(self._readings) :])
         self.sampling.check_confidences()
         self._ballot = await self._vote(self._plan.strategy)
         if self._ballot is not None and self._observe is not None:
@@ -124,7 +124,7 @@ class RunningElection:
             self._leader = leading.answer
         await self._stop_if_decided()
         if self.stopped is None and self._observe is not None:
-            self._observe(self._progress(len(self.sampling.samples)))
+            self._observe(self._progress(len(self.sampling.completions)))
 
     def _note_arrival(self, update: WrittenCandidate | TextPiece) -> None:
         assert self._observe is not None, "else nobody is told"
@@ -162,7 +162,7 @@ class RunningElection:
         return ElectionResult(choices, sampled, report)
 
     def _report(self, outcome: Json, sampled: Samples, origin: Source, *, by_frequency: bool) -> Report:
-        sampling, plan, completions = self.sampling, self._plan, self.sampling.samples.completions
+        sampling, plan, completions = self.sampling, self._plan, self.sampling.completions
         if plan.settings.risk is not None:  # what was not voted on as calibrated is not accepted
             outcome["accept"] = outcome.get("accept") or False
         if plan.several:
@@ -247,7 +247,7 @@ class RunningElection:
 
     async def _none_votes(self) -> bool:
         """Whether no candidate was truncated, or has an answer even beside its equal: among more, others may be."""
-        for each in self.sampling.samples.completions:
+        for each in self.sampling.completions:
             twice = Readings(self._plan, self._scorer)
             await self._read(twice, [each, each])
             if each.is_cut or await self._vote("majority", twice) is not None:
@@ -343,9 +343,10 @@ async def elect(begun: Sequence[Sampling], observe: Observer | None = None) -> E
             more = sampling is first and plan.settings.on_reject in ("sample_more", "escalate")
             try:
                 while result is None or not result.report.accept:
-                    before = sampling.samples
+                    before, usage = len(sampling.completions), sampling.usage
                     result = await election.run()
-                    attempts.append(_attempt(result, sampling, before))
+                    if plan.settings.on_reject is not None:
+                        attempts.append(_attempt(result, sampling, before, usage))
                     if not more or election.stopped != "stable":
                         break
                     election.exhaust()
@@ -357,14 +358,13 @@ async def elect(begun: Sequence[Sampling], observe: Observer | None = None) -> E
                 break
     assert result is not None, "else the last one's error was raised"
     result.report.notes += failures
-    result.report.attempts = attempts if plan.settings.on_reject else None
+    result.report.attempts = attempts or None
     annotate_generation(plan.request.model, result.sampled, first.lease.response_id)
     return result
 
 
-def _attempt(result: ElectionResult, sampling: Sampling, before: Samples) -> Attempt:
-    """What an election adds to the samples `before` it."""
-    report, samples = result.report, sampling.samples
+def _attempt(result: ElectionResult, sampling: Sampling, before: int, usage: TokenUsage) -> Attempt:
+    """What an election adds to the candidates `before` it, and their usage."""
+    report, received = result.report, len(sampling.completions) - before
     more = {"upstream": sampling.name, "answer": report.answer, "accept": bool(report.accept)}
-    usage = samples.usage - before.usage
-    return Attempt.of(result.sampled.model, len(samples) - len(before), usage, **more)
+    return Attempt.of(result.sampled.model, received, sampling.usage - usage, **more)

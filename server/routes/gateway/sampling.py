@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from unprm.errors import UnprmError, UpstreamFailed
-from unprm.openai.completion import Completion, Samples, is_json
+from unprm.openai.completion import Completion, Samples, TokenUsage, is_json
 from unprm.openai.errors import APIResponseError
 from unprm.task_groups import first_of
 from unprm.wire import confidence_of
@@ -48,12 +48,13 @@ class Sampling:
         self.rounds = 0
 
     @property
-    def samples(self) -> Samples:
+    def completions(self) -> list[Completion]:
         """All candidates so far, in sampling order, which is that of the sources."""
-        total = Samples()
-        for source in self.sources:
-            total.add(source.sampled)
-        return total
+        return [each for source in self.sources for each in source.sampled.completions]
+
+    @property
+    def usage(self) -> TokenUsage:
+        return sum((source.sampled.usage for source in self.sources), TokenUsage())
 
     @property
     def origins(self) -> list[Source]:
@@ -100,7 +101,7 @@ class Sampling:
         no other source.
         """
         self.rounds += 1
-        before, first = len(self.samples), self.attempted
+        before, first = len(self.completions), self.attempted
         source = next(source for source in self.sources if source.left > 0)
         waiting = [each for each in self.sources if each.goes_on and each is not source]
         now = asyncio.get_running_loop().time()
@@ -153,7 +154,7 @@ class Sampling:
 
     def check_confidences(self) -> None:
         """Raises `UpstreamFailed` if log-probabilities are needed and no source gives any."""
-        told = any(each.confidence is not None for each in self.samples.completions)
+        told = any(each.confidence is not None for each in self.completions)
         if self.plan.signal == "confidence" and not told and all(source.requested for source in self.sources):
             why = "the upstream sends no log-probabilities of tokens, which votes by confidence need"
             raise UpstreamFailed(f"{why}: name another vote, as majority")
@@ -161,7 +162,7 @@ class Sampling:
     def choice(self, index: int) -> Completion:
         """A candidate as the upstream sent it, without log-probabilities that the caller did not ask for. Raises
         `UpstreamFailed` if these are no JSON."""
-        completion = self.samples.completions[index]
+        completion = self.completions[index]
         if self._shows_logprobs and not is_json(completion.raw.get("logprobs")):
             raise UpstreamFailed("the upstream's log-probabilities have numbers that JSON can't represent")
         return completion
