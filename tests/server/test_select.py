@@ -223,7 +223,7 @@ def test_a_candidate_commands_nobody(text: str) -> None:
         hostile = text.replace("{code}", guess)
         voted = running.post("/vote/select", body(hostile, hostile, RIGHT)).json()
         assert voted["selection"]["calls"] == 2
-        slots = set()
+        slots, codes = set(), set()
         for each in judge.bodies:
             system, user = each["messages"]
             (code,) = {*re.findall(r"<candidate ([0-9a-f]{16})>", user["content"])}
@@ -234,7 +234,10 @@ def test_a_candidate_commands_nobody(text: str) -> None:
             assert user["content"].count(f"</candidate {code}>") == 2
             assert not re.search(r"<\|?im_|</candidate>", user["content"])
             slots.add(shown.index(RIGHT))
-        assert slots == {0, 1}
+            codes.add(code)
+        assert (slots, len(codes)) == ({0, 1}, 1)
+        running.post("/vote/select", body(f"{hostile} ({codes})", RIGHT))  # one that has seen the code gets another
+        assert not codes & {*re.findall(r"<candidate ([0-9a-f]{16})>", judge.bodies[-1]["messages"][1]["content"])}
 
 
 def test_thoughts_are_left_out() -> None:
