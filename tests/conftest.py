@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.installed import environment_with, package, wheel
+
+__all__ = ["environment_with", "package", "wheel"]
+
 # HTTP clients ask servers on loopback: to read the world's authorities takes each of them longer than most tests
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)

@@ -6,6 +6,7 @@ What a test puts in another's place (an address, an engine that is not here) it 
 import asyncio
 import json
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ from mcp import Client as Tools
 
 from tests.commands.blocks import Block, changed, runs
 from tests.commands.world import PRM, PROBLEM, REASONERS, REQUEST, World, rewards, wait
+from tests.installed import Environment
 from tests.judge_server import judging
 from unprm import mini
 
@@ -45,9 +47,12 @@ def test_the_project_is_cloned(world: World, blocks: list[Block]) -> None:
 
 
 @runs("README.md", "import unprm\n")
-def test_the_library_scores_and_votes(world: World, blocks: list[Block]) -> None:
+def test_the_library_scores_and_votes(
+    world: World, environment_with: Callable[[str], Environment], blocks: list[Block]
+) -> None:
+    """With what `make serve` installs, and nothing else."""
     world.path("program.py").write_text(blocks[0].text, "utf-8")
-    assert world.run("python program.py").splitlines()[-1] == "68"
+    assert world.run("python program.py", **environment_with("serve").variables).splitlines()[-1] == "68"
 
 
 @runs("docs/answers.md", "unprm.grade(", "| unprm grade")
@@ -59,9 +64,15 @@ def test_answers_are_graded(world: World, blocks: list[Block]) -> None:
 
 
 @runs("docs/quickstart.md", "activate\nunprm serve --upstream-url", "/v1/chat/completions")
-def test_a_vote_stands_before_a_model_of_yours(world: World, reasoner: str, blocks: list[Block]) -> None:
+def test_a_vote_stands_before_a_model_of_yours(
+    world: World, reasoner: str, environment_with: Callable[[str], Environment], blocks: list[Block]
+) -> None:
+    """With what `make serve` installs, and nothing else, in the `.venv` that the command activates."""
     command, request = blocks
-    with world.serving(changed(command.text, {"http://localhost:8001": reasoner})) as client:
+    installed = environment_with("serve")
+    world.path(".venv").unlink()
+    world.link(".venv", installed.script.parent.parent)
+    with world.serving(changed(command.text, {"http://localhost:8001": reasoner}), **installed.variables) as client:
         answer = json.loads(world.run(request.text))
         assert answer["unprm"]["strategy"] == "majority"
         assert 0 < answer["unprm"]["sampled"] <= 8

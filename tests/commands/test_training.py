@@ -5,11 +5,13 @@ What a test puts in another's place (an amount, an address, a sampler that isn't
 
 import json
 import re
+from collections.abc import Callable
 
 import pytest
 
 from tests.commands.blocks import Block, changed, runs
 from tests.commands.world import PROBLEM, REASONERS, REQUEST, RIGHT, WRONG, World, rewards
+from tests.installed import Environment
 from tests.support import ROOT, TEST_DATA, tables
 from training.data.sample import make_mini
 from unprm import mini
@@ -59,15 +61,19 @@ def check_prmbench(world: World, run: str) -> None:
 
 
 @runs("docs/first-prm.md", "unprm build", "unprm train", "unprm sample", "unprm serve")
-def test_a_first_prm_is_made_measured_and_served(world: World, blocks: list[Block]) -> None:
+def test_a_first_prm_is_made_measured_and_served(
+    world: World, environment_with: Callable[[str], Environment], blocks: list[Block]
+) -> None:
+    """With what the page installs, and nothing else."""
     build, train, evaluate, serve = (block.text for block in blocks)
-    world.run(changed(build, {"--limit 60": "--limit 2"}))
+    alone = environment_with("train").variables
+    world.run(changed(build, {"--limit 60": "--limit 2"}), **alone)
     output = world.run("python -c \"import datasets; print(*datasets.load_dataset('runs/mini/dataset')['train'][0])\"")
     assert output.splitlines()[-1].split() == ["prompt", "answer", "completions", "label"]
-    world.run(changed(train, {"--epochs 4": "--epochs 1"}))
-    world.run(changed(evaluate, {"--limit 60": "--limit 2"}))
+    world.run(changed(train, {"--epochs 4": "--epochs 1"}), **alone)
+    world.run(changed(evaluate, {"--limit 60": "--limit 2"}), **alone)
     assert "| wrf | min |" in world.path("runs/held-out/votes.md").read_text("utf-8")
-    with world.serving(serve) as client:
+    with world.serving(serve, **alone) as client:
         assert all(0 < reward < 1 for reward in rewards(client))
 
 
