@@ -427,6 +427,7 @@ def test_the_examples_are_problems_that_the_demonstration_knows(sheet: Sheet) ->
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_shows_its_votes_at_once(sheet: Sheet, name: str) -> None:
     sheet.press(name)
+    sheet.settled()
     assert sheet.tile("wrf")
     sheet.page.locator(".solution").first.scroll_into_view_if_needed()
     expect(sheet.page.locator(".solution .formula .katex-html").first).to_be_visible()
