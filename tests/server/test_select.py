@@ -137,7 +137,7 @@ def test_a_settled_majority_costs_nothing() -> None:
 @pytest.mark.parametrize("pairwise", [False, True])
 def test_equal_preferences_are_a_tie_and_go_to_the_frequent(pairwise: bool) -> None:
     def torn(sent: Any) -> Any:
-        return answered(choice("A", token("A", A=0.5, B=0.5))) if "42" in str(sent) else prefers_right(sent)
+        return answered(choice("A", token("A", A=0.5, B=0.5))) if PROBLEM in str(sent) else prefers_right(sent)
 
     with comparing(torn) as (running, _):
         voted = running.post("/vote/select", body(RIGHT, WRONG, WRONG, pairwise=pairwise)).json()
@@ -146,7 +146,7 @@ def test_equal_preferences_are_a_tie_and_go_to_the_frequent(pairwise: bool) -> N
 
 def test_a_judge_that_likes_a_slot_decides_nothing() -> None:
     def first(sent: Any) -> Any:
-        return answered(choice("A", token("A", A=0.9, B=0.1))) if "42" in str(sent) else prefers_right(sent)
+        return answered(choice("A", token("A", A=0.9, B=0.1))) if PROBLEM in str(sent) else prefers_right(sent)
 
     with comparing(first) as (running, _):
         voted = running.post("/vote/select", body(RIGHT, WRONG, WRONG)).json()
@@ -177,7 +177,7 @@ def test_pairs_are_a_knockout() -> None:
     ],
 )
 def test_without_a_readable_reply_the_majority_decides(reply: Any, why: str) -> None:
-    with comparing(lambda sent: reply if "42" in str(sent) else prefers_right(sent)) as (running, _):
+    with comparing(lambda sent: reply if PROBLEM in str(sent) else prefers_right(sent)) as (running, _):
         answer = running.post("/vote/select", body(RIGHT, WRONG, WRONG))
         voted = answer.json()
         assert (answer.status_code, voted["answer"], voted["decided_by"]) == (200, "41", "majority")
@@ -198,7 +198,7 @@ def test_wrong_log_probabilities_are_bounded() -> None:
 
 def test_a_judge_that_is_too_slow_leaves_it_to_the_majority() -> None:
     def slow(sent: Any) -> Any:
-        if "42" in str(sent):
+        if PROBLEM in str(sent):
             time.sleep(5)
         return prefers_right(sent)
 
@@ -330,7 +330,7 @@ def test_a_caller_that_leaves_ends_its_calls() -> None:
     entered, left = threading.Event(), threading.Event()
 
     def held(sent: Any) -> Any:
-        if "42" in str(sent):
+        if PROBLEM in str(sent):
             entered.set()
             left.wait(PATIENCE)
         return prefers_right(sent)
