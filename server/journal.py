@@ -77,7 +77,7 @@ _ACCEPTED = """
 SELECT count(*), total(correct = 0), total(json_extract(election, '$.risk')) FROM requests
 WHERE correct IS NOT NULL AND json_extract(election, '$.accept') = 1
 """
-_OLDEST = "id <= (SELECT min(id) + (max(id) - min(id)) / 100 FROM requests)"
+_OLDEST = "SELECT min(id) + (max(id) - min(id)) / 100 FROM requests"
 _LARGEST = 64
 _LEFT_OUT = b"null"
 """What is written in place of the texts of an entry that would take more than the `_LARGEST`-th part of the journal."""
@@ -235,8 +235,9 @@ class Journal(Collector):
             if not self.texts or size > self._max_bytes // _LARGEST:
                 entry, needed = entry._replace(request=_LEFT_OUT, response=_LEFT_OUT), 0
             while (used := self._used()) and used + needed > self._max_bytes:
-                dropped = self._accepted(f"AND {_OLDEST}")
-                self._database.execute(f"DELETE FROM requests WHERE {_OLDEST}")
+                last = self._database.execute(_OLDEST).fetchone()[0]
+                dropped = self._accepted("AND id <= ?", last)
+                self._database.execute("DELETE FROM requests WHERE id <= ?", (last,))
                 self.accepted = self.accepted.changed(dropped)
             self._database.execute(_INSERT, entry)
         except sqlite3.Error as error:
