@@ -42,9 +42,10 @@ _PIECE = re.compile(
 )
 """A number, percent sign, operator, bracket, equals sign or delimiter of a formula; a variable: letters that touch a
 number, or a single one; a word. `_CHAIN` is matched against the initials of these names."""
-_TERM = "l{0,20}+(?:(?<=l)o)?+np?+r{0,20}+"
-_SIDE = rf"o?+{_TERM}(?:(?:w*+oo?+|co?+|(?=l)){_TERM})*+w*+"
-_CHAIN = re.compile(rf"{_SIDE}(?:d*+ed*+{_SIDE})*+")
+# atomic groups, since before Python 3.11.5 a possessive quantifier of a group that backtracks matches less
+_TERM = "(?>l{0,20})(?>(?:(?<=l)o)?)n(?>p?)(?>r{0,20})"
+_SIDE = rf"(?>o?){_TERM}(?>(?:(?>(?>w*)o(?>o?)|c(?>o?)|(?=l)){_TERM})*)(?>w*)"
+_CHAIN = re.compile(rf"{_SIDE}(?>(?:(?>d*)e(?>d*){_SIDE})*)")
 _EDGE = re.compile(r"[.,;=\n]|:(?![0-9])|\\[()\[\]]|\$\$")
 _TWO_QUOTIENTS = re.compile(r"/[0-9.]+/")  # 14/1/4 may divide by a quarter
 _NUMBER = re.compile(r"[-(]*[0-9]*(?:\.([0-9]*))?\)*(%)?")

@@ -17,12 +17,13 @@ _IN_BRACKETS = re.compile(r"(?<![\\\w])\([^()]*\)(?! ?[=*/×÷^+-])")
 _IN_COMMAND = re.compile(r"[\\^_{}]")
 _BOLD = re.compile(r"\*\*[^*]*+(?<!:)\*\*(?!:)")
 _PLUS_MINUS = re.compile(r"(?:±|\\pm)\s?$")
-_TERM = r"(?:[0-9]++(?:\.[0-9]++)?|(?<![^\W\d_])(?:[a-z]|π)(?![^\W\d_])|[\^²³()√])++"
-_EXPRESSION = re.compile(rf"{_TERM}(?:\s?[-+*/·=]\s?{_TERM})*+")
+# atomic groups, as in `unprm.checks`
+_TERM = r"(?>(?:(?>[0-9]+(?:\.[0-9]+)?)|(?<![^\W\d_])(?:[a-z]|π)(?![^\W\d_])|[\^²³()√])+)"
+_EXPRESSION = re.compile(rf"{_TERM}(?>(?:\s?[-+*/·=]\s?{_TERM})*)")
 _VARIABLE = re.compile(r"[a-zπ]\s?[-+*/^²³]|[-+*/(]\s?[0-9.]*[a-zπ]|[0-9)][xyznπ]")
 """A letter in an expression, rather than the unit of a number, as in 5m."""
 _SOLUTIONS = re.compile(
-    r"(?<!\w)[A-Za-z]\s?=\s?[^\s=,;]{1,30}(?:(?:[,;]|[,;]?\s(?:or|and))\s\$?[A-Za-z]\s?=\s?[^\s=,;]{1,30})++(?=[\s*_]*$)"
+    r"(?<!\w)[A-Za-z]\s?=\s?[^\s=,;]{1,30}(?>(?:(?:[,;]|[,;]?\s(?:or|and))\s\$?[A-Za-z]\s?=\s?[^\s=,;]{1,30})+)(?=[\s*_]*$)"
 )
 
 
