@@ -30,7 +30,6 @@ from unprm.formats.family import Verdicts
 from unprm.formats.outcome import OutcomeFormat
 from unprm.formats.pieces import PieceFormat
 from unprm.formats.registry import family_named
-from unprm.formats.rendered import PROBLEM, SOLUTION
 from unprm.formats.tagged import MathShepherdFormat, SkyworkFormat
 from unprm.formats.unprm import PrmConfig, UnprmFormat
 
@@ -168,15 +167,16 @@ def test_qwen_prm_and_actprm(form, qwen, qwen_models, texts):
 
 
 def test_outcome(qwen, qwen_models, texts):
-    turns = (("user", PROBLEM), ("assistant", SOLUTION))
-    text = "".join(f"<|im_start|>{role}\n{place}<|im_end|>\n" for role, place in turns)
+    def chat(problem, solution):
+        turns = (("user", problem), ("assistant", solution))
+        return "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in turns)
 
     def expected(problem, steps):
         texts = ("user\n" + problem, "assistant\n" + "\n\n".join(steps))
         ids = [token for turn in texts for token in (START, *qwen(turn), END, *qwen("\n"))]
         return ids, [len(ids) - 1] * len(steps)
 
-    _agrees(OutcomeFormat(qwen_models["base"], text, frozenset(), TEXT_END), expected, texts)
+    _agrees(OutcomeFormat(qwen_models["base"], chat, TEXT_END), expected, texts)
 
 
 def test_skywork(qwen, qwen_models, texts):

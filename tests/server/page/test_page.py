@@ -136,7 +136,8 @@ def test_nothing_but_the_files_is_served(server: Running, path: str) -> None:
     "name", [name for name in NAMES if not name.startswith("vendor/") and name.endswith(("html", "css", "js"))]
 )
 def test_no_file_names_another_place_to_load_from(name: str) -> None:
-    text = (FILES / name).read_text("utf-8")
+    """What a visitor may follow or copy is no place to load from."""
+    text = re.sub(r'<a href="https:[^"]*"|<code>[^<]*</code>', "", (FILES / name).read_text("utf-8"))
     assert not re.search(
         r"https?://(?!www\.w3\.org/2000/svg)|innerHTML|outerHTML|insertAdjacentHTML|\beval\b|<style|style=", text
     )
