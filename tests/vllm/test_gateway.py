@@ -44,7 +44,7 @@ def test_an_openai_client_gets_the_elected_answer(gateway: Running) -> None:
 def test_what_vllm_refuses_is_reported(gateway: Running) -> None:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
         messages = [{"role": "user", "content": PROBLEM}]
-        with pytest.raises(openai.BadRequestError, match="other"):
+        with pytest.raises(openai.NotFoundError, match="other"):
             client.chat.completions.create(model="other", messages=messages)  # type: ignore[arg-type]
         with pytest.raises(openai.BadRequestError, match="the upstream answered 400"):
             client.chat.completions.create(model=mini.NAME, messages=messages, max_tokens=10**6)  # type: ignore[arg-type]
