@@ -1,7 +1,7 @@
 """The endpoints of other servers, as their clients call them: vLLM's `/classify`, `/pooling`, `/score` and `/tokenize`,
 and `/rerank` of Cohere, Jina and vLLM.
 
-A `Form` says how a body becomes solutions, and their step scores a response. A prompt arrives rendered, as
+A `ScoringForm` says how a body becomes solutions, and their step scores a response. A prompt arrives rendered, as
 text or token ids, and is scored at each of its step tags. Of messages the last one is the solution, the earlier ones
 are the problem. To a reranking client, a query is the problem, documents are its solutions, relevance is the reward. A
 reward is the lowest step score.
@@ -9,6 +9,7 @@ reward is the lowest step score.
 
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -39,22 +40,37 @@ Scores = Sequence[Sequence[float]]
 """The step scores of each solution, in [0, 1]."""
 
 
+def _nullable(schema: Json) -> None:
+    """Says of a form's schema that null counts as left out."""
+    fields = schema["properties"]
+    for name in fields.keys() - set(schema.get("required", ())):
+        if {"type": "null"} not in fields[name].get("anyOf", ()):
+            fields[name] = {"anyOf": [fields[name], {"type": "null"}]}
+
+
 class Form(Request):
-    """The body of a request to an endpoint: `PATHS`, of which the first names the ids of responses; `PURPOSE`."""
+    """The body of a request."""
+
+    model_config = ConfigDict(json_schema_extra=_nullable)
+
+    model: ModelName | None = None
+
+
+class ScoringForm(Form, ABC):
+    """The body of a request for scores, to an endpoint: `PATHS`, of which the first names the ids of responses;
+    `PURPOSE`."""
 
     PATHS: ClassVar[Sequence[str]]
     PURPOSE: ClassVar[str]
 
-    model: ModelName | None = None
-
+    @abstractmethod
     def to_solutions(self, format: Format, max_steps: int) -> tuple[list[Solution], str]:
         """The solutions, split into at most so many steps (and a rest), and the JSON pointer of a solution, {} being
         its index. Raises `InvalidRequest`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def response(self, scores: Scores) -> Json:
         """The response, without what all responses have."""
-        raise NotImplementedError
 
 
 _Ids = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32, strict=True)], ...], Field(min_length=1, fail_fast=True)]
@@ -85,7 +101,7 @@ class PromptForm(Form):
     request_id: str | None = None
 
 
-class ClassifyRequest(PromptForm):
+class ClassifyRequest(PromptForm, ScoringForm):
     """Prompts, or a conversation. `use_activation`: whether probabilities are returned, or logits."""
 
     PATHS = ("/classify",)
@@ -155,7 +171,7 @@ _Document = Annotated[
 _Documents = Annotated[list[_Document], Field(min_length=1, max_length=MAX_SOLUTIONS, fail_fast=True)]
 
 
-class RerankRequest(Form):
+class RerankRequest(ScoringForm):
     """Solutions to be ordered by their rewards. Fields that only a text retriever could use are ignored."""
 
     PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
@@ -179,7 +195,7 @@ class RerankRequest(Form):
         return {"results": sorted(results, key=lambda result: -result["relevance_score"])[: self.top_n]}
 
 
-class PairsRequest(Form):
+class PairsRequest(ScoringForm):
     """A problem and its solutions, or as many problems as solutions, which are then paired in order."""
 
     PATHS = ("/score", "/v1/score")
@@ -214,10 +230,10 @@ def _list(entries: Iterable[Json]) -> Json:
     return {"object": "list", "created": int(time.time()), "data": data}
 
 
-DIALECTS: Sequence[type[Form]] = (ClassifyRequest, PoolingRequest, RerankRequest, PairsRequest)
+DIALECTS: Sequence[type[ScoringForm]] = (ClassifyRequest, PoolingRequest, RerankRequest, PairsRequest)
 
 
-def _work(request: Form, scorer: RequestScorer, settings: Settings, lease: Lease) -> Work[Json]:
+def _work(request: ScoringForm, scorer: RequestScorer, settings: Settings, lease: Lease) -> Work[Json]:
     """The response to a body. Raises `TooManySolutions`, and `Unscorable` if a solution can't be scored."""
     max_steps = settings.max_steps
     solutions, pointer = request.to_solutions(scorer.models[0].engine.format, max_steps)
@@ -238,7 +254,7 @@ def _work(request: Form, scorer: RequestScorer, settings: Settings, lease: Lease
     return named | request.response(scores) | {"usage": usage}
 
 
-def _add(form: type[Form]) -> None:
+def _add(form: type[ScoringForm]) -> None:
     async def answer(service: TheService, request: form, lease: TheLease) -> Json:  # type: ignore[valid-type]
         with service.models.chosen(request.model) as models:  # type: ignore[attr-defined]
             scorer = RequestScorer(service, models, lease)
