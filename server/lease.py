@@ -168,7 +168,7 @@ class Lease:
         self.charge(tokens)
         try:
             yield use
-        except Exception:
+        except Exception:  # any failure but a cancellation: what was not told was not used
             used = used or 0
             raise
         finally:

@@ -105,9 +105,9 @@ def respond(error: Exception, scope: Scope) -> Response:
     if isinstance(error, RequestValidationError):
         error = invalid(field_errors(error.errors(), error.body))
     code = lease.code = code_of(error)
-    row, told = TABLE[code], dict[str, str]()
+    row, upstream_fields = TABLE[code], dict[str, str]()
     if isinstance(error, UpstreamRefused):
-        row, told = row._replace(status=error.status or row.status), dict(error.told)
+        row, upstream_fields = row._replace(status=error.status or row.status), dict(error.fields)
     detail, retry_after = row.title, row.retry_after
     fields, headers = list[FieldError](), dict[str, str]()
     if code == "internal":
@@ -133,7 +133,7 @@ def respond(error: Exception, scope: Scope) -> Response:
         body |= {"type": "error", "error": {"type": _ANTHROPIC.get(row.status, "api_error"), "message": detail}}
     elif path.startswith("/v1/"):
         param = fields[0].pointer if fields else None
-        body["error"] = {"message": detail, "type": code, "param": param, "code": code} | told
+        body["error"] = {"message": detail, "type": code, "param": param, "code": code} | upstream_fields
     return Response(json.dumps(body), row.status, headers, MEDIA_TYPE)
 
 

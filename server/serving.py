@@ -79,7 +79,7 @@ def run(settings: Settings) -> int:
             else:
                 logger.error(message)
             raise
-        except BaseException as error:
+        except BaseException as error:  # whatever ends the load, even a signal, ends the server with its reason
             if first:
                 server.give_up(1, f"the model could not be loaded: {type(error).__name__}: {error}")
             raise

@@ -64,7 +64,7 @@ def span(name: str, kind: str = "INTERNAL", traceparent: str = "") -> Iterator[N
     with trace.use_span(current, end_on_exit=True, record_exception=False, set_status_on_exception=False):
         try:
             yield
-        except BaseException:
+        except BaseException:  # a cancelled request's span has failed, too
             current.set_status(trace.StatusCode.ERROR)
             raise
 

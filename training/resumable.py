@@ -39,7 +39,7 @@ class ResumableFile(ExitStack, Generic[R]):
             os.ftruncate(self._file.fileno(), path.read_bytes().rfind(b"\n") + 1)
             configure(path, config)
             self.records = {record.id: record for record in sources.read(path, kind)}
-        except BaseException:
+        except BaseException:  # an interrupt, too, must not leave the file locked
             self.close()
             raise
 

@@ -163,14 +163,14 @@ class NoAnswer(InvalidRequest):
 class UpstreamRefused(RequestRefused):
     """The gateway's upstream rejects the request, for instance an unknown model or a context that is too long.
 
-    `status`: the response's; `told`: `code`, `type` and `param` of the upstream's error, as far as it has them.
+    `status`: the response's; `fields`: `code`, `type` and `param` of the upstream's error, as far as it has them.
     """
 
     code = "upstream_refused"
 
-    def __init__(self, detail: str, status: int = 400, told: Mapping[str, str] | None = None) -> None:
+    def __init__(self, detail: str, status: int = 400, fields: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
-        self.status, self.told = status, told or {}
+        self.status, self.fields = status, fields or {}
 
 
 class UpstreamFailed(TryAgain):

@@ -46,7 +46,7 @@ class UnsupportedMediaType(RequestRefused):
 
 
 class NotFound(RequestRefused):
-    """There is no such endpoint."""
+    """The endpoint does not exist."""
 
     code = "not_found"
 

@@ -29,7 +29,7 @@ def with_settings(parameter: Parameter, *fields: str, votes: bool = True) -> Cal
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
-        shown = [own for own in signature.parameters.values() if own.kind is not own.VAR_KEYWORD]
+        shown = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
         chosen = {name: FIELDS[name] for name in fields} | (SETTINGS if votes else {})
         for name, (field, description) in chosen.items():
             default, annotation = parameter(field, description)

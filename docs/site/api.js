@@ -7,6 +7,6 @@ SwaggerUIBundle({
   dom_id: "#swagger-ui",
   deepLinking: true,
   defaultModelsExpandDepth: -1, // the schemas stand at each operation
-  supportedSubmitMethods: [], // there is no server behind the site
+  supportedSubmitMethods: [], // the site has no server to send requests to
   validatorUrl: null, // Swagger UI's own validator is another site's
 });

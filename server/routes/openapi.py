@@ -26,8 +26,7 @@ Scores the steps of candidate solutions with a process reward model, and votes f
 
 Errors are RFC 9457 problem details with a stable `code`. Every response carries `X-Request-ID`, the caller's
 own if it sends one of at most 128 letters, digits, `.`, `_` and `-`. If the server has a key, everything but
-the probes and this documentation requires it as `Authorization: Bearer KEY`. In a request, a field that is null
-counts as left out.
+the probes and this documentation requires it as `Authorization: Bearer KEY`.
 """
 
 _REFERENCE = "#/components/schemas/{model}"

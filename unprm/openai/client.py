@@ -204,8 +204,8 @@ class OpenAIClient:
                     except APIResponseError:
                         content = b""
                     asked = str(url.copy_with(query=None))
-                    told = ErrorFields.parse(content)
-                    raise APIStatusError(asked, response.status_code, retry_after(response.headers), told)
+                    fields = ErrorFields.parse(content)
+                    raise APIStatusError(asked, response.status_code, retry_after(response.headers), fields)
                 yield response
 
     @contextmanager

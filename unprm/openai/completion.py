@@ -151,13 +151,13 @@ class TokenUsage(UsageDetails):
     def read(cls, sent: Any) -> "TokenUsage":
         """Reads the `usage` of an answer. What can't be read counts as not told: vendors extend it each in their own
         way, and a completion is worth more than the count of its tokens."""
-        told = sent if isinstance(sent, dict) else {}
+        fields = sent if isinstance(sent, dict) else {}
         prompt, completion = (
-            details if isinstance(details := told.get(f"{part}_tokens_details"), dict) else {}
+            details if isinstance(details := fields.get(f"{part}_tokens_details"), dict) else {}
             for part in ("prompt", "completion")
         )
         details = {"cached_tokens": prompt.get("cached_tokens"), "reasoning_tokens": completion.get("reasoning_tokens")}
-        usage = TokenUsage.model_validate(told | details)
+        usage = TokenUsage.model_validate(fields | details)
         if usage.cached_tokens is not None:
             usage.cached_tokens = min(usage.cached_tokens, usage.prompt_tokens)
         return usage
@@ -169,8 +169,8 @@ class TokenUsage(UsageDetails):
     @property
     def details(self) -> UsageDetails | None:
         """None if no server told any."""
-        told = self.model_dump(include={"cached_tokens", "reasoning_tokens", "cost"})
-        return UsageDetails(**told) if told else None
+        known = self.model_dump(include={"cached_tokens", "reasoning_tokens", "cost"})
+        return UsageDetails(**known) if known else None
 
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
         mine, others = self.model_dump(), other.model_dump()
@@ -187,7 +187,7 @@ class TokenUsage(UsageDetails):
             "completion_tokens_details": self.model_dump(include={"reasoning_tokens"}),
         }
         used = self.model_dump(include={"prompt_tokens", "completion_tokens"}) | {"total_tokens": self.total}
-        return used | {name: told for name, told in details.items() if told}
+        return used | {name: values for name, values in details.items() if values}
 
 
 @dataclass(slots=True)

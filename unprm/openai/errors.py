@@ -86,19 +86,19 @@ class APIStatusError(APIError):
     """A status other than 200, and what the server says of it; `url`: what was asked, without its query, None for an
     error inside a 200."""
 
-    def __init__(self, url: str | None, status: int, retry_after: float | None, told: ErrorFields) -> None:
+    def __init__(self, url: str | None, status: int, retry_after: float | None, fields: ErrorFields) -> None:
         super().__init__(f"{url} answered {status}" if url else f"an error inside a 200: {status}")
-        self.url, self.status, self.retry_after, self.told = url, status, retry_after, told
+        self.url, self.status, self.retry_after, self.fields = url, status, retry_after, fields
         self.retryable = status in _RETRYABLE
 
     @property
     def message(self) -> str | None:
         """The server's words, cut, as they are handed on."""
-        return self.told.message and self.told.message[:_MAX_MESSAGE]
+        return self.fields.message and self.fields.message[:_MAX_MESSAGE]
 
     def refuses(self, field: str) -> bool:
         """Whether the server refuses a request and names this field."""
-        named = f"{self.told.param} {self.told.message}"
+        named = f"{self.fields.param} {self.fields.message}"
         return self.status in FIELD_REFUSALS and re.search(rf"\b{field}\b", named) is not None
 
 
@@ -114,10 +114,10 @@ def error_inside(answer: Any) -> APIError | None:
     """The error that an answer with status 200 is; None for other answers."""
     if not (isinstance(answer, dict) and (answer.get("error") or answer.get("object") == "error")):
         return None
-    told = ErrorFields.read(answer)
-    if told.status is None:
-        return APIResponseError("an error", (told.message or "without a reason")[:_MAX_MESSAGE])
-    return APIStatusError(None, told.status, None, told)
+    fields = ErrorFields.read(answer)
+    if fields.status is None:
+        return APIResponseError("an error", (fields.message or "without a reason")[:_MAX_MESSAGE])
+    return APIStatusError(None, fields.status, None, fields)
 
 
 def _words(value: Any) -> str | None:

@@ -338,8 +338,8 @@ async def elect(begun: Sequence[Sampling], observe: Observer | None = None) -> E
 
     with first.service.models.chosen(plan.settings.model, least=0) as models:
         for waiting, sampling in zip(reversed(range(len(begun))), begun, strict=True):
-            told = observe if sampling is first or observe is None else observe_progress
-            election = RunningElection(models, sampling, told, waiting)
+            observer = observe if sampling is first or observe is None else observe_progress
+            election = RunningElection(models, sampling, observer, waiting)
             more = sampling is first and plan.settings.on_reject in ("sample_more", "escalate")
             try:
                 while result is None or not result.report.accept:

@@ -55,7 +55,7 @@ _Said = str | Annotated[list[Part], Field(fail_fast=True)]
 
 
 class Item(Request):
-    """A message of the conversation so far, a thought, a tool call or its output; a response's own, too."""
+    """An item of the conversation: a message, a thought, a tool call or its output, as responses have them."""
 
     type: Literal[
         "message", "reasoning", "function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output"

@@ -154,8 +154,8 @@ class Sampling:
 
     def check_confidences(self) -> None:
         """Raises `UpstreamFailed` if log-probabilities are needed and no source gives any."""
-        told = any(each.confidence is not None for each in self.completions)
-        if self.plan.signal == "confidence" and not told and all(source.requested for source in self.sources):
+        has_confidence = any(completion.confidence is not None for completion in self.completions)
+        if self.plan.signal == "confidence" and not has_confidence and all(source.requested for source in self.sources):
             why = "the upstream sends no log-probabilities of tokens, which votes by confidence need"
             raise UpstreamFailed(f"{why}: name another vote, as majority")
 

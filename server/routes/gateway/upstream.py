@@ -390,9 +390,11 @@ def _refusal(error: APIStatusError) -> UnprmError:
         return UpstreamFailed(f"the upstream refuses the gateway's key ({status}); it is set by --upstream-key")
     if 400 <= status < 500:
         tried = f" to {urlsplit(error.url).path}" if error.url and status in (404, 405) else ""
-        told = {name: value for name in ("code", "type", "param") if (value := getattr(error.told, name)) is not None}
+        fields = {
+            name: value for name in ("code", "type", "param") if (value := getattr(error.fields, name)) is not None
+        }
         reason = words or ": without a reason"
         return UpstreamRefused(
-            f"the upstream answered {status}{tried}{reason}", status if status in _KEPT else 400, told
+            f"the upstream answered {status}{tried}{reason}", status if status in _KEPT else 400, fields
         )
     return UpstreamFailed(f"the upstream answered {status}{words}")

@@ -86,7 +86,7 @@ class Selector:
             ]
             try:
                 found = await all_of(self._select(pair, {}) for pair in pairs)
-            except Exception as error:
+            except Exception as error:  # whatever it is, /readyz has to say why; it goes on to the caller
                 self.reason = f"the judge could not be tested: {error}"
                 raise
             rights = [each.preferences[0] if each.preferences else None for each in found]
